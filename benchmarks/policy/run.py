@@ -98,7 +98,7 @@ def _result(
     price = price_of(entries)
     outcome = drive_session(entries, policy, price.model, price, window=window or 200_000, prices=prices())
     beside = {kind: _of_kind(outcome, kind, price) for kind in BESIDE}
-    paid, cost = price.units(outcome.paid), price.units(outcome.charged)
+    paid, cost = price.units(outcome.paid_usage), price.units(outcome.charged_usage)
     slim = replace(outcome, spent=replace(outcome.spent, parsing=parsing))
     return Result(path, policy.name, paid, cost, beside, slim)
 

@@ -81,7 +81,7 @@ class Samples:
 
 def _newest(needs: Sequence[ReplyNeed]) -> Iterator[tuple[str, bool]]:
     """The result each need goes back to, and whether beyond doubt; of several the newest would do."""
-    needs = [need for need in needs if need.of_results]
+    needs = [need for need in needs if need.is_results_only]
     words = Counter(need.sources[-1] for need in needs)
     lines = {need.sources[-1] for need in needs if need.line}
     for use, count in words.items():

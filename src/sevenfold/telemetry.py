@@ -1,8 +1,7 @@
 """Events as OpenTelemetry spans and metrics, by the conventions for generative AI.
 
-Only the API is used: where the program around us has not set up an SDK, nothing is recorded and nothing
-is sent. Names, counts, durations and prices are told; what was said, asked of a tool, or answered by
-one never is.
+Only the API is used: if the program around us has not set up an SDK, nothing is recorded and nothing is
+sent. Names, counts, durations and prices are recorded; texts of messages, tool calls and results never.
 
     invoke_agent   one turn
       chat           one request to the model, with its tokens
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
 SCOPE: Final = "sevenfold"
 AGENT: Final = "sevenfold"
 _DREAM: Final = "dream"
-"""Whose events are those of a dream."""
+"""The author of a dream's events."""
 _GOOD_ENDS: Final = frozenset({"end_turn", "stop", "stop_sequence", "tool_use", "max_tokens"})
 _TOKEN_STEPS: Final = [4**n for n in range(14)]
 _SECOND_STEPS: Final = [0.01 * 2**n for n in range(14)]
@@ -86,23 +85,23 @@ class Telemetry:
         self._on = given or "opentelemetry" in sys.modules
         self._session, self._model = session, ""
         if not self._on:
-            return  # nobody has set up anything that could record, and the import takes time
+            return  # there is nothing that could record, and the import takes time
         self._turn: Span | None = None
         self._chats: dict[str, list[Span]] = {}
         self._tools: dict[str, Span] = {}
         self._open_instruments(tracer_provider, meter_provider)
-        self._taken: dict[type[Event], Callable[[Any], None]] = {
-            Started: self._started,
-            Asked: self._asked,
-            Sending: self._sending,
-            Replied: self._replied,
-            ToolStarted: self._tool_started,
-            Acted: self._acted,
-            Denied: self._denied,
-            Ended: self._ended,
-            Closed: self._closed,
-            Failed: self._failed,
-            Progress: self._progress,
+        self._by_event: dict[type[Event], Callable[[Any], None]] = {
+            Started: self._note_session,
+            Asked: self._begin_turn,
+            Sending: self._begin_request,
+            Replied: self._end_request,
+            ToolStarted: self._begin_tool,
+            Acted: self._end_tools,
+            Denied: self._deny_tool,
+            Ended: self._finish_turn,
+            Closed: self._close_spans,
+            Failed: self._count_failure,
+            Progress: self._count_dream,
             Declined: lambda e: self._count("sevenfold.declined", {"sevenfold.by": e.by}),
             Retrying: lambda e: self._count("sevenfold.retries", {}),
             CacheBroke: lambda e: self._count(
@@ -120,17 +119,17 @@ class Telemetry:
                 "sevenfold.memory_writes", {"sevenfold.action": e.action, "sevenfold.author": e.by}
             ),
             ReadAgain: lambda e: self._count("sevenfold.regret", {"gen_ai.tool.name": e.tool}),
-            Compacted: self._compacted,
+            Compacted: self._count_compaction,
         }
 
-    def memory(self, pollution: float, quarantined: int) -> None:
-        """How it stands with memory: the rate of `memory.pollution`, and what the guard holds back."""
+    def record_memory(self, pollution: float, quarantined: int) -> None:
+        """Record the rate of `memory.pollution`, and the number of texts in quarantine."""
         if self._on:
             self._pollution.set(pollution, {"gen_ai.conversation.id": self._session})
             self._quarantined.set(quarantined, {"gen_ai.conversation.id": self._session})
 
     def __call__(self, event: Event) -> None:
-        if self._on and (taken := self._taken.get(type(event))):
+        if self._on and (taken := self._by_event.get(type(event))):
             taken(event)
 
     def _open_instruments(
@@ -178,29 +177,29 @@ class Telemetry:
 
     # --- spans ------------------------------------------------------------------------------------------
 
-    def _started(self, event: Started) -> None:
+    def _note_session(self, event: Started) -> None:
         self._session, self._model = event.session, event.model
 
-    def _asked(self, event: Asked) -> None:
-        self._end_turn("cut")  # one that nobody ended
-        self._turn = self._span("invoke_agent", AGENT, {"gen_ai.agent.name": AGENT})
+    def _begin_turn(self, event: Asked) -> None:
+        self._end_turn("cut")  # one without an end
+        self._turn = self._start_span("invoke_agent", AGENT, {"gen_ai.agent.name": AGENT})
 
-    def _sending(self, event: Sending) -> None:
+    def _begin_request(self, event: Sending) -> None:
         more = {"gen_ai.request.model": self._model, "sevenfold.source": event.source}
-        span = self._span("chat", self._model, more, client=True)
+        span = self._start_span("chat", self._model, more, client=True)
         self._chats.setdefault(event.source, []).append(span)
 
-    def _replied(self, event: Replied) -> None:
+    def _end_request(self, event: Replied) -> None:
         waiting = self._chats.get(event.source)
         if not waiting:
-            self._sending(Sending(event.source, 0, 0, 0, "", 0.0, True))
+            self._begin_request(Sending(event.source, 0, 0, 0, "", 0.0, True))
         span = self._chats[event.source].pop()  # one sent before it and not answered was refused
         model = event.model or self._model
         span.set_attributes(
             {
                 "gen_ai.response.model": model,
                 "gen_ai.response.finish_reasons": [event.stop],
-                **_usage(event.usage),
+                **_describe_usage(event.usage),
             }
         )
         span.end()
@@ -221,67 +220,67 @@ class Telemetry:
         if event.cost is not None:
             self._counters["sevenfold.cost"].add(event.cost, about)
 
-    def _tool_started(self, event: ToolStarted) -> None:
+    def _begin_tool(self, event: ToolStarted) -> None:
         more = {"gen_ai.tool.name": event.use.name, "gen_ai.tool.call.id": event.use.id}
         more["gen_ai.tool.type"] = "function"
-        self._tools[event.use.id] = self._span("execute_tool", event.use.name, more)
+        self._tools[event.use.id] = self._start_span("execute_tool", event.use.name, more)
 
-    def _acted(self, event: Acted) -> None:
+    def _end_tools(self, event: Acted) -> None:
         for result in event.results:
             if span := self._tools.pop(result.tool_use_id, None):
                 if result.is_error:
-                    _fail(span, "tool_error")
+                    _mark_failed(span, "tool_error")
                 span.end()
 
-    def _failed(self, event: Failed) -> None:
+    def _count_failure(self, event: Failed) -> None:
         self._count("sevenfold.failures", {"sevenfold.by": event.by})
         if event.by == _DREAM:
             self._count("sevenfold.dreams", {"sevenfold.outcome": "failed"})
 
-    def _progress(self, event: Progress) -> None:
+    def _count_dream(self, event: Progress) -> None:
         if event.by == _DREAM and event.done:
             how = event.outcome or "ended"
             self._count("sevenfold.dreams", {"sevenfold.outcome": how})
 
-    def _denied(self, event: Denied) -> None:
+    def _deny_tool(self, event: Denied) -> None:
         self._count("sevenfold.denials", {"gen_ai.tool.name": event.use.name})
         if span := self._tools.pop(event.use.id, None):
-            _fail(span, "denied")
+            _mark_failed(span, "denied")
             span.end()
 
-    def _compacted(self, event: Compacted) -> None:
+    def _count_compaction(self, event: Compacted) -> None:
         about = {"sevenfold.by": event.by, "sevenfold.trigger": event.trigger}
         self._count("sevenfold.compactions", about)
         if event.fidelity is not None:
             self._fidelity.record(event.fidelity, about)
 
-    def _ended(self, event: Ended) -> None:
+    def _finish_turn(self, event: Ended) -> None:
         if self._turn is not None:
-            self._turn.set_attributes({**_usage(event.usage), "sevenfold.steps": event.steps})
+            self._turn.set_attributes({**_describe_usage(event.usage), "sevenfold.steps": event.steps})
         self._end_turn(event.stop)
 
-    def _closed(self, event: Closed) -> None:
+    def _close_spans(self, event: Closed) -> None:
         self._end_turn("cut")
         self._give_up(*(span for spans in self._chats.values() for span in spans), stop="cut")
         self._chats.clear()
 
     def _end_turn(self, stop: str) -> None:
-        """End the turn, and whatever in it did not come to its own end; forks beside it go on."""
+        """End the turn, and the tools and requests in it that are still open; forks go on."""
         self._give_up(*self._tools.values(), *self._chats.pop(MAIN, ()), stop=stop)
         self._tools.clear()
         if self._turn is not None:
             self._turn.set_attribute("gen_ai.response.finish_reasons", [stop])
             if stop not in _GOOD_ENDS:
-                _fail(self._turn, stop)
+                _mark_failed(self._turn, stop)
             self._turn.end()
             self._turn = None
 
     def _give_up(self, *spans: Span, stop: str) -> None:
         for span in spans:
-            _fail(span, stop)
+            _mark_failed(span, stop)
             span.end()
 
-    def _span(self, operation: str, name: str, more: dict[str, Any], client: bool = False) -> Span:
+    def _start_span(self, operation: str, name: str, more: dict[str, Any], client: bool = False) -> Span:
         from opentelemetry.trace import SpanKind, set_span_in_context
 
         kind: SpanKind = SpanKind.CLIENT if client else SpanKind.INTERNAL
@@ -301,8 +300,8 @@ class Telemetry:
         self._counters[name].add(many, about)
 
 
-def _usage(usage: Usage) -> dict[str, int]:
-    """The conventions count what came from the cache as input too."""
+def _describe_usage(usage: Usage) -> dict[str, int]:
+    """The usage as attributes; the conventions count cached tokens as input, too."""
     return {
         "gen_ai.usage.input_tokens": usage.prompt,
         "gen_ai.usage.output_tokens": usage.output,
@@ -311,7 +310,7 @@ def _usage(usage: Usage) -> dict[str, int]:
     }
 
 
-def _fail(span: Span, kind: str) -> None:
+def _mark_failed(span: Span, kind: str) -> None:
     from opentelemetry.trace import Status, StatusCode
 
     span.set_attribute("error.type", kind)
@@ -319,7 +318,7 @@ def _fail(span: Span, kind: str) -> None:
 
 
 def guess_provider(model: str) -> str:
-    """Who answers, as far as the name of a model says."""
+    """The provider, as far as the name of a model shows it."""
     before, colon, _ = model.partition(":")
     if colon and before in ("anthropic", "openai", "local"):
         return before

@@ -14,7 +14,7 @@ READ = Usage(cache_read=50_000)
 
 def sent(warmth: CacheWarmth, at: float, usage: Usage, source: str = "main", frame: Frame = FRAME) -> None:
     warmth.begin(source, at)
-    warmth.used(Request(frame, View(), source=source), usage, at + 60)
+    warmth.record_usage(Request(frame, View(), source=source), usage, at + 60)
 
 
 def test_a_life_counts_from_the_start_of_the_request() -> None:

@@ -335,8 +335,8 @@ def test_the_result_is_one_line_with_sizes_fidelity_what_is_missed_time_and_cost
 
 
 def test_a_compaction_nobody_asked_for_is_told_when_it_does_not_tell_itself() -> None:
-    lines = EventNarrator().tell(Compacted("summary", "auto", 180_000, 21_000, 0.93))
+    lines = EventNarrator().describe_event(Compacted("summary", "auto", 180_000, 21_000, 0.93))
 
     assert lines == [StatusLine("the older part was compacted (summary): 180k → 21k tokens, fidelity 93%")]
-    assert EventNarrator().tell(Compacted("summary", "manual", 9_000, 2_000)) == []
-    assert EventNarrator().tell(Compacted("digest", "auto", 9_000, 2_000)) == []
+    assert EventNarrator().describe_event(Compacted("summary", "manual", 9_000, 2_000)) == []
+    assert EventNarrator().describe_event(Compacted("digest", "auto", 9_000, 2_000)) == []

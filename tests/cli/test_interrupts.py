@@ -31,11 +31,11 @@ def test_the_second_one_in_a_short_time_means_leave() -> None:
     clock = Minutes()
     interrupts = InterruptCounter(clock)
 
-    assert not interrupts.again()
+    assert not interrupts.count_interrupt()
     clock.now += TWICE + 0.1
-    assert not interrupts.again()
+    assert not interrupts.count_interrupt()
     clock.now += TWICE - 0.1
-    assert interrupts.again()
+    assert interrupts.count_interrupt()
     assert interrupts.leaving
 
 

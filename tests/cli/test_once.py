@@ -9,7 +9,7 @@ import pytest
 from cli.conftest import Here
 from cli.world import World
 
-from sevenfold.cli.chat.chat import MOST_PIPED, join_prompt
+from sevenfold.cli.chat.single_run import MOST_PIPED, join_prompt
 from sevenfold.cli.options import PermissionModeOption
 from sevenfold.simulator import Script, parse_steps, run_in_thread
 from sevenfold.tools import permissions

@@ -179,29 +179,29 @@ SENDING: dict[str, Any] = {
     ],
 )
 def test_an_event_is_told_in_one_line_or_not_at_all(event: Event, line: StatusLine | None) -> None:
-    assert EventNarrator().tell(event) == ([line] if line else [])
+    assert EventNarrator().describe_event(event) == ([line] if line else [])
 
 
 def test_a_tool_is_told_with_what_came_of_it() -> None:
     teller = EventNarrator()
-    assert teller.tell(ToolStarted(READ)) == []
+    assert teller.describe_event(ToolStarted(READ)) == []
 
-    lines = teller.tell(Acted((ToolResult("r", "1\n2\n3"),)))
+    lines = teller.describe_event(Acted((ToolResult("r", "1\n2\n3"),)))
 
     assert lines == [StatusLine("→ Read src/a.py · 3 lines", "progress")]
 
 
 def test_a_tool_that_was_denied_is_told_once() -> None:
     teller = EventNarrator()
-    teller.tell(ToolStarted(READ))
-    assert len(teller.tell(Denied(READ, "no"))) == 1
-    assert teller.tell(Acted((ToolResult("r", "no", True),))) == []
+    teller.describe_event(ToolStarted(READ))
+    assert len(teller.describe_event(Denied(READ, "no"))) == 1
+    assert teller.describe_event(Acted((ToolResult("r", "no", True),))) == []
 
 
 def test_what_a_hook_said_is_told_once() -> None:
     teller = EventNarrator()
-    [ran] = teller.tell(HookRan("SessionStart", "a.sh", "failed", "no such file"))
-    [said] = teller.tell(Notice("no such file", "warning"))
+    [ran] = teller.describe_event(HookRan("SessionStart", "a.sh", "failed", "no such file"))
+    [said] = teller.describe_event(Notice("no such file", "warning"))
 
     assert ran == StatusLine("hook SessionStart (a.sh): failed", "progress")
     assert said == StatusLine("no such file", "warning")
@@ -209,7 +209,10 @@ def test_what_a_hook_said_is_told_once() -> None:
 
 def test_what_a_hook_says_to_the_user_is_not_cut() -> None:
     long = "all of this must be read. " * 40
-    told = [*EventNarrator().tell(HookRan("Stop", "a.sh", "ok", long)), *EventNarrator().tell(Notice(long))]
+    told = [
+        *EventNarrator().describe_event(HookRan("Stop", "a.sh", "ok", long)),
+        *EventNarrator().describe_event(Notice(long)),
+    ]
 
     assert told == [StatusLine("hook Stop (a.sh): ok", "progress"), StatusLine(long, "info")]
 
@@ -218,16 +221,16 @@ def test_a_loss_that_was_announced_is_told_once() -> None:
     teller = EventNarrator()
     broke = CacheBroke("main", 9_000, 1_000, "the tools changed", 0.5, False)
 
-    assert len(teller.tell(Sending(**SENDING, cost=0.5, expected=False))) == 1
-    assert teller.tell(broke) == []
-    teller.tell(Sending(**SENDING, cost=0.0, expected=False))
-    assert len(teller.tell(broke)) == 1, "nothing was announced this time"
-    teller.tell(Sending(**SENDING, cost=0.5, expected=False))
-    assert len(teller.tell(CacheBroke("main", 9_000, 0, "the server", 0.5, False))) == 1
+    assert len(teller.describe_event(Sending(**SENDING, cost=0.5, expected=False))) == 1
+    assert teller.describe_event(broke) == []
+    teller.describe_event(Sending(**SENDING, cost=0.0, expected=False))
+    assert len(teller.describe_event(broke)) == 1, "nothing was announced this time"
+    teller.describe_event(Sending(**SENDING, cost=0.5, expected=False))
+    assert len(teller.describe_event(CacheBroke("main", 9_000, 0, "the server", 0.5, False))) == 1
 
 
 def test_other_money_is_called_by_its_name() -> None:
-    [line] = EventNarrator("EUR").tell(Sending(**SENDING, cost=2.0, expected=False))
+    [line] = EventNarrator("EUR").describe_event(Sending(**SENDING, cost=2.0, expected=False))
 
     assert line.text.endswith("about EUR 2.00")
 
@@ -334,10 +337,10 @@ async def test_keys_pressed_meanwhile_are_kept_and_escape_is_told() -> None:
                 os.write(master, "grün\x1b[A\r".encode())
                 while not typed:
                     await anyio.lowlevel.checkpoint()
-                    typed += keys.typed()
+                    typed += keys.take_typed()
                 os.write(master, b"\x1b")
                 await escaped.wait()
-                async with keys.silent():
+                async with keys.pause():
                     os.write(master, b"for somebody else\n")
                     assert select.select([slave], [], [], 10)[0], "whole lines, as usual"
                     assert os.read(slave, 100) == b"for somebody else\n"

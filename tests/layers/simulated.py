@@ -66,7 +66,7 @@ class Watched:
         self._ledger.before(request)
 
     def after(self, request: Request, reply: Reply) -> float | None:
-        self.warmth.used(request, reply.usage, self._clock.now())
+        self.warmth.record_usage(request, reply.usage, self._clock.now())
         return self._ledger.after(request, reply)
 
 

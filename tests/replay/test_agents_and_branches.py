@@ -62,7 +62,7 @@ def test_a_sub_agent_in_a_file_is_replayed_as_a_session_of_its_own(tmp_path: Pat
     alone = replayed(tmp_path, own)
     assert (turns(done), paid(done)) == (turns(alone), paid(alone)) == (4, paid(alone))
     assert (agent.agent, agent.session, turns(agent)) == ("ag-7", "a-claude-session", 2)
-    assert agent.called == "ag-7 of a-claude"
+    assert agent.short_name == "ag-7 of a-claude"
     assert (done.errors, agent.errors) == ((), ())
 
 

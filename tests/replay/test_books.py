@@ -29,52 +29,52 @@ def tally() -> ReplayBooks:
 
 def test_nobody_is_credited_with_a_cache_that_a_long_reply_kept() -> None:
     books = tally()
-    books.asked("turn", 0.0, WRITTEN)
-    books.answered(250.0)
-    books.asked("turn", 400.0, READ)
+    books.record_request("turn", 0.0, WRITTEN)
+    books.record_reply(250.0)
+    books.record_request("turn", 400.0, READ)
 
-    assert books.outcome(TimeSpent()).layers == {}
+    assert books.make_outcome(TimeSpent()).layers == {}
     assert books.breaks == []
 
 
 def test_keeping_warm_is_credited_once_for_the_silence_it_bridged() -> None:
     books = tally()
-    books.asked("turn", 0.0, WRITTEN)
-    books.asked("keep warm", 270.0, READ)
-    books.asked("turn", 500.0, READ)
-    books.asked("turn", 700.0, READ)
+    books.record_request("turn", 0.0, WRITTEN)
+    books.record_request("keep warm", 270.0, READ)
+    books.record_request("turn", 500.0, READ)
+    books.record_request("turn", 700.0, READ)
 
-    saved = books.outcome(TimeSpent()).layers[KEEP_WARM].saved
+    saved = books.make_outcome(TimeSpent()).layers[KEEP_WARM].saved
     assert saved == pytest.approx(50_000 * (1.25 - 0.1))
 
 
 def test_a_look_that_kept_the_cache_is_credited_and_not_keeping_warm() -> None:
     books = tally()
-    books.asked("turn", 0.0, WRITTEN)
-    books.asked("extraction", 255.0, READ)
-    books.asked("turn", 500.0, READ)
+    books.record_request("turn", 0.0, WRITTEN)
+    books.record_request("extraction", 255.0, READ)
+    books.record_request("turn", 500.0, READ)
 
-    layers = books.outcome(TimeSpent()).layers
+    layers = books.make_outcome(TimeSpent()).layers
     assert KEEP_WARM not in layers
     assert layers[EXTRACTION].saved == pytest.approx(50_000 * (1.25 - 0.1))
 
 
 def test_a_silence_longer_than_the_warmth_is_a_silence() -> None:
     books = tally()
-    books.asked("turn", 0.0, WRITTEN)
-    books.asked("keep warm", 270.0, READ)
-    books.asked("turn", 900.0, WRITTEN)
+    books.record_request("turn", 0.0, WRITTEN)
+    books.record_request("keep warm", 270.0, READ)
+    books.record_request("turn", 900.0, WRITTEN)
 
     assert [one.why for one in books.breaks] == ["silence"]
-    assert books.outcome(TimeSpent()).layers[KEEP_WARM].saved == 0
+    assert books.make_outcome(TimeSpent()).layers[KEEP_WARM].saved == 0
 
 
 def test_a_warm_cache_that_is_lost_otherwise_was_not_lost_by_silence() -> None:
     books = tally()
-    books.asked("turn", 0.0, WRITTEN)
-    books.asked("keep warm", 270.0, READ)
-    books.happened("microcompaction", "cleared 3", 10, "cleared")
-    books.asked("turn", 500.0, WRITTEN)
+    books.record_request("turn", 0.0, WRITTEN)
+    books.record_request("keep warm", 270.0, READ)
+    books.record_action("microcompaction", "cleared 3", 10, "cleared")
+    books.record_request("turn", 500.0, WRITTEN)
 
     assert [one.why for one in books.breaks] == ["microcompaction: cleared"]
 

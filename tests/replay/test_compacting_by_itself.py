@@ -191,15 +191,15 @@ def test_some_models_are_not_shown_what_they_thought_before_the_user_last_spoke(
 
 def test_a_file_is_known_as_the_calls_show_it() -> None:
     disk = ReplayDisk()
-    disk.take(ToolUse("r", "Read", {"file_path": "/a"}), ToolResult("r", "  1→one\n  2→two\n"))
-    disk.take(
+    disk.apply_call(ToolUse("r", "Read", {"file_path": "/a"}), ToolResult("r", "  1→one\n  2→two\n"))
+    disk.apply_call(
         ToolUse("e", "Edit", {"file_path": "/a", "old_string": "two", "new_string": "three"}),
         ToolResult("e", "done"),
     )
-    disk.take(ToolUse("w", "Write", {"file_path": "/b", "content": "new"}), ToolResult("w", "ok"))
-    disk.take(ToolUse("p", "Read", {"file_path": "/c", "offset": 5}), ToolResult("p", "  5→five\n"))
+    disk.apply_call(ToolUse("w", "Write", {"file_path": "/b", "content": "new"}), ToolResult("w", "ok"))
+    disk.apply_call(ToolUse("p", "Read", {"file_path": "/c", "offset": 5}), ToolResult("p", "  5→five\n"))
     failed = ToolResult("x", "no such file", is_error=True)
-    disk.take(ToolUse("x", "Read", {"file_path": "/d"}), failed)
+    disk.apply_call(ToolUse("x", "Read", {"file_path": "/d"}), failed)
 
     assert disk.read("/a") == "one\nthree"
     assert disk.read("/b") == "new"
@@ -222,7 +222,7 @@ def test_while_the_user_is_away_the_layer_that_keeps_warm_is_asked_and_paid() ->
     warm = driven(away(), replace(OURS, flags=replace(QUIET, pre_cold=True)))
 
     assert [one.why for one in cold.breaks] == ["silence"]
-    assert warm.count("keep warm") == 1
+    assert warm.count_requests("keep warm") == 1
     assert warm.breaks == ()
 
 
@@ -234,7 +234,7 @@ def test_on_a_real_session_the_default_costs_less_than_was_paid_and_misses_littl
     assert price
     outcome = drive_session(entries, load_policy("sevenfold"), price.model, price)
 
-    assert price.units(outcome.charged) < 0.9 * price.units(outcome.paid)
+    assert price.units(outcome.charged_usage) < 0.9 * price.units(outcome.paid_usage)
     assert outcome.extra_per_100 < 8
     assert outcome.regret.robust_share < 0.06
     assert all(made.by != "recorded" for made in outcome.compactions)
@@ -256,7 +256,7 @@ def test_extraction_without_patience_is_a_request_more_for_each_turn_and_can_be_
     assert len(rows) == len(spoken)
     assert [row.kind for row in quiet.rows].count("extraction") == 0
     assert all(row.usage.cache_read > 0.8 * row.context for row in rows)
-    assert price.units(learns.charged) > price.units(quiet.charged)
+    assert price.units(learns.charged_usage) > price.units(quiet.charged_usage)
 
 
 def test_extraction_waits_for_a_silence_which_it_makes_cheaper() -> None:
@@ -266,7 +266,7 @@ def test_extraction_waits_for_a_silence_which_it_makes_cheaper() -> None:
     talk = long_talk(needed=False)
     learns = drive_session(talk.entries, learning, MODEL, price)
     rests = [e for e in talk.entries if isinstance(e.what, Reply) and not e.what.message.tool_uses]
-    assert 0 < learns.count("extraction") < len(rests), "several turns in one look"
+    assert 0 < learns.count_requests("extraction") < len(rests), "several turns in one look"
 
     silent = [
         replace(entry, at=entry.at + 400.0 * (n >= len(talk.entries) // 2))
@@ -276,4 +276,4 @@ def test_extraction_waits_for_a_silence_which_it_makes_cheaper() -> None:
     patient, at_once = (drive_session(silent, one, MODEL, price) for one in (learning, every))
     lost = [len([b for b in one.breaks if b.why == "silence"]) for one in (patient, at_once)]
     assert lost[0] <= lost[1]
-    assert price.units(patient.charged) < price.units(at_once.charged)
+    assert price.units(patient.charged_usage) < price.units(at_once.charged_usage)

@@ -228,7 +228,7 @@ def test_what_others_had_sent_before_is_read_by_the_first_request() -> None:
     recorded.replies()
     outcome = driven(recorded)
 
-    assert outcome.charged == Usage(cache_write=UNSEEN - 8_000 + QUESTION, cache_read=8_000)
+    assert outcome.charged_usage == Usage(cache_write=UNSEEN - 8_000 + QUESTION, cache_read=8_000)
 
 
 def test_keeping_warm_reads_the_prefix_at_its_price_and_saves_the_rewriting() -> None:
@@ -236,7 +236,7 @@ def test_keeping_warm_reads_the_prefix_at_its_price_and_saves_the_rewriting() ->
     two = [UNSEEN + QUESTION, UNSEEN + 2 * QUESTION + ANSWER]
 
     assert cold.usage.cache_write == sum(two)
-    assert (cold.count("keep warm"), warm.count("keep warm")) == (0, 1)
+    assert (cold.count_requests("keep warm"), warm.count_requests("keep warm")) == (0, 1)
     assert warm.turns == cold.turns == 2
     assert [one.why for one in cold.breaks] == ["silence"]
     assert warm.breaks == ()
@@ -244,7 +244,7 @@ def test_keeping_warm_reads_the_prefix_at_its_price_and_saves_the_rewriting() ->
     assert warm.rows[1].usage.input == pytest.approx(KEEPING_WARM, abs=30)
     assert warm.usage.cache_read >= 2 * two[0]
     assert warm.usage.cache_write == pytest.approx(two[1], abs=ANSWER)
-    assert driven(session_of(1, 5_000), keep_warm=2).count("keep warm") == 2, "then it is let go"
+    assert driven(session_of(1, 5_000), keep_warm=2).count_requests("keep warm") == 2, "then it is let go"
 
 
 def test_a_compaction_costs_the_request_that_asked_for_it_and_shortens_the_rest() -> None:
@@ -309,7 +309,7 @@ def test_a_result_that_was_cleared_and_needed_costs_one_request_more() -> None:
     assert after.turns == before.turns == 7
     assert (after.regret.needed, after.regret.robust) == (1, 1)
     assert after.regret.needed_tokens == after.regret.removed_tokens == pytest.approx(result, abs=2)
-    assert after.charged.output == CALL_OUTPUT
+    assert after.charged_usage.output == CALL_OUTPUT
     assert after.layers["Clear"].cost > 0
     # one request without it; one more, that asks for it; and two that have it again behind its marker
     freed, again = result - marker, call + result
@@ -330,7 +330,7 @@ def test_two_that_are_missed_by_one_reply_are_asked_for_at_once() -> None:
     outcome = driven(recorded, clear(r1=3, r2=3))
 
     assert (outcome.extra_requests, outcome.regret.needed) == (1, 2)
-    assert outcome.charged.output == 2 * CALL_OUTPUT
+    assert outcome.charged_usage.output == 2 * CALL_OUTPUT
 
 
 def test_what_was_read_back_is_there_until_it_is_cleared_again() -> None:

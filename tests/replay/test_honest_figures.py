@@ -161,11 +161,11 @@ def test_what_the_recording_left_out_by_itself_is_saved_by_nobody() -> None:
 
 def test_savings_end_where_the_recording_has_removed_as_much() -> None:
     books = ReplayBooks(price("claude-opus-4-5"), "5m")
-    books.happened(MICRO, "cleared", 1_000)
-    books.recording_compacted(1_000)
-    books.asked("turn", 0.0, Usage(cache_read=9_000))
+    books.record_action(MICRO, "cleared", 1_000)
+    books.record_original_compaction(1_000)
+    books.record_request("turn", 0.0, Usage(cache_read=9_000))
 
-    assert books.outcome(TimeSpent()).layers[MICRO].saved == 0
+    assert books.make_outcome(TimeSpent()).layers[MICRO].saved == 0
 
 
 # --- policies that do what they say -----------------------------------------------------------------------

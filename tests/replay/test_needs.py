@@ -45,7 +45,7 @@ class Recorded:
     def needs(self, reply: Id) -> tuple[ReplyNeed, ...]:
         """Of results alone: what stands elsewhere too is not needed from them."""
         found = find_needs(self.log.entries).get(reply, ())
-        return tuple(need for need in found if need.of_results)
+        return tuple(need for need in found if need.is_results_only)
 
 
 @pytest.fixture

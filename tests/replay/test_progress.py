@@ -14,9 +14,9 @@ def test_it_says_rate_and_remaining_time() -> None:
     assert out.getvalue() == f"{CLEAR}replaying: 0 of 4 files"
 
     now[0] += 10
-    progress.add(1_000, 250)
+    progress.add_file(1_000, 250)
 
-    assert progress.line() == "replaying: 1 of 4 files · 25 requests/s · 30 s left"
+    assert progress.format_line() == "replaying: 1 of 4 files · 25 requests/s · 30 s left"
 
 
 def test_long_times_are_in_minutes_and_hours() -> None:
@@ -24,10 +24,10 @@ def test_long_times_are_in_minutes_and_hours() -> None:
     progress = ReplayProgress(io.StringIO(), files=9, size=1_000_000, now=lambda: now[0])
     progress.start()
     now[0] = 60
-    progress.add(100_000, 1)
-    assert progress.line().endswith("9 min left")
+    progress.add_file(100_000, 1)
+    assert progress.format_line().endswith("9 min left")
     now[0] = 6_000
-    assert progress.line().endswith("15.0 h left")
+    assert progress.format_line().endswith("15.0 h left")
 
 
 def test_it_is_not_drawn_for_every_file_and_leaves_the_line_clean() -> None:
@@ -36,7 +36,7 @@ def test_it_is_not_drawn_for_every_file_and_leaves_the_line_clean() -> None:
     progress.start()
     for _ in range(800):
         now[0] += 0.001
-        progress.add(1, 1)
+        progress.add_file(1, 1)
     drawn = out.getvalue().count(CLEAR)
     progress.end()
 
@@ -49,9 +49,9 @@ def test_the_last_file_leaves_no_time() -> None:
     progress = ReplayProgress(io.StringIO(), files=1, size=10, now=lambda: now[0])
     progress.start()
     now[0] = 1
-    progress.add(10, 5)
+    progress.add_file(10, 5)
 
-    assert progress.line() == "replaying: 1 of 1 file · 5 requests/s"
+    assert progress.format_line() == "replaying: 1 of 1 file · 5 requests/s"
 
 
 def test_one_file_has_a_rate_and_a_remaining_time_before_it_is_done() -> None:
@@ -61,9 +61,9 @@ def test_one_file_has_a_rate_and_a_remaining_time_before_it_is_done() -> None:
     assert out.getvalue() == f"{CLEAR}replaying: 0 of 1 file"
 
     now[0] = 10
-    progress.underway(0, 250.0, 50)
+    progress.update_file(0, 250.0, 50)
     assert out.getvalue().endswith("replaying: 0 of 1 file · 25% · 5 requests/s · 30 s left")
 
     now[0] = 40
-    progress.add(1_000, 220, 0)
-    assert progress.line() == "replaying: 1 of 1 file · 6 requests/s"
+    progress.add_file(1_000, 220, 0)
+    assert progress.format_line() == "replaying: 1 of 1 file · 6 requests/s"

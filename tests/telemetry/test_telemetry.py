@@ -291,7 +291,7 @@ def test_dreams_are_counted_and_the_state_of_memory_is_told(recording: Recording
         Progress("extraction", SECRET, done=True),
         Failed("dream", SECRET),
     )
-    recording.telemetry.memory(0.25, 3)
+    recording.telemetry.record_memory(0.25, 3)
     metrics = recording.metrics()
 
     dreams = {one.attributes["sevenfold.outcome"]: one.value for one in metrics["sevenfold.dreams"]}

@@ -268,9 +268,9 @@ async def test_where_long_results_are_stored_more_of_the_output_is_held(
 def test_output_within_the_bound_is_whole() -> None:
     output = ProcessOutput(most=10)
     for piece in (b"abc", b"defg", b"hij"):
-        output.take(piece)
+        output.add_chunk(piece)
     assert output.text == "abcdefghij"
-    output.take(b"k")
+    output.add_chunk(b"k")
     assert output.text == "abcde\n[… 1 bytes left out …]\nghijk"
 
 

@@ -455,24 +455,6 @@ def test_settings_have_the_names_that_people_know() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "kept"),
-    [("bypassPermissions", None), ("acceptEdits", None), ("default", None), ("plan", "plan")],
-)
-def test_what_nobody_trusts_may_only_take_away(mode: Mode, kept: Mode | None) -> None:
-    settings = PermissionRules(mode, ("Bash",), ("Read",), ("Edit",), ("/",))
-
-    assert settings.restricting() == PermissionRules(kept, ask=("Read",), deny=("Edit",))
-
-
-def test_settings_add_up_and_the_upper_mode_counts() -> None:
-    upper = PermissionRules(None, ("A",), deny=("D",))
-    lower = PermissionRules("plan", ("B",), ("C",), additional_directories=("x",))
-
-    assert upper.over(lower) == PermissionRules("plan", ("A", "B"), ("C",), ("D",), ("x",))
-    assert lower.over(PermissionRules("acceptEdits")).mode == "plan"
-
-
-@pytest.mark.parametrize(
     "command", ["git status", "cd src && git log", "git diff | head", "timeout 5 git show"]
 )
 def test_git_is_asked_about_where_the_folder_is_not_trusted(place: Workspace, command: str) -> None:

@@ -1,1 +1,1 @@
-"""The provider's prompt cache, seen from our side: where to mark, what it did, what it costs."""
+"""The provider's prompt cache, seen from our side: breakpoints, breaks, prices."""

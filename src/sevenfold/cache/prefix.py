@@ -1,13 +1,13 @@
-"""Where the provider is asked to keep the prefix: the end, the last place it was asked before, and the
-frontier of what was cleared: the message before the first one that a layer changed. What stands before it
-is still in the cache, and only a mark near it lets the provider find it. What stands behind it is written
-anew, without the marks it had, so a second mark stands where the next change will probably begin.
+"""Cache breakpoints of a request, and the diagnosis of what it shares with the one before.
+
+Breakpoints stand at the end, at the end of the last request, and at the frontier: the message before the
+first one that a layer changed. What stands before the frontier is still cached, but only a mark near it
+lets the provider find it. What stands behind it is written anew, without its marks, so a second mark stands
+where the next change will probably begin.
 
 Two more marks stand in the frame (end of the static system part, end of the system), so a request has
-at most four. A provider looks back at most 20 blocks from a mark for something it knows; a step that
-adds more than that would miss everything, so the old mark stays until the new one is known.
-
-Before a request goes out: what of the last one's prefix it keeps, what it loses, and why.
+at most four. A provider looks back at most 20 blocks from a mark for a cached prefix; a step that adds
+more would miss everything, so the old mark stays until the new one is cached.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import Final
 
 import msgspec
 
-from sevenfold.core.messages import Json
 from sevenfold.core.request import TTL_SECONDS, Frame, Request, encode_view
 from sevenfold.core.tokens import MessageSize
 from sevenfold.core.transcript import Id, Mark, View
@@ -27,17 +26,15 @@ LOOKBACK: Final = 18
 
 
 FRONTIER: Final = "cache.frontier"
-"""The name of the mark by which a layer says where its changes begin, the last one last, where the next one
-may, and which message was the last one then.
-"""
+"""A layer's mark: the messages where its changes began, where the next may begin, and the last one then."""
 REMEMBERED: Final = 8
-"""How many earlier frontiers are: what stands before each is still in the cache."""
+"""Earlier frontiers that are kept; the prefix before each is still cached."""
 MOST: Final = 3
 """Marks on messages; one is left for the system prompt."""
 
 
 def choose_breakpoints(view: View, *, writes: bool = True) -> tuple[Id, ...]:
-    """The messages to mark. A request that must not write marks only what is already kept."""
+    """The messages to mark. A request that must not write marks only what is cached already."""
     if not len(view):
         return ()
     old = find_last_request_end(view)
@@ -47,13 +44,14 @@ def choose_breakpoints(view: View, *, writes: bool = True) -> tuple[Id, ...]:
     last = find_frontier(view)
     known = [at for at in last[-3:-1] or last if at < new]
     wanted = {new, *(known if view.edited else known[-1:])}
-    if old is not None and len(wanted) < MOST and _blocks(view, old + 1, new) > LOOKBACK:
-        wanted.add(old)
+    if old is not None and len(wanted) < MOST:
+        added = sum(len(view[at].message.content) for at in range(old + 1, new + 1))
+        wanted |= {old} if added > LOOKBACK else set()
     return tuple(view[at].id for at in sorted(wanted))
 
 
 def find_frontier(view: View) -> list[int]:
-    """Where changes began, where the next one may, and where the view ended when the last one was made."""
+    """The messages where changes began, where the next may begin, and the last one at the last change."""
     value = view.marks.get(FRONTIER)
     ids = value if isinstance(value, list | tuple) else [value]
     found = [view.where(id) for id in ids if isinstance(id, int)]
@@ -63,19 +61,15 @@ def find_frontier(view: View) -> list[int]:
 def make_frontier_mark(view: View, first: int, then: int) -> Mark:
     """The mark for a change that begins at message `first`, the next one probably at message `then`."""
     before, (*known, end) = max(0, first - 1), find_frontier(view) or [0]
-    if before < end:  # that was written in one go, and is known at those places alone
+    if before < end:  # that was written in one request, and is cached at those messages alone
         before = max((at for at in known if at <= before), default=before)
     earlier = [at for at in known if at < before][-REMEMBERED:]
     places = (*earlier, before, max(before, then - 1), len(view) - 1)
     return Mark(FRONTIER, [view[at].id for at in places])
 
 
-def _blocks(view: View, first: int, last: int) -> int:
-    return sum(len(view[i].message.content) for i in range(first, last + 1))
-
-
 def find_last_request_end(view: View) -> int | None:
-    """Where the request before this one ended: just before the newest reply of the model."""
+    """The last message of the request before this one: just before the newest reply of the model."""
     for at in range(len(view) - 1, 0, -1):
         if view[at].by == "model":
             return at - 1
@@ -83,7 +77,7 @@ def find_last_request_end(view: View) -> int | None:
 
 
 def find_cached_view(view: View) -> View:
-    """What the provider has of this view: all of it, unless much has come since the last request.
+    """The part of this view that the provider has: all of it, unless much came since the last request.
 
     A request beside the conversation pays in full for what is not in the cache yet, and the next request
     of the conversation pays for it again.
@@ -97,11 +91,11 @@ def find_cached_view(view: View) -> View:
 
 
 SMALL: Final = 1_500
-"""Tokens that may be sent twice for the sake of what was said last."""
+"""Tokens that may be sent twice, so that a fork has the last messages."""
 
 
 class SentRequest(msgspec.Struct, frozen=True):
-    """A request that was answered: what the provider may still have of it."""
+    """A request that was answered; the provider may still have it in its cache."""
 
     frame: Frame
     view: View
@@ -111,7 +105,7 @@ class SentRequest(msgspec.Struct, frozen=True):
 
 
 class PrefixDiagnosis(msgspec.Struct, frozen=True):
-    """How much of an earlier prefix a request shares, and what makes the difference."""
+    """The tokens of an earlier prefix that a request shares and loses, and the reason."""
 
     shared: int
     lost: int
@@ -126,15 +120,15 @@ def diagnose_prefix(
         return PrefixDiagnosis(0, 0)
     idle, ttl = now - last.at, TTL_SECONDS[last.frame.ttl]
     if idle > ttl and now > (kept_until or 0.0):
-        why = f"idle for {_span(idle)}, kept for {_span(ttl)}"
-        return PrefixDiagnosis(head := _head_kept(last, request, idle), last.cached - head, why)
+        why = f"idle for {_format_span(idle)}, kept for {_format_span(ttl)}"
+        return PrefixDiagnosis(head := _count_kept_head(last, request, idle), last.cached - head, why)
     why, shared = _frame_change(last.frame, request.frame, last.cached)
     if not why:
         why, shared = _view_change(last, request.view)
     return PrefixDiagnosis(shared, max(0, last.cached - shared), why)
 
 
-def _head_kept(last: SentRequest, request: Request, idle: float) -> int:
+def _count_kept_head(last: SentRequest, request: Request, idle: float) -> int:
     """Tokens before the messages that outlive them in the cache."""
     frame = last.frame
     kept = idle <= TTL_SECONDS[frame.head_ttl] and frame == request.frame
@@ -142,7 +136,7 @@ def _head_kept(last: SentRequest, request: Request, idle: float) -> int:
 
 
 def _frame_change(old: Frame, new: Frame, cached: int) -> tuple[str, int]:
-    """What changed in front of the messages, and how many tokens stand before the change."""
+    """The change in front of the messages, and the tokens that stand before it."""
     if old is new:
         return "", cached
     if old.model != new.model:
@@ -152,15 +146,15 @@ def _frame_change(old: Frame, new: Frame, cached: int) -> tuple[str, int]:
     tools = Frame(old.model, (), old.tools).tokens
     if old.system != new.system:
         return f"the system prompt changed in {_parts_change(old, new)}", tools
-    changed = _keys_change(old.params, new.params)
-    if changed:
+    keys = {*old.params, *new.params}
+    if changed := ", ".join(sorted(k for k in keys if old.params.get(k) != new.params.get(k))):
         return f"request parameters changed: {changed}", old.tokens
     if (old.ttl, old.head_ttl) != (new.ttl, new.head_ttl):
-        return f"the cache lifetime changed from {_lifetime(old)} to {_lifetime(new)}", 0
+        return f"the cache lifetime changed from {_format_lifetime(old)} to {_format_lifetime(new)}", 0
     return "", cached
 
 
-def _lifetime(frame: Frame) -> str:
+def _format_lifetime(frame: Frame) -> str:
     head = f" ({frame.head_ttl} before the messages)" if frame.head_ttl != frame.ttl else ""
     return frame.ttl + head
 
@@ -177,10 +171,6 @@ def _tools_change(old: Frame, new: Frame) -> str:
 def _parts_change(old: Frame, new: Frame) -> str:
     parts = [str(i + 1) for i, (a, b) in enumerate(zip_longest(old.system, new.system)) if a != b]
     return f"part {', '.join(parts)}"
-
-
-def _keys_change(old: Json, new: Json) -> str:
-    return ", ".join(sorted(k for k in {*old, *new} if old.get(k) != new.get(k)))
 
 
 def _view_change(last: SentRequest, view: View) -> tuple[str, int]:
@@ -205,7 +195,7 @@ def _pins_grew(was: View, view: View) -> bool:
     return view.pins[: len(was.pins)] == was.pins
 
 
-def _span(seconds: float) -> str:
+def _format_span(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     if seconds < 7200:

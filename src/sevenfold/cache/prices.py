@@ -1,4 +1,4 @@
-"""What a request costs: the dated price table, and a user's own prices laid over it."""
+"""Prices of models: the dated table, and a user's own prices over it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ MILLION: Final = 1_000_000
 TABLE: Final = Path(__file__).with_name("prices.toml")
 
 PROVIDER_PREFIX: Final = re.compile(r"^(?:[a-z]{2,6}\.)?(?:anthropic|openai)[./:]")
-"""What clouds and our own settings write before a model's name."""
+"""Prefixes that clouds and our own settings put before a model's name."""
 _SNAPSHOT: Final = re.compile(r"(?:[-@]\d{8}|-\d{4}-\d{2}-\d{2}|-latest|-v\d+(?::\d+)?|:thinking|\[1m\])*$")
-"""What may follow a name without making it another model."""
+"""Suffixes of a name that do not make it another model."""
 
 
 class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -40,30 +40,30 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     window: int
     max_output: int
     min_cacheable: int = 1_024
-    """A shorter prefix is not kept, and nobody says so."""
+    """A shorter prefix is not cached, without an error."""
     keeps_thinking: bool = True
-    """Whether thinking of earlier turns stays in the prompt when the user speaks again."""
+    """True if thinking of earlier turns stays in the prompt after the next user message."""
     refuses_overflow: bool = False
-    """Whether prompt plus `max_tokens` over the window is an error, or the reply just ends there."""
+    """True if prompt plus `max_tokens` over the window is an error; else the reply just ends there."""
     long_over: int | None = None
     """A prompt longer than this is billed as a whole at the two prices below."""
     long_input: float | None = None
     long_output: float | None = None
     output_units: float | None = None
-    """An output token in base-price input tokens, where the two prices do not say it."""
+    """An output token in base-price input tokens, if the two prices do not give it."""
     as_of: str
     """The day on which these prices were read."""
     currency: str = "USD"
     source: str = ""
 
     def cost(self, usage: Usage) -> float:
-        """What this request costs, in `currency`."""
-        return self._in_units(usage, self._output_units()) * self._input_price(usage) / MILLION
+        """The cost of this usage, in `currency`."""
+        return self._count_units(usage, self._output_units()) * self._input_price(usage) / MILLION
 
     def units(self, usage: Usage) -> float:
         """The same in base-price input tokens, to compare sessions whatever the model."""
         ratio = self._input_price(usage) / self.input if self.input else 1.0
-        return self._in_units(usage, self._output_units()) * ratio
+        return self._count_units(usage, self._output_units()) * ratio
 
     def _input_price(self, usage: Usage) -> float:
         return self.long_input if self._is_long(usage) and self.long_input else self.input
@@ -76,7 +76,7 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
             return self.output_units
         return self.output / self.input if self.input else 0.0
 
-    def _in_units(self, usage: Usage, output_units: float) -> float:
+    def _count_units(self, usage: Usage, output_units: float) -> float:
         if self._is_long(usage) and self.long_input and self.long_output:
             output_units = self.long_output / self.long_input
         return (
@@ -89,7 +89,7 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 class ModelLimits(msgspec.Struct, frozen=True):
-    """How much a model takes in and gives out, as far as a user's own file says."""
+    """The window and the longest output of a model, if the user's own file gives them."""
 
     window: int | None = None
     max_output: int | None = None
@@ -104,41 +104,41 @@ class Prices:
     def __init__(
         self, table: Mapping[str, Price], aliases: Mapping[str, str], own: Mapping[str, ModelLimits] = {}
     ) -> None:
-        """`own`: what the user's file says about the size of a model, by its name in the table."""
+        """`own`: the limits in the user's file, by name in the table."""
         self._table, self._own = dict(table), dict(own)
         self._names = {**{name: name for name in table}, **aliases}
         self._found: dict[str, Price | None] = {}
 
     @classmethod
     def load(cls, override: Path | None = None) -> Prices:
-        """The table that comes with this package, with a user's file laid over it."""
-        raw, own = _read(TABLE), dict[str, Any]()
+        """The table of this package, with a user's file over it."""
+        raw, own = _read_table(TABLE), dict[str, Any]()
         if override is not None:
-            own = _read(override)
-            raw = _merged(raw, own, override)
+            own = _read_table(override)
+            raw = _merge_tables(raw, own, override)
         where = override or TABLE
-        prices = {name: _price(name, raw, where) for name in raw["models"]}
+        prices = {name: _make_price(name, raw, where) for name in raw["models"]}
         aliases = {
             alias: name
             for name, fields in raw["models"].items()
-            for alias in _strings(fields.get("aliases", []), f"models.{name}.aliases", where)
+            for alias in _check_names(fields.get("aliases", []), f"models.{name}.aliases", where)
         }
-        said = {name: _limits(fields, own) for name, fields in own.get("models", {}).items()}
+        said = {name: _make_limits(fields, own) for name, fields in own.get("models", {}).items()}
         return cls(prices, aliases, said)
 
     def of(self, model: str) -> Price | None:
         """The price of this model, or None: an unknown model is never guessed at."""
         if model not in self._found:
-            self._found[model] = self._find(model)
+            self._found[model] = self._find_price(model)
         return self._found[model]
 
-    def _find(self, model: str) -> Price | None:
+    def _find_price(self, model: str) -> Price | None:
         name = PROVIDER_PREFIX.sub("", model)
-        best = max((n for n in self._names if _matches(name, n)), key=len, default=None)
+        best = max((n for n in self._names if _is_name_match(name, n)), key=len, default=None)
         return self._table[self._names[best]] if best is not None else None
 
     def limits(self, model: str) -> ModelLimits:
-        """What the user's own file says about the size of this model."""
+        """The limits of this model in the user's own file."""
         found = self.of(model)
         return self._own.get(found.model, ModelLimits()) if found else ModelLimits()
 
@@ -147,11 +147,11 @@ class Prices:
 
 
 def read_user_limits(path: Path | None) -> LimitsOf:
-    """What a user's file says about the size of models; without a file, nothing."""
+    """The limits in a user's file; without a file there are none."""
     return Prices.load(path).limits if path is not None else lambda model: ModelLimits()
 
 
-def _matches(name: str, pattern: str) -> bool:
+def _is_name_match(name: str, pattern: str) -> bool:
     if pattern.endswith("*"):
         return name.startswith(pattern[:-1])
     return name.startswith(pattern) and _SNAPSHOT.match(name, len(pattern)) is not None
@@ -163,7 +163,7 @@ _MODEL_KEYS: Final = frozenset(Price.__struct_fields__) - {"model"} | {"family",
 _TOP_KEYS: Final = frozenset({"currency", "as_of", "source", "families", "models"})
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_table(path: Path) -> dict[str, Any]:
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -181,7 +181,7 @@ def _read(path: Path) -> dict[str, Any]:
     return raw
 
 
-def _merged(under: dict[str, Any], over: dict[str, Any], path: Path) -> dict[str, Any]:
+def _merge_tables(under: dict[str, Any], over: dict[str, Any], path: Path) -> dict[str, Any]:
     out: dict[str, Any] = {**under, **over}
     for group in ("families", "models"):
         tables = dict(under[group])
@@ -198,7 +198,7 @@ def _merged(under: dict[str, Any], over: dict[str, Any], path: Path) -> dict[str
 _FALLBACK: Final[dict[str, Any]] = {"window": 200_000, "max_output": 32_000, "as_of": "unknown"}
 
 
-def _price(name: str, raw: dict[str, Any], path: Path) -> Price:
+def _make_price(name: str, raw: dict[str, Any], path: Path) -> Price:
     fields = dict(raw["models"][name])
     fields.pop("aliases", None)
     family = fields.pop("family", None)
@@ -218,7 +218,7 @@ def _price(name: str, raw: dict[str, Any], path: Path) -> Price:
     return price
 
 
-def _limits(fields: Mapping[str, Any], own: Mapping[str, Any]) -> ModelLimits:
+def _make_limits(fields: Mapping[str, Any], own: Mapping[str, Any]) -> ModelLimits:
     said = {**own["families"].get(fields.get("family"), {}), **fields}
     return ModelLimits(said.get("window"), said.get("max_output"))
 
@@ -231,7 +231,7 @@ def _check_keys(fields: Mapping[str, Any], known: frozenset[str], prefix: str, p
             raise SettingsError(f"{path}: {prefix}{key} is not a key of the price table{hint}")
 
 
-def _strings(value: Any, key: str, path: Path) -> list[str]:
+def _check_names(value: Any, key: str, path: Path) -> list[str]:
     good = isinstance(value, list) and all(isinstance(v, str) for v in value)
     _expect(good, path, key, "must be a list of names")
     return list(value)

@@ -1,1 +1,1 @@
-"""What people type: the commands, the interactive chat, and how things are shown."""
+"""The command line: the commands, the interactive chat, and their output."""

@@ -1,19 +1,15 @@
-"""`sevenfold agents`: the commands and their options. What each does is in the module it names."""
+"""`sevenfold agents`: the commands and their options; the bodies are in `cli/commands/agents.py`."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, TypeAlias
 
 import typer
 
-from sevenfold.cli.options import SharedOptions, add_shared_options
+from sevenfold.cli.options import PLAIN, SharedOptions, add_shared_options
 
-_PLAIN: Final[dict[str, Any]] = {
-    "rich_markup_mode": None,
-    "context_settings": {"help_option_names": ["-h", "--help"]},
-}
 agents = typer.Typer(
-    name="agents", help="Kinds of agents, and who can be written to. Without a command: list.", **_PLAIN
+    name="agents", help="Kinds of agents, and who can be written to. Without a command: list.", **PLAIN
 )
 Kind: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="A kind of agent.")]
 Who: TypeAlias = Annotated[

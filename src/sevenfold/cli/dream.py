@@ -1,22 +1,18 @@
-"""`sevenfold dream`: the commands and their options. What each does is in the module it names."""
+"""`sevenfold dream`: the commands and their options; the bodies are in `cli/commands/`."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, TypeAlias
 
 import typer
 
-from sevenfold.cli.options import ModelName, SharedOptions, add_shared_options
+from sevenfold.cli.options import PLAIN, ModelName, SharedOptions, add_shared_options
 
-_PLAIN: Final[dict[str, Any]] = {
-    "rich_markup_mode": None,
-    "context_settings": {"help_option_names": ["-h", "--help"]},
-}
 dream = typer.Typer(
     name="dream",
     help="Put the memories of this project in order. Without a command: run; 'sevenfold dream run --help' "
     "has its options.",
-    **_PLAIN,
+    **PLAIN,
 )
 Now: TypeAlias = Annotated[
     bool, typer.Option("--now", help="Whatever the gates say: also when it is too early.")

@@ -1,4 +1,4 @@
-"""How a command ends: every error becomes one sentence and an exit code, never a traceback."""
+"""The end of a command: errors become one sentence and an exit code, signals stop what is running."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import contextlib
 import errno
 import os
 import re
+import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from io import TextIOWrapper
 from typing import Final
@@ -19,7 +20,8 @@ from sevenfold.core.errors import Refused, SevenfoldError
 
 INTERRUPTED: Final = 130
 SHORTEST_SECRET: Final = 16
-"""Characters of a word that may be a secret."""
+"""A shorter word (characters) cannot be a secret."""
+_ENDING: Final = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
 @dataclass(slots=True)
@@ -29,9 +31,9 @@ class CommandEnd:
 
 @contextmanager
 def report_errors(*, as_json: bool) -> Iterator[CommandEnd]:
-    """What is raised inside is reported; `code` is how it ended."""
+    """Report what is raised inside, and set the exit code."""
     end = CommandEnd()
-    _open_what_is_closed()
+    _reopen_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that knows fewer characters than we do
@@ -43,20 +45,20 @@ def report_errors(*, as_json: bool) -> Iterator[CommandEnd]:
         error = unwrap_error(raised)
         if isinstance(error, BrokenPipeError):
             end.code = 1
-        elif isinstance(error, KeyboardInterrupt) or _is_gone(error):
+        elif isinstance(error, KeyboardInterrupt) or _is_closed_terminal(error):
             end.code = INTERRUPTED
         elif isinstance(error, SevenfoldError | typer.TyperException | OSError):
             end.code = report_error(error, as_json=as_json)
         else:
             raise
     finally:
-        _let_go()
+        _flush_streams()
 
 
-def _open_what_is_closed() -> None:
-    """Python has None for a stream that was closed before it began: then it leads nowhere.
+def _reopen_closed_streams() -> None:
+    """Open /dev/null for each stream that was closed before Python began.
 
-    In this order each gets the number it would have had, which no other file can take then.
+    In this order each gets its usual file number, so that no other file takes it.
     """
     for name, flags in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -64,13 +66,12 @@ def _open_what_is_closed() -> None:
             setattr(sys, name, os.fdopen(nowhere, flags, encoding="utf-8", errors="replace"))
 
 
-def _is_gone(error: BaseException) -> bool:
-    """Whether the terminal was closed under us."""
+def _is_closed_terminal(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno == errno.EIO and not error.filename
 
 
-def _let_go() -> None:
-    """What cannot be written any more must not be tried again while Python shuts down."""
+def _flush_streams() -> None:
+    """Flush, or give up: Python must not try again to write while it shuts down."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -87,7 +88,7 @@ def unwrap_error(error: BaseException) -> BaseException:
 
 
 def report_error(error: BaseException, *, as_json: bool) -> int:
-    """Say what went wrong, on stderr and, where JSON was asked for, on stdout as well."""
+    """Print the error on stderr, and with `as_json` on stdout as well; returns the exit code."""
     from sevenfold.cli.output import write_json
 
     with contextlib.suppress(OSError):
@@ -106,11 +107,11 @@ def find_exit_code(error: BaseException) -> int:
 
 
 def describe_error(error: BaseException) -> str:
-    """One line for people, without anything that could move the cursor."""
+    """The error in one printable line."""
     from sevenfold.cli.output import make_printable
 
     if isinstance(error, typer.TyperException):
-        text = _without_secrets(error.format_message())
+        text = _hide_secrets(error.format_message())
         hint = getattr(getattr(error, "ctx", None), "command_path", "")
         end = "" if text.endswith((".", "?")) else "."
         text = f"{text}{end} See '{hint} --help'." if hint else text
@@ -122,8 +123,8 @@ def describe_error(error: BaseException) -> str:
     return make_printable(" ".join(text.split()))
 
 
-def _without_secrets(text: str) -> str:
-    """What was typed is quoted when it was not understood; a key in it must not end up in a log."""
+def _hide_secrets(text: str) -> str:
+    """A usage error quotes what was typed; a key in it must not end up in a log."""
     if not any(len(word) >= SHORTEST_SECRET for word in text.split()):
         return text
     from sevenfold.memory.guard.secrets import find_secrets
@@ -133,11 +134,38 @@ def _without_secrets(text: str) -> str:
 
 
 def find_error_kind(error: BaseException) -> str:
-    """The kind of error as a word that programs can compare: `NoKey` is `no_key`."""
+    """The kind of an error as a fixed word that programs can compare: `no_key`."""
     if isinstance(error, typer.TyperException):
         return "usage"
     if isinstance(error, OSError):
         return "system"
     if isinstance(error, Refused) and hasattr(error, "findings"):
         return "refused" if getattr(error, "quarantined", None) is None else "quarantined"
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__).lower()
+    return error.kind if isinstance(error, SevenfoldError) else "error"
+
+
+@asynccontextmanager
+async def watch_signals(on_signal: Callable[[int], object]) -> AsyncIterator[None]:
+    """Call `on_signal` for every signal that asks us to end, while the block runs."""
+    if sys.platform == "win32":  # no such signals: Ctrl-C is a KeyboardInterrupt there
+        yield
+        return
+    import anyio
+
+    from sevenfold.layers.shared.background import open_task_group
+
+    async def watch(*, task_status: anyio.abc.TaskStatus[None]) -> None:
+        with anyio.open_signal_receiver(*(getattr(signal, name) for name in _ENDING)) as signals:
+            task_status.started()
+            async for number in signals:
+                on_signal(number)
+
+    async with open_task_group() as tasks:
+        await tasks.start(watch)
+        yield
+
+
+def exit_now() -> None:
+    """Leave at once, when a second request to end came. All is on disk already."""
+    sys.stderr.flush()
+    os._exit(INTERRUPTED)

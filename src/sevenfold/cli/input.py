@@ -1,7 +1,7 @@
-"""Keys that are pressed while a turn runs: Esc stops it, and what is typed is kept for the next prompt.
+"""Input at the terminal beside the prompt: keys while a turn runs, Ctrl-C, and questions to the user.
 
-Ctrl-C and its relatives: the first stops what is going on, the second within two seconds leaves.
-Questions put to the person at the terminal: may this tool run, is this folder to be trusted.
+Esc stops a turn; other keys are kept for the next prompt. The questions: may this tool run, is this
+folder to be trusted.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import codecs
 import contextlib
 import os
 import re
-import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -21,11 +20,9 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 import msgspec
 
-from sevenfold.cli.failures import INTERRUPTED
 from sevenfold.cli.output import make_printable, to_one_line
 from sevenfold.cli.startup import list_ignored_settings
 from sevenfold.core.messages import ToolUse
-from sevenfold.layers.shared.background import open_task_group
 from sevenfold.storage.files import make_private_dir, read_if_there, write_atomic
 from sevenfold.tools.toolbox import PermissionAnswer
 
@@ -47,17 +44,17 @@ class KeyListener:
         self._scope: anyio.CancelScope | None = None
         self._may_listen = anyio.Event()
         self._may_listen.set()
-        self._silent = anyio.Event()
-        self._silent.set()
-        self._undo: Callable[[], None] | None = None
+        self._paused = anyio.Event()
+        self._paused.set()
+        self._restore: Callable[[], None] | None = None
 
-    def restore(self) -> None:
-        """The terminal as it was, at once: for those who leave without looking back."""
-        if self._undo is not None:
-            self._undo()
+    def restore_terminal(self) -> None:
+        """Undo the changes to the terminal at once: the process is about to end."""
+        if self._restore is not None:
+            self._restore()
 
-    def typed(self) -> str:
-        """What was typed since this was last asked."""
+    def take_typed(self) -> str:
+        """The text typed since the last call."""
         text, self._typed = self._typed, ""
         text = _SEQUENCE.sub("", text).replace("\r", "\n")
         return "".join(c for c in text if c == "\n" or c.isprintable()).strip("\n")
@@ -67,15 +64,16 @@ class KeyListener:
         gone = False
         while not gone:
             await self._may_listen.wait()
-            self._silent = anyio.Event()
+            self._paused = anyio.Event()
             try:
-                with anyio.CancelScope() as self._scope, unechoed(self._fd) as self._undo:
-                    gone = await self._read()
+                with anyio.CancelScope() as self._scope, disable_echo(self._fd) as self._restore:
+                    gone = await self._read_keys()
             finally:
-                self._undo = None
-                self._silent.set()
+                self._restore = None
+                self._paused.set()
 
-    async def _read(self) -> bool:
+    async def _read_keys(self) -> bool:
+        """Read until the terminal is gone."""
         while True:
             await anyio.wait_readable(self._fd)
             try:
@@ -90,12 +88,12 @@ class KeyListener:
                 self._typed += self._decode(data)
 
     @asynccontextmanager
-    async def silent(self) -> AsyncIterator[None]:
-        """The terminal as it was, for somebody else to read from."""
+    async def pause(self) -> AsyncIterator[None]:
+        """Stop listening while a question is read from the terminal."""
         self._may_listen = anyio.Event()
         if self._scope is not None:
             self._scope.cancel()
-        await self._silent.wait()
+        await self._paused.wait()
         try:
             yield
         finally:
@@ -105,7 +103,7 @@ class KeyListener:
 if sys.platform == "win32":
 
     @contextmanager
-    def unechoed(fd: int) -> Iterator[Callable[[], None]]:
+    def disable_echo(fd: int) -> Iterator[Callable[[], None]]:
         yield lambda: None
 
 else:
@@ -113,64 +111,39 @@ else:
     import tty
 
     @contextmanager
-    def unechoed(fd: int) -> Iterator[Callable[[], None]]:
-        """Each key at once and none shown; signals as usual. Yields how to undo it."""
+    def disable_echo(fd: int) -> Iterator[Callable[[], None]]:
+        """Deliver each key at once and show none; signals as usual. Yields the function that undoes it."""
         before = termios.tcgetattr(fd)
 
-        def undo() -> None:
+        def restore() -> None:
             with contextlib.suppress(termios.error):  # the terminal may be gone
                 termios.tcsetattr(fd, termios.TCSANOW, before)
 
         tty.setcbreak(fd, termios.TCSANOW)
         try:
-            yield undo
+            yield restore
         finally:
-            undo()
+            restore()
 
 
 TWICE: Final = 2.0
 """Seconds within which a second Ctrl-C means: leave."""
-_ENDING: Final = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
 class InterruptCounter:
-    """Counts; what a first and a second one do is up to whoever asks."""
+    """Counts Ctrl-C: the first stops what is going on, a second within two seconds leaves."""
 
     def __init__(self, now: Callable[[], float] = monotonic) -> None:
         self._now = now
         self._last: float | None = None
         self.leaving = False
 
-    def again(self) -> bool:
-        """Note one more; whether it is the second in a short time."""
+    def count_interrupt(self) -> bool:
+        """Count one more; True if it is the second in a short time."""
         now, last = self._now(), self._last
         self._last = now
         self.leaving = self.leaving or (last is not None and now - last <= TWICE)
         return self.leaving
-
-
-@asynccontextmanager
-async def watch_signals(on_signal: Callable[[int], object]) -> AsyncIterator[None]:
-    """Call this for every signal that asks us to end, while what is inside runs."""
-    if sys.platform == "win32":  # no such signals: Ctrl-C is a KeyboardInterrupt there
-        yield
-        return
-
-    async def watch(*, task_status: anyio.abc.TaskStatus[None]) -> None:
-        with anyio.open_signal_receiver(*(getattr(signal, name) for name in _ENDING)) as signals:
-            task_status.started()
-            async for number in signals:
-                on_signal(number)
-
-    async with open_task_group() as tasks:
-        await tasks.start(watch)
-        yield
-
-
-def exit_now() -> None:
-    """The last resort, when a second request to end was not heard either. All is on disk already."""
-    sys.stderr.flush()
-    os._exit(INTERRUPTED)
 
 
 MOST_SHOWN: Final = 2_000
@@ -179,7 +152,7 @@ _ALWAYS: Final[dict[str, PermissionAnswer]] = {"a": "always", "always": "always"
 
 
 def describe_call_in_full(use: ToolUse) -> str:
-    """What a tool is about to do, with nothing left out that matters for a decision."""
+    """The tool call with all that matters for the user's decision."""
     lines = [use.name]
     for name, value in use.input.items():
         text = value if isinstance(value, str) else msgspec.json.encode(value).decode("utf-8")
@@ -201,7 +174,7 @@ async def ask_permission(
 
 
 def make_permission_question(rules: tuple[str, ...]) -> tuple[str, dict[str, PermissionAnswer]]:
-    """What is asked and what may be answered; without a rule to add there is no "always"."""
+    """The question and its possible answers; without a rule to add there is no "always"."""
     if not rules:
         return "Run it? [y]es, [n]o: ", _ANSWERS
     added = to_one_line(", ".join(rules), MOST_SHOWN)
@@ -220,19 +193,19 @@ async def ask_choice(prompts: PromptSession[str], text: str, answers: dict[str, 
 
 
 class TrustQuestions:
-    """The folders about which it was asked whether to trust them: nobody is asked twice."""
+    """The folders whose trust the user was asked about: no folder is asked about twice."""
 
     def __init__(self, home: Path) -> None:
         self._path = home / "trust-asked.json"
 
-    def has(self, root: Path) -> bool:
-        return str(root) in self._all()
+    def has_asked(self, root: Path) -> bool:
+        return str(root) in self._read_asked()
 
     def add(self, root: Path) -> None:
         make_private_dir(self._path.parent)
-        write_atomic(self._path, msgspec.json.encode(sorted({*self._all(), str(root)})))
+        write_atomic(self._path, msgspec.json.encode(sorted({*self._read_asked(), str(root)})))
 
-    def _all(self) -> list[str]:
+    def _read_asked(self) -> list[str]:
         try:
             data = read_if_there(self._path, 10_000_000)
             return msgspec.json.decode(data, type=list[str]) if data else []

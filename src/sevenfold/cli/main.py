@@ -1,6 +1,6 @@
-"""The commands and their options. What each does is in the module it names, imported when it is run.
+"""The commands and their options, and the page of the docs about them.
 
-The page of the docs about the commands, written from the commands themselves.
+The body of a command is in the module that it imports when it runs.
 """
 
 from __future__ import annotations
@@ -13,56 +13,26 @@ from typing import Annotated, Any, Final
 import typer
 from msgspec.structs import replace
 
+from sevenfold.cli import options as option
 from sevenfold.cli.agents import agents
 from sevenfold.cli.dream import dream
 from sevenfold.cli.failures import report_errors
 from sevenfold.cli.memory import memory
-from sevenfold.cli.options import (
-    FLAGS,
-    WITH_VALUE,
-    Allow,
-    Bare,
-    ChatOptions,
-    ClockKind,
-    ClockOption,
-    Continue,
-    Days,
-    Deny,
-    DryRun,
-    MaxSteps,
-    ModelName,
-    OutputFormat,
-    PermissionMode,
-    Port,
-    Prompt,
-    Resume,
-    Revoke,
-    ScriptFile,
-    ServedModel,
-    SessionId,
-    SessionOption,
-    SharedOptions,
-    TrustPath,
-    Yes,
-    add_shared_options,
-)
+from sevenfold.cli.options import PLAIN, ChatOptions, ReplyFormat, SharedOptions, add_shared_options
 from sevenfold.cli.replay import replay
 from sevenfold.cli.team import team
+from sevenfold.core.errors import Mistake
 
-_PLAIN: Final[dict[str, Any]] = {
-    "rich_markup_mode": None,  # help is plain text: drawing it would take longer than all the rest
-    "context_settings": {"help_option_names": ["-h", "--help"]},
-}
 app = typer.Typer(
     name="sevenfold",
     help="An agent in your terminal whose memory is plain files. Without a command: chat.",
     epilog="Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused, 130 interrupted.",
     add_completion=False,
     pretty_exceptions_enable=False,
-    **_PLAIN,
+    **PLAIN,
 )
 sessions = typer.Typer(
-    name="sessions", help="The sessions of this project. Without a command: list.", **_PLAIN
+    name="sessions", help="The sessions of this project. Without a command: list.", **PLAIN
 )
 GROUPS: Final = {
     "": "chat",
@@ -73,7 +43,7 @@ GROUPS: Final = {
     "agents": "list",
     "team": "status",
 }
-"""Commands that have commands of their own, and which of them is meant when none is named."""
+"""The default command of each group of commands."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -87,10 +57,10 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def arrange_words(words: Sequence[str], group: str = "") -> list[str]:
-    """The words with the command in front, which may be left out or follow the shared options."""
+    """The words with the command in front; it may be left out or follow the shared options."""
     at = 0
-    while at < len(words) and (words[at] in FLAGS | WITH_VALUE or _has_value(words[at])):
-        at += 2 if words[at] in WITH_VALUE else 1
+    while at < len(words) and (words[at] in option.FLAGS | option.WITH_VALUE or _has_value(words[at])):
+        at += 2 if words[at] in option.WITH_VALUE else 1
     lead, rest = list(words[:at]), list(words[at:])
     if rest[:1] == ["--version"] and not group:
         return [*(["--json"] if "--json" in words else []), "--version"]
@@ -103,18 +73,18 @@ def arrange_words(words: Sequence[str], group: str = "") -> list[str]:
 
 
 def _has_value(word: str) -> bool:
-    return any(word.startswith(f"{option}=") for option in WITH_VALUE)
+    return any(word.startswith(f"{name}=") for name in option.WITH_VALUE)
 
 
 def is_json_requested(words: Sequence[str]) -> bool:
-    """Whether an error has to be JSON too, known before the words are understood."""
+    """True if errors have to be JSON too; known before the words are parsed."""
     meant = list(words[: words.index("--")] if "--" in words else words)
     after = [b for a, b in itertools.pairwise(meant) if a == "--output-format"]
     after += [w.partition("=")[2] for w in meant if w.startswith("--output-format=")]
     return "--json" in meant or any(word in ("json", "stream-json") for word in after)
 
 
-def _version(ctx: typer.Context, wanted: bool) -> None:
+def _print_version(ctx: typer.Context, wanted: bool) -> None:
     if wanted:
         from sevenfold import __version__
 
@@ -131,7 +101,8 @@ def _version(ctx: typer.Context, wanted: bool) -> None:
 def _sevenfold(
     as_json: Annotated[bool, typer.Option("--json", is_eager=True, hidden=True)] = False,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which version it is.")
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Say which version it is."),
     ] = False,
 ) -> None:
     """Options that stand before a command; the shared ones may stand there too."""
@@ -141,34 +112,49 @@ def _sevenfold(
 @add_shared_options
 def chat(
     shared: SharedOptions,
-    prompt: Prompt = None,
-    model: ModelName = None,
-    resume: Resume = None,
-    newest: Continue = False,
-    output_format: OutputFormat = None,
-    max_steps: MaxSteps = None,
-    allow: Allow = None,
-    deny: Deny = None,
-    permission_mode: PermissionMode = None,
-    bare: Bare = False,
+    prompt: option.Prompt = None,
+    model: option.ModelName = None,
+    resume: option.Resume = None,
+    newest: option.Continue = False,
+    output_format: option.OutputFormat = None,
+    max_steps: option.MaxSteps = None,
+    allow: option.Allow = None,
+    deny: option.Deny = None,
+    permission_mode: option.PermissionMode = None,
+    bare: option.Bare = False,
 ) -> int:
     """Talk with the agent. With -p, or when something is piped in, ask once and print the answer."""
-    from sevenfold.cli.chat.chat import run_chat as run
+    import anyio
 
-    return run(
-        ChatOptions(
-            shared=replace(shared, bare=bare),
-            prompt=prompt,
-            model=model,
-            resume=resume,
-            newest=newest,
-            format=output_format,
-            max_steps=max_steps,
-            allow=tuple(allow or ()),
-            deny=tuple(deny or ()),
-            mode=permission_mode,
-        )
+    from sevenfold.cli.chat.single_run import ask_once, join_prompt, read_piped_text
+    from sevenfold.cli.startup import read_environment
+
+    if resume is not None and newest:
+        raise Mistake("--resume and --continue name two sessions; use one of them")
+    if shared.json and output_format in (None, ReplyFormat.text):
+        output_format = ReplyFormat.json
+    shared = replace(shared, bare=bare)
+    options = ChatOptions(
+        shared=replace(shared, no_color=shared.no_color or read_environment(shared).no_color),
+        prompt=prompt,
+        model=model,
+        resume=resume,
+        newest=newest,
+        format=output_format or ReplyFormat.text,
+        max_steps=max_steps,
+        allow=tuple(allow or ()),
+        deny=tuple(deny or ()),
+        mode=permission_mode,
     )
+    asked = join_prompt(prompt, read_piped_text(options))
+    if asked is not None:
+        return anyio.run(ask_once, options, asked)
+    at_terminal = sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
+    if options.format is not ReplyFormat.text or not sys.stdout.isatty() or not at_terminal:
+        raise Mistake("there is nothing to ask: give a prompt with -p, or pipe one in")
+    from sevenfold.cli.chat.conversation import run_conversation
+
+    return anyio.run(run_conversation, options)
 
 
 @sessions.command("list")
@@ -182,7 +168,7 @@ def list_sessions(shared: SharedOptions) -> int:
 
 @sessions.command("show")
 @add_shared_options
-def show_session(shared: SharedOptions, session: SessionId) -> int:
+def show_session(shared: SharedOptions, session: option.SessionId) -> int:
     """What was said in a session."""
     from sevenfold.cli.commands.sessions import show_session
 
@@ -191,7 +177,7 @@ def show_session(shared: SharedOptions, session: SessionId) -> int:
 
 @sessions.command("rm")
 @add_shared_options
-def remove_session(shared: SharedOptions, session: SessionId, yes: Yes = False) -> int:
+def remove_session(shared: SharedOptions, session: option.SessionId, yes: option.Yes = False) -> int:
     """Delete a session: its transcript and everything that belongs to it."""
     from sevenfold.cli.commands.sessions import run_remove
 
@@ -200,7 +186,7 @@ def remove_session(shared: SharedOptions, session: SessionId, yes: Yes = False) 
 
 @sessions.command("clean")
 @add_shared_options
-def clean_sessions(shared: SharedOptions, days: Days = None, dry_run: DryRun = False) -> int:
+def clean_sessions(shared: SharedOptions, days: option.Days = None, dry_run: option.DryRun = False) -> int:
     """Remove sessions and tool results that are too old.
 
     Results over the quota go too. What a conversation still points to stays, and so do open sessions and
@@ -221,7 +207,7 @@ app.command()(replay)
 
 @app.command()
 @add_shared_options
-def context(shared: SharedOptions, session: SessionOption = None) -> int:
+def context(shared: SharedOptions, session: option.SessionOption = None) -> int:
     """What is in the window, by kind and by who put it there."""
     from sevenfold.cli.commands.window import show_window
 
@@ -232,20 +218,20 @@ def context(shared: SharedOptions, session: SessionOption = None) -> int:
 @add_shared_options
 def simulate(
     shared: SharedOptions,
-    port: Port = 0,
-    script: ScriptFile = None,
-    model: ServedModel = None,
-    clock: ClockKind = ClockOption.real,
+    port: option.Port = 0,
+    script: option.ScriptFile = None,
+    model: option.ServedModel = None,
+    clock: option.ClockKind = option.ClockOption.real,
 ) -> int:
     """A model provider on this machine, with a faithful prompt cache. Prints its address when ready."""
     from sevenfold.cli.commands.simulate import run_simulator as run
 
-    return run(shared, port=port, script=script, model=model, manual=clock is ClockOption.manual)
+    return run(shared, port=port, script=script, model=model, manual=clock is option.ClockOption.manual)
 
 
 @app.command()
 @add_shared_options
-def trust(shared: SharedOptions, path: TrustPath = None, revoke: Revoke = False) -> int:
+def trust(shared: SharedOptions, path: option.TrustPath = None, revoke: option.Revoke = False) -> int:
     """Trust a folder. Its settings may then bring hooks, permissions and addresses of their own."""
     from sevenfold.cli.startup import run_trust as run
 
@@ -331,36 +317,36 @@ def write_cli_reference() -> str:
     """Every command and option; each is described where it is defined."""
     command: Any = typer.main.get_command(app)
     chat = command.commands["chat"]
-    shared = [option for option in chat.params if _is_shared(option)]
-    parts = [_HEAD, _options(shared)]
-    for path, one in _commands(command, ()):
-        parts += [f"\n## sevenfold {' '.join(path)}\n", f"```\n{_usage(path, one)}\n```\n"]
+    shared = [param for param in chat.params if _is_shared(param)]
+    parts = [_HEAD, _format_options(shared)]
+    for path, one in _list_commands(command, ()):
+        parts += [f"\n## sevenfold {' '.join(path)}\n", f"```\n{_format_usage(path, one)}\n```\n"]
         parts.append(f"{one.help}\n")
-        own = [option for option in one.params if not _is_shared(option)]
-        parts.append(_options(own))
+        own = [param for param in one.params if not _is_shared(param)]
+        parts.append(_format_options(own))
         if path == ("chat",):
-            parts.append(_in_chat())
+            parts.append(_describe_chat_commands())
     return "\n".join(part for part in parts if part).replace("\n\n\n", "\n\n")
 
 
-def _commands(group: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _list_commands(group: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
-            yield from _commands(command, (*path, name))
+            yield from _list_commands(command, (*path, name))
         else:
             yield (*path, name), command
 
 
-def _usage(path: tuple[str, ...], command: Any) -> str:
+def _format_usage(path: tuple[str, ...], command: Any) -> str:
     words = ["sevenfold", *path]
     if len(path) > 1 and GROUPS.get(" ".join(path[:-1])) == path[-1]:
         words[-1] = f"[{path[-1]}]"
     arguments = [param for param in command.params if param.param_type_name == "argument"]
-    words += [_metavar(a) if a.required else f"[{_metavar(a)}]" for a in arguments]
+    words += [_format_metavar(a) if a.required else f"[{_format_metavar(a)}]" for a in arguments]
     return " ".join([*words, "[OPTIONS]"])
 
 
-def _metavar(param: Any) -> str:
+def _format_metavar(param: Any) -> str:
     return str(param.metavar or param.name.upper())
 
 
@@ -368,25 +354,26 @@ def _is_shared(param: Any) -> bool:
     return param.name in ("json", "home", "project", "quiet", "no_color")
 
 
-def _options(params: list[Any]) -> str:
+def _format_options(params: list[Any]) -> str:
     if not params:
         return ""
     rows = [
-        f"| `{_written(param)}` | {(param.help or '').replace('|', chr(92) + '|')} |" for param in params
+        f"| `{_format_option(param)}` | {(param.help or '').replace('|', chr(92) + '|')} |"
+        for param in params
     ]
     return "\n".join(["| option | |", "|---|---|", *rows]) + "\n"
 
 
-def _written(param: Any) -> str:
+def _format_option(param: Any) -> str:
     if param.param_type_name == "argument":
-        return _metavar(param)
+        return _format_metavar(param)
     names = ", ".join(sorted(param.opts, key=len))
     if param.is_flag:
         return names
-    return f"{names} {_metavar(param)}".replace("|", r"\|")
+    return f"{names} {_format_metavar(param)}".replace("|", r"\|")
 
 
-def _in_chat() -> str:
+def _describe_chat_commands() -> str:
     from sevenfold.cli.chat.slash import COMMANDS
 
     rows = [

@@ -1,56 +1,25 @@
-"""`sevenfold memory`: the commands and their options. What each does is in the module it names."""
+"""`sevenfold memory`: the commands; the body of each is in the module that it imports."""
 
 from __future__ import annotations
 
-from typing import Any, Final
-
 import typer
 
-from sevenfold.cli.options import (
-    Body,
-    BodyFile,
-    Description,
-    HistoryLimit,
-    Name,
-    New,
-    NewDescription,
-    NewKind,
-    Number,
-    OfAgent,
-    Query,
-    RecallLimit,
-    Revision,
-    SearchLimit,
-    SharedOptions,
-    Slug,
-    SomeName,
-    Team,
-    ToRevision,
-    Transcripts,
-    WhichKind,
-    WhichSelector,
-    Words,
-    Yes,
-    add_shared_options,
-)
+from sevenfold.cli import options as option
+from sevenfold.cli.options import PLAIN, SharedOptions, add_shared_options
 
-_PLAIN: Final[dict[str, Any]] = {
-    "rich_markup_mode": None,
-    "context_settings": {"help_option_names": ["-h", "--help"]},
-}
 memory = typer.Typer(
-    name="memory", help="What is remembered about this project. Without a command: list.", **_PLAIN
+    name="memory", help="What is remembered about this project. Without a command: list.", **PLAIN
 )
 quarantine = typer.Typer(
     name="quarantine",
     help="Texts that were held back because they give the agent orders. Without a command: list.",
-    **_PLAIN,
+    **PLAIN,
 )
 
 
 @memory.command("list")
 @add_shared_options
-def list_memories(shared: SharedOptions, agent: OfAgent = None) -> int:
+def list_memories(shared: SharedOptions, agent: option.OfAgent = None) -> int:
     """Every memory, the newest first."""
     from sevenfold.cli.commands.memory_display import show_list
 
@@ -59,7 +28,7 @@ def list_memories(shared: SharedOptions, agent: OfAgent = None) -> int:
 
 @memory.command("path")
 @add_shared_options
-def where(shared: SharedOptions, agent: OfAgent = None) -> int:
+def where(shared: SharedOptions, agent: option.OfAgent = None) -> int:
     """The folder of the memories, also where memory is off."""
     from sevenfold.cli.commands.memory_display import show_path
 
@@ -68,7 +37,7 @@ def where(shared: SharedOptions, agent: OfAgent = None) -> int:
 
 @memory.command("check")
 @add_shared_options
-def check(shared: SharedOptions, agent: OfAgent = None) -> int:
+def check(shared: SharedOptions, agent: option.OfAgent = None) -> int:
     """What is wrong in the folder, and what to do about it. Exit code 1 when there is something."""
     from sevenfold.cli.commands.memory_display import show_check
 
@@ -77,7 +46,7 @@ def check(shared: SharedOptions, agent: OfAgent = None) -> int:
 
 @memory.command("show")
 @add_shared_options
-def show(shared: SharedOptions, name: Name, agent: OfAgent = None) -> int:
+def show(shared: SharedOptions, name: option.Name, agent: option.OfAgent = None) -> int:
     """One memory: what it says, how old it is, where it is."""
     from sevenfold.cli.commands.memory_display import show_memory
 
@@ -88,13 +57,13 @@ def show(shared: SharedOptions, name: Name, agent: OfAgent = None) -> int:
 @add_shared_options
 def add(
     shared: SharedOptions,
-    name: Slug,
-    type: WhichKind = None,
-    description: Description = None,
-    body: Body = None,
-    file: BodyFile = None,
-    team: Team = False,
-    new: New = False,
+    name: option.Slug,
+    type: option.WhichKind = None,
+    description: option.Description = None,
+    body: option.Body = None,
+    file: option.BodyFile = None,
+    team: option.Team = False,
+    new: option.New = False,
 ) -> int:
     """Save a memory: a name, a type, a description and a text.
 
@@ -102,20 +71,19 @@ def add(
     """
     from sevenfold.cli.commands.memory_changes import run_add as run
 
-    given = description, body, file
-    return run(shared, type.value if type else None, name, *given, team=team, new=new)
+    return run(shared, type.value if type else None, name, description, body, file, team=team, new=new)
 
 
 @memory.command("edit")
 @add_shared_options
 def edit(
     shared: SharedOptions,
-    name: Name,
-    type: NewKind = None,
-    description: NewDescription = None,
-    body: Body = None,
-    file: BodyFile = None,
-    agent: OfAgent = None,
+    name: option.Name,
+    type: option.NewKind = None,
+    description: option.NewDescription = None,
+    body: option.Body = None,
+    file: option.BodyFile = None,
+    agent: option.OfAgent = None,
 ) -> int:
     """Change a memory. By what the options say, a text on stdin, or else in your editor ($EDITOR)."""
     from sevenfold.cli.commands.memory_changes import run_edit as run
@@ -125,7 +93,7 @@ def edit(
 
 @memory.command("rm")
 @add_shared_options
-def remove(shared: SharedOptions, name: Name, agent: OfAgent = None) -> int:
+def remove(shared: SharedOptions, name: option.Name, agent: option.OfAgent = None) -> int:
     """Remove a memory; 'undo' brings it back."""
     from sevenfold.cli.commands.memory_changes import run_remove as run
 
@@ -134,7 +102,9 @@ def remove(shared: SharedOptions, name: Name, agent: OfAgent = None) -> int:
 
 @memory.command("purge")
 @add_shared_options
-def purge(shared: SharedOptions, name: Name, yes: Yes = False, agent: OfAgent = None) -> int:
+def purge(
+    shared: SharedOptions, name: option.Name, yes: option.Yes = False, agent: option.OfAgent = None
+) -> int:
     """Remove a memory for good: files, index, history and search."""
     from sevenfold.cli.commands.memory_changes import run_purge as run
 
@@ -144,7 +114,10 @@ def purge(shared: SharedOptions, name: Name, yes: Yes = False, agent: OfAgent = 
 @memory.command("recall")
 @add_shared_options
 def recall(
-    shared: SharedOptions, query: Query, limit: RecallLimit = 5, selector: WhichSelector = None
+    shared: SharedOptions,
+    query: option.Query,
+    limit: option.RecallLimit = 5,
+    selector: option.WhichSelector = None,
 ) -> int:
     """The memories that answer a question, the best first. None is a good answer too."""
     from sevenfold.cli.commands.memory_search import run_recall as run
@@ -155,7 +128,10 @@ def recall(
 @memory.command("search")
 @add_shared_options
 def search(
-    shared: SharedOptions, words: Words, limit: SearchLimit = 20, transcripts: Transcripts = False
+    shared: SharedOptions,
+    words: option.Words,
+    limit: option.SearchLimit = 20,
+    transcripts: option.Transcripts = False,
 ) -> int:
     """The memories that hold these words. With --transcripts also where they were said."""
     from sevenfold.cli.commands.memory_search import run_search as run
@@ -166,7 +142,10 @@ def search(
 @memory.command("history")
 @add_shared_options
 def history(
-    shared: SharedOptions, name: SomeName = None, limit: HistoryLimit = 50, agent: OfAgent = None
+    shared: SharedOptions,
+    name: option.SomeName = None,
+    limit: option.HistoryLimit = 50,
+    agent: option.OfAgent = None,
 ) -> int:
     """Who changed what and when, the newest first."""
     from sevenfold.cli.commands.memory_search import show_history
@@ -177,7 +156,10 @@ def history(
 @memory.command("diff")
 @add_shared_options
 def diff(
-    shared: SharedOptions, name: SomeName = None, revision: Revision = None, agent: OfAgent = None
+    shared: SharedOptions,
+    name: option.SomeName = None,
+    revision: option.Revision = None,
+    agent: option.OfAgent = None,
 ) -> int:
     """What the last change changed, or everything since a revision."""
     from sevenfold.cli.commands.memory_search import show_diff
@@ -187,7 +169,12 @@ def diff(
 
 @memory.command("undo")
 @add_shared_options
-def undo(shared: SharedOptions, name: SomeName = None, to: ToRevision = None, agent: OfAgent = None) -> int:
+def undo(
+    shared: SharedOptions,
+    name: option.SomeName = None,
+    to: option.ToRevision = None,
+    agent: option.OfAgent = None,
+) -> int:
     """Undo the last change, of one memory or of all. That can be undone, too."""
     from sevenfold.cli.commands.memory_search import run_undo as run
 
@@ -196,7 +183,7 @@ def undo(shared: SharedOptions, name: SomeName = None, to: ToRevision = None, ag
 
 @quarantine.command("list")
 @add_shared_options
-def list_quarantine(shared: SharedOptions, agent: OfAgent = None) -> int:
+def list_quarantine(shared: SharedOptions, agent: option.OfAgent = None) -> int:
     """What is held back, and why."""
     from sevenfold.cli.commands.memory_editor import show_quarantine
 
@@ -205,7 +192,7 @@ def list_quarantine(shared: SharedOptions, agent: OfAgent = None) -> int:
 
 @quarantine.command("show")
 @add_shared_options
-def show_quarantined(shared: SharedOptions, number: Number, agent: OfAgent = None) -> int:
+def show_quarantined(shared: SharedOptions, number: option.Number, agent: option.OfAgent = None) -> int:
     """One of the texts, with what was found in it."""
     from sevenfold.cli.commands.memory_editor import show_held_text
 
@@ -214,7 +201,7 @@ def show_quarantined(shared: SharedOptions, number: Number, agent: OfAgent = Non
 
 @quarantine.command("release")
 @add_shared_options
-def release(shared: SharedOptions, number: Number, agent: OfAgent = None) -> int:
+def release(shared: SharedOptions, number: option.Number, agent: option.OfAgent = None) -> int:
     """Make it a memory, because you say so."""
     from sevenfold.cli.commands.memory_editor import release_quarantined as run
 
@@ -223,7 +210,7 @@ def release(shared: SharedOptions, number: Number, agent: OfAgent = None) -> int
 
 @quarantine.command("drop")
 @add_shared_options
-def drop(shared: SharedOptions, number: Number, agent: OfAgent = None) -> int:
+def drop(shared: SharedOptions, number: option.Number, agent: option.OfAgent = None) -> int:
     """Delete it."""
     from sevenfold.cli.commands.memory_editor import drop_quarantined as run
 

@@ -1,7 +1,4 @@
-"""The options of the commands, each written once, and the five that every command has.
-
-The options of `sevenfold memory`, each written once.
-"""
+"""The options of the commands, each written once, and the five that every command has."""
 
 from __future__ import annotations
 
@@ -18,8 +15,15 @@ import typer
 P = ParamSpec("P")
 
 
+PLAIN: Final[dict[str, Any]] = {
+    "rich_markup_mode": None,  # help is plain text: drawing it would take longer than all the rest
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+}
+"""Arguments of every `typer.Typer`."""
+
+
 class SharedOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What every command is told: where things are, and how to speak."""
+    """The options that every command has: places, and the form of the output."""
 
     json: bool = False
     home: Path | None = None
@@ -27,7 +31,7 @@ class SharedOptions(msgspec.Struct, frozen=True, kw_only=True):
     quiet: bool = False
     no_color: bool = False
     bare: bool = False
-    """Without memory; only a chat can be told so."""
+    """Without memory; only `chat` has this option."""
 
 
 JsonFlag: TypeAlias = Annotated[
@@ -59,7 +63,7 @@ WITH_VALUE: Final = frozenset({"--home", "--project"})
 
 
 def add_shared_options(function: Callable[Concatenate[SharedOptions, P], int]) -> Callable[..., int]:
-    """The command with the options that all have; the function is handed them as one value."""
+    """Add the common options to a command; the function gets them as one value."""
     own = inspect.signature(function, eval_str=True)
     _first, *rest = own.parameters.values()
     more = [
@@ -165,8 +169,6 @@ Bare: TypeAlias = Annotated[
 
 
 class ChatOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What `chat` was asked to do."""
-
     shared: SharedOptions
     prompt: str | None = None
     model: str | None = None

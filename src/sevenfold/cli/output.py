@@ -1,10 +1,7 @@
-"""Where words go: results to stdout, messages for people to stderr, JSON alone.
+"""Output of the commands: results to stdout, messages for people to stderr.
 
-Messages for people, on stderr: what is worth a line while something else is the result. What
-happens, told in one line each. Numbers, moments and tool calls in words short enough for one line
-of a terminal. What a command that was typed after a slash comes to, as values; the chat does what
-they say. What goes on beside the conversation, with the last thing that each piece of work said
-about itself.
+It formats numbers, times and tool calls, describes events in one line each, and holds the values
+that slash commands of the chat return.
 """
 
 from __future__ import annotations
@@ -14,8 +11,7 @@ import re
 import sys
 import unicodedata
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
-from weakref import WeakKeyDictionary
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -45,17 +41,14 @@ from sevenfold.core.events import (
 )
 from sevenfold.core.messages import Image, ToolResult, ToolUse
 
-if TYPE_CHECKING:
-    from sevenfold.session.session import Session
-
 _MAIN_ARGUMENT: Final = ("file_path", "path", "command", "pattern", "query", "url", "name")
-"""What a tool call is mostly about: the first of these that it has."""
+"""The argument that a tool call is shown with: the first of these that it has."""
 _MOVES: Final = frozenset({"Cc", "Cf", "Zl", "Zp", "Cs"})
-"""Kinds of characters that can move the cursor, turn the text round or hide something."""
+"""Unicode categories that can move the cursor, turn the text round or hide something."""
 
 
 def make_printable(text: str) -> str:
-    """Text that cannot control the terminal it is printed on; line breaks and tabs stay."""
+    """The text without characters that control a terminal; line breaks and tabs stay."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(c if c in "\n\t" or unicodedata.category(c) not in _MOVES else "�" for c in text)
@@ -67,7 +60,7 @@ def to_one_line(text: str, most: int = 100) -> str:
 
 
 def fit_line(line: str, columns: int) -> str:
-    """A line that a terminal of this width does not have to break; some characters take two columns."""
+    """Cut a line to the width of a terminal; some characters take two columns."""
     from rich.cells import cell_len
 
     if cell_len(line) <= columns:
@@ -136,7 +129,7 @@ def format_call(use: ToolUse, most: int = 100) -> str:
 
 
 def format_outcome(result: ToolResult) -> str:
-    """`120 lines`, or what went wrong."""
+    """The result of a tool call in short: `120 lines`, or the error."""
     text = result.text.strip()
     if result.is_error:
         return f"failed: {to_one_line(text, 80)}"
@@ -149,16 +142,16 @@ def format_outcome(result: ToolResult) -> str:
 
 
 def format_work_name(name: str) -> str:
-    """The name of work in the background, as one says it: LateExtraction is late extraction."""
+    """The label of background work in plain words: LateExtraction is late extraction."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
 
 
 def write_json(value: Any, *, indent: int = 0) -> None:
-    """One JSON document, on a line of its own, whatever the encoding of the terminal."""
+    """Print one JSON document on a line of its own, in UTF-8 whatever the terminal's encoding."""
     try:
         data = msgspec.json.encode(value, enc_hook=str)
     except UnicodeEncodeError:  # the name of a file need not be text
-        data = msgspec.json.encode(_whole(msgspec.to_builtins(value, enc_hook=str)))
+        data = msgspec.json.encode(_replace_half_characters(msgspec.to_builtins(value, enc_hook=str)))
     if indent:
         data = msgspec.json.format(data, indent=indent)
     sys.stdout.flush()
@@ -166,21 +159,24 @@ def write_json(value: Any, *, indent: int = 0) -> None:
     sys.stdout.buffer.flush()
 
 
-def _whole(value: Any) -> Any:
-    """The same without halves of characters, which no JSON can hold."""
+def _replace_half_characters(value: Any) -> Any:
+    """The same value without lone surrogates, which JSON cannot hold."""
     match value:
         case str():
             return value.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
         case dict():
-            return {_whole(key): _whole(inner) for key, inner in value.items()}
+            return {
+                _replace_half_characters(key): _replace_half_characters(inner)
+                for key, inner in value.items()
+            }
         case list() | tuple():
-            return [_whole(inner) for inner in value]
+            return [_replace_half_characters(inner) for inner in value]
         case _:
             return value
 
 
 def print_result(shared: SharedOptions, text: str, value: Any) -> None:
-    """What a command was asked for: text for people, or the same as JSON."""
+    """Print the result of a command: text for people, or `value` with --json."""
     if shared.json:
         write_json(value, indent=2 if sys.stdout.isatty() else 0)
     elif text:
@@ -188,39 +184,51 @@ def print_result(shared: SharedOptions, text: str, value: Any) -> None:
 
 
 def print_message(shared: SharedOptions, text: str) -> None:
-    """A message for people."""
+    """Print a message for people, unless --quiet."""
     if not shared.quiet:
-        print(f"sevenfold: {make_printable(text)}", file=sys.stderr, flush=True)
+        print_warning(text)
 
 
-WORTH_SAYING = 0.01
+def print_warning(text: str) -> None:
+    """Print a message for people, also with --quiet."""
+    print(f"sevenfold: {make_printable(text)}", file=sys.stderr, flush=True)
+
+
+def ask_yes_or_no(question: str, *, default: bool = False) -> bool:
+    """Ask on stderr, read one line; an empty line is the default."""
+    print(question, end="", file=sys.stderr, flush=True)
+    answer = sys.stdin.readline().strip().lower()
+    return answer in ("y", "yes") or (default and not answer)
+
+
+WORTH_SAYING: Final = 0.01
 """A rebuilt cache that costs more than this, in the currency of the price table, is announced."""
-BY_HAND = ("manual", "from", "up_to")
-"""Compactions that somebody asked for: what came of them is the answer."""
-TELL_THEMSELVES = ("digest", "notes")
-"""Those that say more about themselves, in a notice."""
+BY_HAND: Final = ("manual", "from", "up_to")
+"""Triggers of compactions that the user asked for; the command itself reports them."""
+TELL_THEMSELVES: Final = ("digest", "notes")
+"""Compactions that emit a notice of their own."""
 Level: TypeAlias = Literal["progress", "info", "warning"]
 
 
 class StatusLine(msgspec.Struct, frozen=True):
-    """`progress` is for terminals only; `warning` is said wherever somebody may read it."""
+    """A line on stderr. `progress` is for terminals only; `warning` is printed also with --quiet."""
 
     text: str
     level: Level = "info"
 
 
 class EventNarrator:
-    """Remembers the tool calls that are going on, so that a result can be told with its call."""
+    """Describes events in lines; it keeps the running tool calls, to describe a result with its call."""
 
     def __init__(self, currency: str = "USD", *, chat: bool = False) -> None:
-        """`chat`: what is told can be answered with a command of the chat, else only in a shell."""
-        self._undo = "/memory undo" if chat else "sevenfold memory undo"
+        """`chat`: hints name slash commands, not shell commands."""
+        self._undo_command = "/memory undo" if chat else "sevenfold memory undo"
         self.running: dict[str, ToolUse] = {}
         self._denied: set[str] = set()
         self._announced: dict[str, str] = {}
         self.currency = currency
 
-    def tell(self, event: Event) -> list[StatusLine]:
+    def describe_event(self, event: Event) -> list[StatusLine]:
         match event:
             case ToolStarted(use):
                 self.running[use.id] = use
@@ -230,16 +238,16 @@ class EventNarrator:
                     StatusLine(f"✗ {format_call(use)} · not allowed: {to_one_line(reason, 400)}", "warning")
                 ]
             case Acted():
-                return self._acted(event)
+                return self._describe_results(event)
             case Sending() | CacheBroke():
-                return self._cache(event)
+                return self._describe_cache(event)
             case Remembered(name, _, action, _, by) if by not in ("user", "extraction"):
-                undo = f"({self._undo} takes it back)"
+                undo = f"({self._undo_command} takes it back)"
                 return [StatusLine(f"memory {action}: {to_one_line(name, 100)} {undo}")]
-        line = _told(event)
+        line = _describe_event(event)
         return [line] if line else []
 
-    def _acted(self, event: Acted) -> list[StatusLine]:
+    def _describe_results(self, event: Acted) -> list[StatusLine]:
         lines = []
         for result in event.results:
             use = self.running.pop(result.tool_use_id, None)
@@ -250,7 +258,7 @@ class EventNarrator:
             lines.append(StatusLine(f"→ {what} · {format_outcome(result)}", "progress"))
         return lines
 
-    def _cache(self, event: Sending | CacheBroke) -> list[StatusLine]:
+    def _describe_cache(self, event: Sending | CacheBroke) -> list[StatusLine]:
         price = format_money(event.cost, self.currency)
         if isinstance(event, Sending):
             self._announced.pop(event.source, None)
@@ -265,7 +273,7 @@ class EventNarrator:
         return [StatusLine(f"the cache broke: {event.why}; {lost} tokens are paid for again, {price}")]
 
 
-def _told(event: Event) -> StatusLine | None:
+def _describe_event(event: Event) -> StatusLine | None:
     match event:
         case Started(session, _, "resume", messages):
             return StatusLine(f"resumed {session}: {format_count(messages, 'message')}", "progress")
@@ -287,21 +295,21 @@ def _told(event: Event) -> StatusLine | None:
             return StatusLine(f"{by} failed and was passed over: {to_one_line(cause, 200)}", "warning")
         case Retrying(cause, attempt, wait):
             again = f"trying again in {format_duration(wait)} (attempt {attempt + 1})"
-            return StatusLine(f"{to_one_line(_without_advice(cause), 160)}; {again}", "warning")
+            return StatusLine(f"{to_one_line(_strip_advice(cause), 160)}; {again}", "warning")
         case HookRan():
-            return _of_hook(event)
+            return _describe_hook(event)
         case _:
-            return _of_memory(event)
+            return _describe_memory(event)
 
 
-def _of_hook(event: HookRan) -> StatusLine:
+def _describe_hook(event: HookRan) -> StatusLine:
     text = f"hook {event.hook} ({to_one_line(event.command, 40)}): {event.outcome}"
-    if event.outcome != "blocked":  # what it says to the user comes in a notice, whole
+    if event.outcome != "blocked":  # a notice has its message
         return StatusLine(text, "progress")
     return StatusLine(f"{text}: {to_one_line(event.message, 120)}" if event.message else text, "warning")
 
 
-def _of_memory(event: Event) -> StatusLine | None:
+def _describe_memory(event: Event) -> StatusLine | None:
     match event:
         case Surfaced(names):
             return StatusLine(f"recalled: {to_one_line(', '.join(names), 200)}", "progress")
@@ -310,10 +318,10 @@ def _of_memory(event: Event) -> StatusLine | None:
         case Failed("dream", cause):
             return StatusLine(f"the dream failed: {to_one_line(cause, 500)}", "warning")
         case _:
-            return _of_agents(event)
+            return _describe_agents(event)
 
 
-def _of_agents(event: Event) -> StatusLine | None:
+def _describe_agents(event: Event) -> StatusLine | None:
     match event:
         case AgentStarted(_, name, kind, description, background):
             where = " in the background" if background else ""
@@ -330,8 +338,8 @@ def _of_agents(event: Event) -> StatusLine | None:
             return None
 
 
-def _without_advice(cause: str) -> str:
-    """What happened: what to do about it, which stands last, is being done already."""
+def _strip_advice(cause: str) -> str:
+    """The cause without its last part, the advice: we are following it already."""
     happened, _, advice = cause.rpartition("; ")
     return happened or advice
 
@@ -340,20 +348,20 @@ _STYLES: Final = {"progress": "\x1b[2m", "info": "\x1b[36m", "warning": "\x1b[33
 
 
 class SideOutput:
-    """Progress is only for a terminal; a quiet command says only what must not be missed."""
+    """Prints status lines on stderr."""
 
     def __init__(self, *, quiet: bool = False, color: bool = True) -> None:
         self._quiet = quiet
         self._terminal = sys.stderr.isatty()
         self._color = color and self._terminal
 
-    def wants(self, line: StatusLine) -> bool:
+    def is_shown(self, line: StatusLine) -> bool:
         if line.level == "warning":
             return True
         return not self._quiet and (self._terminal or line.level != "progress")
 
     def say(self, line: StatusLine) -> None:
-        if not self.wants(line):
+        if not self.is_shown(line):
             return
         text = make_printable(line.text)
         styled = f"{_STYLES[line.level]}{text}\x1b[0m" if self._color else text
@@ -361,13 +369,13 @@ class SideOutput:
 
 
 class EventPrinter:
-    """Subscribe it to a session that is shown nowhere else."""
+    """Prints the events of a session that is shown nowhere else."""
 
     def __init__(self, aside: SideOutput, currency: str = "USD") -> None:
-        self._aside, self._teller = aside, EventNarrator(currency)
+        self._aside, self._narrator = aside, EventNarrator(currency)
 
     def __call__(self, event: Event) -> None:
-        for line in self._teller.tell(event):
+        for line in self._narrator.describe_event(event):
             self._aside.say(line)
 
 
@@ -379,9 +387,9 @@ class CommandReply(msgspec.Struct, frozen=True):
 
     text: str
     how: ReplyKind = "command"
-    """`declined`: what was asked for did not happen, and why has been said already."""
+    """`declined`: it did not happen, and the reason has been printed already."""
     draft: str = ""
-    """What then stands in the line, to be edited and sent again."""
+    """Text for the next prompt, to be edited and sent again."""
 
 
 class ExitChat(msgspec.Struct, frozen=True):
@@ -389,61 +397,31 @@ class ExitChat(msgspec.Struct, frozen=True):
 
 
 class OpenSession(msgspec.Struct, frozen=True):
-    """Go on with another session: this one, or a new one."""
+    """Go on with another session, or with a new one."""
 
     resume: str | None = None
 
 
 class SlowCommand(msgspec.Struct, frozen=True):
-    """It takes a while: show that, and let it be stopped."""
+    """The command takes a while: the chat shows that and can stop it."""
 
     what: str
     work: Callable[[], Awaitable[CommandReply]]
 
 
 class CommandChoice(msgspec.Struct, frozen=True):
-    """There is a choice, and each is a command of its own. Where nobody can be asked it is only told."""
+    """The user chooses one of several commands. Without a terminal only `text` is printed."""
 
     text: str
     question: str
     choices: dict[str, str]
-    """The line to be run, by what is answered."""
+    """The command line to run, by answer."""
 
 
 CommandOutcome: TypeAlias = CommandReply | ExitChat | OpenSession | SlowCommand | CommandChoice
 
 
-DREAM: Final = "dream"
-_NAMES: Final = {"Dreaming": DREAM, "Extraction": "extraction", "NotesKeeping": "notes"}
-"""Work that is called by its layer, and what people call it."""
-
-
-class BackgroundTaskRow(msgspec.Struct, frozen=True):
-    """One piece of work."""
-
-    name: str
-    said: str = ""
-
-
-class _LastProgress:
-    """Keeps what work in the background said last."""
-
-    def __init__(self) -> None:
-        self.last: dict[str, str] = {}
-
-    def __call__(self, event: Event) -> None:
-        if isinstance(event, Progress):
-            name = _NAMES.get(event.by, format_work_name(event.by))
-            self.last[name] = "" if event.done else event.said
-
-
-_heard: WeakKeyDictionary[Session, _LastProgress] = WeakKeyDictionary()
-
-
-def list_tasks(session: Session) -> list[BackgroundTaskRow]:
-    """What is going on now. From the first look on, what is said about it is heard."""
-    if (heard := _heard.get(session)) is None:
-        heard = _heard[session] = _LastProgress()
-        session.subscribe(heard)
-    names = [_NAMES.get(name, format_work_name(name)) for name in session.tray.running]
-    return [BackgroundTaskRow(name, heard.last.get(name, "").removeprefix("dreaming: ")) for name in names]
+def is_command(line: str) -> bool:
+    """True for a slash and a word; a path has another slash in it and is a message."""
+    word = line.split(maxsplit=1)[0]
+    return word.startswith("/") and "/" not in word[1:]

@@ -1,4 +1,4 @@
-"""`sevenfold replay`: the command and its options. What it does is in `replaying`."""
+"""`sevenfold replay`: the command and its options; the body is in `cli/commands/replay.py`."""
 
 from __future__ import annotations
 

@@ -1,70 +1,93 @@
-"""Opens the session that the command line asks for.
+"""The start of a command: its context before any session is open, its session, and `sevenfold trust`.
 
-What the settings of a folder would do, in full lines, for the person who is asked to trust it.
-`sevenfold trust`: which folders may bring settings that do more than restrict.
+The context is home, project, trust and settings. This module stays light: a session is imported when one
+is opened.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from sevenfold.cli.options import ChatOptions, SharedOptions
 from sevenfold.cli.output import format_count, make_printable, print_message, print_result, to_one_line
-from sevenfold.cli.surroundings import (
-    CommandContext,
-    find_chosen_session,
-    read_command_context,
-    read_environment,
-)
-from sevenfold.core.errors import Mistake, NoKey, SettingsError
-from sevenfold.core.events import Notice
-from sevenfold.core.messages import Block
-from sevenfold.core.protocols import Capabilities, Clock, Model
-from sevenfold.core.request import Request
-from sevenfold.core.transcript import Reply
-from sevenfold.models.capabilities import LOCAL, OFFLINE, find_family, find_user_capabilities
-from sevenfold.session.session import Session
+from sevenfold.core.errors import Mistake, SessionNotFound, SettingsError
+from sevenfold.core.transcript import Transcript
+from sevenfold.settings import LoadedSettings, load_settings
 from sevenfold.settings.checks import FOLDER, format_key
+from sevenfold.settings.environment import Environment
 from sevenfold.settings.files import KeyPath, SettingsDocument, is_outside, read_document
 from sevenfold.settings.place import TrustedFolders
-from sevenfold.storage.places import find_places, find_session
-from sevenfold.tools.toolbox import AskPermission
+from sevenfold.storage.jsonl import read_log
+from sevenfold.storage.places import ProjectPaths, find_places, find_session, list_sessions
+
+if TYPE_CHECKING:
+    from sevenfold.core.protocols import Clock
+    from sevenfold.session.session import Session
+    from sevenfold.tools.toolbox import AskPermission
 
 
-class UnreachableModel:
-    """A model whose key is missing: it can be named and measured, but not asked."""
+class CommandContext(msgspec.Struct, frozen=True):
+    environment: Environment
+    start: Path
+    """The folder that --project names, or the current one."""
+    places: ProjectPaths
+    trust: TrustedFolders
+    trusted: bool
 
-    def __init__(self, name: str, capabilities: Capabilities, why: Mistake) -> None:
-        self.name, self.capabilities, self._why = name, capabilities, why
+    @property
+    def home(self) -> Path:
+        return self.environment.home
 
-    async def stream(self, request: Request) -> AsyncGenerator[str | Block | Reply, None]:
-        raise self._why
-        yield ""  # what makes it a stream
+    def find_session_places(self) -> ProjectPaths:
+        """The places where sessions are kept: the settings may name another scope."""
+        scope = self.load_settings().settings.scope
+        if scope == self.places.scope:
+            return self.places
+        return find_places(self.start, self.home, scope)
+
+    def load_settings(self, overrides: Mapping[str, Any] | None = None) -> LoadedSettings:
+        return load_settings(self.places.tree, self.environment, overrides or {}, trusted=self.trusted)
 
 
-_check: type[Model] = UnreachableModel
+def read_environment(shared: SharedOptions) -> Environment:
+    """The environment, with --home and --bare of the command line."""
+    read = Environment.read()
+    if shared.bare:
+        read = replace(read, bare=True, variables={**read.variables, "SEVENFOLD_BARE": "1"})
+    return read if shared.home is None else read.based(shared.home)
 
 
-class CommandSession(Session):
-    """A session for one command: most of them ask nobody, so a model out of reach does no harm."""
+def read_command_context(shared: SharedOptions) -> CommandContext:
+    environment = read_environment(shared)
+    places = find_places(shared.project, environment.home)
+    trust = TrustedFolders(environment.home)
+    return CommandContext(environment, shared.project, places, trust, trust.is_trusted(places.root))
 
-    def connect(self, name: str) -> Model:
-        try:
-            return super().connect(name)
-        except NoKey as error:
-            if self._open:
-                raise
-            self.emit(Notice(f"{error}; what asks no model works without"))
-            name = name.strip().removeprefix("anthropic:")  # as the model itself is called
-            return UnreachableModel(name, find_user_capabilities(name, self.at.access), error)
+
+def find_chosen_session(places: ProjectPaths, session: str | None) -> Path:
+    """The path of the transcript of this session, or of the newest."""
+    if session is not None:
+        return find_session(places, session)
+    known = list_sessions(places)
+    if not known:
+        raise SessionNotFound(f"there is no session of {places.root} yet; 'sevenfold chat' starts one")
+    return known[0].path
+
+
+def read_transcript(path: Path) -> Transcript:
+    """The transcript as it is on disk, also while another process writes it."""
+    return Transcript.load(read_log(path), lambda: 0.0)
 
 
 def describe_unknown_model(session: Session) -> str:
-    """What to say of a model that no table of ours or of the user's knows; empty for the others."""
+    """A message about a model that neither our tables nor the settings know; empty for the others."""
+    from sevenfold.models.capabilities import LOCAL, OFFLINE, find_family
+
     name = session.model.name
     own = session.at.access.limits_of(name)
     if find_family(name) or own.window or session.settings.window or name.startswith(LOCAL):
@@ -86,17 +109,18 @@ def open_session(
     clock: Clock | None = None,
     *,
     interactive: bool = False,
-    looking: bool = False,
+    kind: type[Session] | None = None,
 ) -> Session:
-    """Not entered yet. The id may be given by its beginning, or be the newest."""
+    """The session, not entered yet. Its id may be given by its beginning, or be the newest."""
     around = around or read_command_context(options.shared)
     resume = None
     if options.resume is not None:
-        resume = find_session(around.scoped(), options.resume).stem
+        resume = find_session(around.find_session_places(), options.resume).stem
     elif options.newest:
-        resume = find_chosen_session(around.scoped(), None).stem
-    kind = CommandSession if looking else Session
-    return kind(
+        resume = find_chosen_session(around.find_session_places(), None).stem
+    from sevenfold.session.session import Session
+
+    return (kind or Session)(
         options.model,
         options.shared.project,
         resume=resume,
@@ -112,30 +136,30 @@ def open_session(
 
 WIDEST: Final = 100
 MOST_VALUES: Final = 20
-"""Lines for one setting; how many more there are is said."""
+"""Most lines shown for one setting."""
 _FILES: Final = ("settings.json", "settings.local.json")
 _OLD_NAMES: Final[dict[KeyPath, KeyPath]] = {("permissions", "defaultMode"): ("permissions", "mode")}
 
 
 def list_ignored_settings(ignored: Iterable[str], tree: Path) -> Iterator[str]:
-    """Each setting that is ignored, as it was named, and below it what it says."""
-    known = {where: value for one in _documents(tree) for where, value in _named(one)}
+    """Each ignored setting by its name in messages, and its value in the lines below."""
+    known = {where: value for one in _read_documents(tree) for where, value in _list_settings(one)}
     for text in ignored:
         yield make_printable(text)
-        found = [value for where, value in known.items() if text in (where, f"{where}{_why(text)}")]
-        lines = [to_one_line(line, WIDEST) for value in found for line in _lines(value)]
+        found = [value for where, value in known.items() if text in (where, f"{where}{_find_remark(text)}")]
+        lines = [to_one_line(line, WIDEST) for value in found for line in _format_value(value)]
         yield from (f"    {line}" for line in lines[:MOST_VALUES])
         if len(lines) > MOST_VALUES:
             yield f"    … and {format_count(len(lines) - MOST_VALUES, 'line')} more"
 
 
-def _why(text: str) -> str:
+def _find_remark(text: str) -> str:
     """The remark in brackets that may follow the name of a setting."""
     _, opening, remark = text.rpartition(" (")
     return f"{opening}{remark}"
 
 
-def _documents(tree: Path) -> Iterator[SettingsDocument]:
+def _read_documents(tree: Path) -> Iterator[SettingsDocument]:
     root = tree.resolve()
     for name in _FILES:
         path = root / FOLDER / name
@@ -143,13 +167,13 @@ def _documents(tree: Path) -> Iterator[SettingsDocument]:
             continue
         try:
             document = read_document(path)
-        except SettingsError:  # whoever loads the settings says what is wrong with it
+        except SettingsError:  # reported when the settings are loaded
             continue
         if document is not None:
             yield document
 
 
-def _named(document: SettingsDocument) -> Iterator[tuple[str, Any]]:
+def _list_settings(document: SettingsDocument) -> Iterator[tuple[str, Any]]:
     """Every setting of a file under the name that it has in messages."""
     for key, value in document.values.items():
         inside = value if isinstance(value, dict) else {}
@@ -157,19 +181,19 @@ def _named(document: SettingsDocument) -> Iterator[tuple[str, Any]]:
             yield f"{document.where(path)}: {format_key(_OLD_NAMES.get(path, path))}", item
 
 
-def _lines(value: Any) -> Iterator[str]:
-    """A value line by line: of hooks the commands, of lists the items, of objects the pairs."""
+def _format_value(value: Any) -> Iterator[str]:
+    """A value line by line: the commands of hooks, the items of lists, the pairs of objects."""
     match value:
         case {"hooks": list(hooks)}:
             when = f"{value['matcher']}: " if value.get("matcher") else ""
-            yield from (f"{when}{line}" for hook in hooks for line in _lines(hook))
+            yield from (f"{when}{line}" for hook in hooks for line in _format_value(hook))
         case {"command": str(command)}:
             yield command
         case dict():
-            yield from (f"{name}: {line}" for name, item in value.items() for line in _lines(item))
+            yield from (f"{name}: {line}" for name, item in value.items() for line in _format_value(item))
         case list():
             for item in value:
-                yield from _lines(item)
+                yield from _format_value(item)
         case str():
             yield value
         case _:
@@ -184,24 +208,16 @@ def run_trust(shared: SharedOptions, path: Path | None, revoke: bool) -> int:
     known = TrustedFolders(environment.home)
     root = find_places(path or shared.project, environment.home).root
     if revoke:
-        return _revoke(shared, known, root)
-    folder = known.add(root)
-    print_message(
-        shared, f"{folder} is trusted; its settings may now bring hooks, permissions and addresses"
-    )
-    return _told(shared, known, folder, trusted=True)
-
-
-def _revoke(shared: SharedOptions, known: TrustedFolders, root: Path) -> int:
-    known.revoke(root)
-    if (wider := known.covering(root)) is not None:
-        raise Mistake(f"{root} is trusted because {wider} is; run: sevenfold trust --revoke {wider}")
-    print_message(shared, f"{root} is not trusted; its settings can only restrict")
-    return _told(shared, known, root, trusted=False)
-
-
-def _told(shared: SharedOptions, known: TrustedFolders, folder: Path, *, trusted: bool) -> int:
+        known.revoke(root)
+        if (wider := known.covering(root)) is not None:
+            raise Mistake(f"{root} is trusted because {wider} is; run: sevenfold trust --revoke {wider}")
+        print_message(shared, f"{root} is not trusted; its settings can only restrict")
+    else:
+        root = known.add(root)
+        print_message(
+            shared, f"{root} is trusted; its settings may now bring hooks, permissions and addresses"
+        )
     listed = known.list()
-    value = {"path": str(folder), "trusted": trusted, "all": [str(path) for path in listed]}
+    value = {"path": str(root), "trusted": not revoke, "all": [str(path) for path in listed]}
     print_result(shared, "\n".join(str(path) for path in listed), value)
     return 0

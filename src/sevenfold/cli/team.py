@@ -5,25 +5,21 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from sevenfold.cli.options import SharedOptions, Yes, add_shared_options
+from sevenfold.cli.options import PLAIN, SharedOptions, Yes, add_shared_options
 
 if TYPE_CHECKING:
     from sevenfold.memory.api import Memory
     from sevenfold.memory.team.git import SyncResult
     from sevenfold.memory.team.team import Team
 
-_PLAIN: Final[dict[str, Any]] = {
-    "rich_markup_mode": None,
-    "context_settings": {"help_option_names": ["-h", "--help"]},
-}
 team = typer.Typer(
     name="team",
     help="Memories that a team shares through a git repository. Without a command: status.",
-    **_PLAIN,
+    **PLAIN,
 )
 Remote: TypeAlias = Annotated[
     str,
@@ -41,20 +37,20 @@ TeamFile: TypeAlias = Annotated[
 @add_shared_options
 def init(shared: SharedOptions, remote: Remote) -> int:
     """Begin a team in an empty repository. A path that does not exist is made one."""
-    with _opened(shared, writes=True) as memory:
-        synced = _team(shared, memory).init(remote, Path.cwd())
-        where = _shown(remote)
+    with _open_memory(shared, writes=True) as memory:
+        synced = _make_team(shared, memory).init(remote, Path.cwd())
+        where = _format_address(remote)
         begun = f"the team's memory is in {where}; others come in with: sevenfold team join {where}"
-        return _said(shared, synced, begun)
+        return _print_sync(shared, synced, begun)
 
 
 @team.command("join")
 @add_shared_options
 def join(shared: SharedOptions, remote: Remote) -> int:
     """Join a team. Its memories come into team/, and what lies there already goes to the team."""
-    with _opened(shared, writes=True) as memory:
-        synced = _team(shared, memory).join(remote, Path.cwd())
-        return _said(shared, synced, f"joined the team in {_shown(remote)}")
+    with _open_memory(shared, writes=True) as memory:
+        synced = _make_team(shared, memory).join(remote, Path.cwd())
+        return _print_sync(shared, synced, f"joined the team in {_format_address(remote)}")
 
 
 @team.command("status")
@@ -64,8 +60,8 @@ def status(shared: SharedOptions) -> int:
     from sevenfold.cli.output import format_time, print_result
     from sevenfold.memory.team.state import describe_status
 
-    with _opened(shared) as memory:
-        known = _team(shared, memory).status()
+    with _open_memory(shared) as memory:
+        known = _make_team(shared, memory).status()
     when = format_time(known.synced) if known.synced is not None else "never"
     lines = describe_status(known)
     print_result(shared, "\n".join([lines[0], f"last sync: {when}", *lines[1:]]), known)
@@ -76,8 +72,8 @@ def status(shared: SharedOptions) -> int:
 @add_shared_options
 def sync(shared: SharedOptions) -> int:
     """Take what the team changed and send what changed here. Exit code 1 when that was not possible."""
-    with _opened(shared, writes=True) as memory:
-        return _said(shared, _team(shared, memory).sync())
+    with _open_memory(shared, writes=True) as memory:
+        return _print_sync(shared, _make_team(shared, memory).sync())
 
 
 @team.command("release")
@@ -86,18 +82,18 @@ def release(shared: SharedOptions, file: TeamFile, yes: Yes = False) -> int:
     """Share this text although it looks like a secret. Exactly this one, because you say so."""
     from sevenfold.cli.output import print_message, print_result
 
-    with _opened(shared, writes=True) as memory:
-        team = _team(shared, memory)
+    with _open_memory(shared, writes=True) as memory:
+        team = _make_team(shared, memory)
         team.check_release(file)
         if not yes:
-            _ask(file)
+            _confirm_release(file)
         team.release(file)
     print_message(shared, f"released {file}: the next sync takes or sends this text, and no other")
     print_result(shared, "", {"file": file, "released": True})
     return 0
 
 
-def _opened(shared: SharedOptions, *, writes: bool = False) -> Memory:
+def _open_memory(shared: SharedOptions, *, writes: bool = False) -> Memory:
     from sevenfold.cli.commands.memory_display import open_memory
 
     memory = open_memory(shared)
@@ -106,27 +102,26 @@ def _opened(shared: SharedOptions, *, writes: bool = False) -> Memory:
     return memory
 
 
-def _team(shared: SharedOptions, memory: Memory) -> Team:
-    from sevenfold.cli.surroundings import read_command_context
+def _make_team(shared: SharedOptions, memory: Memory) -> Team:
+    from sevenfold.cli.startup import read_command_context
     from sevenfold.core.clock import SystemClock
     from sevenfold.memory.team.team import Team
 
     around = read_command_context(shared)
-    own = around.environment.tool_environment(around.settings().settings.env)
+    own = around.environment.tool_environment(around.load_settings().settings.env)
     return Team(memory, SystemClock(), own, project=around.places.tree)
 
 
-def _shown(remote: str) -> str:
-    """The address without what is secret in it."""
+def _format_address(remote: str) -> str:
+    """The address without a password."""
     from sevenfold.memory.team.git import parse_address
 
     return parse_address(remote, Path.cwd()).shown
 
 
-def _said(shared: SharedOptions, synced: SyncResult, done: str = "") -> int:
-    """`done`: what was achieved besides the sync, if that was possible."""
-    from sevenfold.cli.commands.memory_display import print_warning
-    from sevenfold.cli.output import print_message, print_result
+def _print_sync(shared: SharedOptions, synced: SyncResult, done: str = "") -> int:
+    """Print the result of a sync; `done` is one more message for when the repository was reached."""
+    from sevenfold.cli.output import print_message, print_result, print_warning
     from sevenfold.memory.team.state import describe_sync, list_remarks
 
     for line in list_remarks(synced):
@@ -138,12 +133,11 @@ def _said(shared: SharedOptions, synced: SyncResult, done: str = "") -> int:
     return 0 if synced.offline is None else 1
 
 
-def _ask(file: str) -> None:
+def _confirm_release(file: str) -> None:
+    from sevenfold.cli.output import ask_yes_or_no
     from sevenfold.core.errors import Mistake, Refused
 
     if not sys.stdin.isatty():
         raise Mistake(f"{file} would be shared with the whole team: add --yes to say so")
-    question = f"Share {file} with the team although it looks like a secret? [y/N] "
-    print(question, end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+    if not ask_yes_or_no(f"Share {file} with the team although it looks like a secret? [y/N] "):
         raise Refused(f"{file} was not released")

@@ -1,7 +1,4 @@
-"""The terminal during a turn: the reply as it is written, one line for each thing that happens.
-
-Markdown that is shown while it is still being written.
-"""
+"""The terminal during a turn: Markdown replies as they are written, and one line for each event."""
 
 from __future__ import annotations
 
@@ -23,6 +20,9 @@ from sevenfold.cli.output import (
     to_one_line,
 )
 from sevenfold.core.events import Asked, Delta, Ended, Event, Progress, Replied, Sending, ToolStarted
+from sevenfold.layers.l3_session_memory.notes_update import NotesUpdater
+from sevenfold.layers.l5_durable_memory.extraction import Extraction
+from sevenfold.layers.l6_dreaming.dreaming import Dreaming
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, Group, RenderResult
@@ -34,7 +34,7 @@ _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 
 
 def measure_first_block(text: str) -> int:
-    """How long the first block is, if it is certain that nothing more belongs to it; 0: not yet.
+    """The length of the first block, if it is certain that nothing more belongs to it; 0: not yet.
 
     A block ends at a blank line outside of code fences, if what follows is not indented.
     """
@@ -43,14 +43,14 @@ def measure_first_block(text: str) -> int:
     for line in text.splitlines(keepends=True):
         if not fence and blank and not line[0].isspace():
             return at
-        fence = _fence_after(fence, line)
+        fence = _find_open_fence(fence, line)
         blank = begun and not line.strip()
         begun = begun or bool(line.strip())
         at += len(line)
     return 0
 
 
-def _fence_after(fence: str, line: str) -> str:
+def _find_open_fence(fence: str, line: str) -> str:
     """The fence that is open after this line, if one is."""
     found = _FENCE.match(line)
     if found is None:
@@ -79,22 +79,22 @@ class MarkdownStream:
     def feed(self, text: str) -> None:
         self._tail += make_printable(text)
         while end := measure_first_block(self._tail):
-            self._print(self._tail[:end])
+            self._print_block(self._tail[:end])
             self._tail = self._tail[end:]
 
     def finish(self) -> None:
         """Print what is left and be ready for the next reply."""
         if self._tail.strip():
-            self._print(self._tail)
+            self._print_block(self._tail)
         self._tail, self._begun = "", False
 
-    def _print(self, text: str) -> None:
+    def _print_block(self, text: str) -> None:
         if self._begun:
             self._console.print()
         self._begun = True
-        self._console.print(_RenderedLines(self._lines(self._console.options, text)))
+        self._console.print(_RenderedLines(self._render_block(self._console.options, text)))
 
-    def _lines(self, options: ConsoleOptions, text: str) -> list[list[Segment]]:
+    def _render_block(self, options: ConsoleOptions, text: str) -> list[list[Segment]]:
         """The block without the empty lines that some kinds have around them."""
         lines = self._console.render_lines(render_markdown(text), options, pad=False)
         full = [i for i, line in enumerate(lines) if "".join(s.text for s in line).strip()]
@@ -109,7 +109,7 @@ class MarkdownStream:
         if self._begun:
             yield Segment.line()
         most = max(1, options.size.height - 4)
-        yield _RenderedLines(self._lines(options, self._tail)[-most:])
+        yield _RenderedLines(self._render_block(options, self._tail)[-most:])
 
 
 class _RenderedLines:
@@ -127,7 +127,7 @@ class _RenderedLines:
 
 
 class PlainStream:
-    """The same for terminals without colour, and for none: text as it comes."""
+    """One reply as plain text, for output without colour or without a terminal."""
 
     def __init__(self, console: Console) -> None:
         self._file = console.file
@@ -147,13 +147,16 @@ class PlainStream:
 
 
 TICK: Final = 0.1
-ASIDE: Final = frozenset({"dream", "Dreaming", "Extraction", "NotesKeeping"})
-"""Work that goes on beside the turn: the footer tells of it."""
+DREAM: Final = "dream"
+TASK_NAMES: Final = {Dreaming.label: DREAM, Extraction.label: "extraction", NotesUpdater.label: "notes"}
+"""The names that people are shown for background work, by the label of its layer."""
+ASIDE: Final = frozenset({*TASK_NAMES, DREAM})
+"""Background work, whose progress is in the footer."""
 _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
 def make_console(no_color: bool) -> tuple[Console, bool]:
-    """Where replies go, and whether drawing makes no sense there."""
+    """The console for replies, and True if it cannot be drawn on."""
     from rich.console import Console
 
     out = Console(highlight=False, no_color=no_color or None)
@@ -161,7 +164,7 @@ def make_console(no_color: bool) -> tuple[Console, bool]:
 
 
 class Screen:
-    """Subscribe it to a session. `out` has the reply; what is said beside it goes to `aside`."""
+    """Shows the events of a session: replies go to `out`, status lines to `aside`."""
 
     def __init__(
         self,
@@ -175,25 +178,25 @@ class Screen:
     ) -> None:
         self._out, self._aside, self._draws = out, aside, not plain and not quiet
         self._footer = footer
-        self._teller = EventNarrator(chat=chat)
+        self._narrator = EventNarrator(chat=chat)
         self._stream = PlainStream(out) if plain else MarkdownStream(out)
         self._live: Live | None = None
         self._began = self._drawn_at = 0.0
         self._doing, self._work = "", "working"
         self._streamed = False
-        self._waiting: list[Event] | None = None
+        self._delayed: list[Event] | None = None
 
     def __call__(self, event: Event) -> None:
-        if self._waiting is not None:
-            self._waiting.append(event)
+        if self._delayed is not None:
+            self._delayed.append(event)
         else:
-            self._take(event)
+            self._show_event(event)
 
-    def _take(self, event: Event) -> None:
+    def _show_event(self, event: Event) -> None:
         self._draw(event)
-        for line in self._teller.tell(event):
+        for line in self._narrator.describe_event(event):
             self.say(line)
-        if not self._teller.running and not isinstance(event, Progress | Delta | Sending):
+        if not self._narrator.running and not isinstance(event, Progress | Delta | Sending):
             self._doing = ""
 
     def _draw(self, event: Event) -> None:
@@ -204,9 +207,9 @@ class Screen:
                 self._streamed = True
                 self._stream.feed(text)
                 if monotonic() - self._drawn_at > TICK:  # in case nothing else lets the clock tick
-                    self.tick()
+                    self.redraw()
             case Replied(message, source="main"):
-                self._replied(message.text)
+                self._finish_reply(message.text)
             case ToolStarted(use):
                 self._stream.finish()
                 self._doing = format_call(use, 60)
@@ -215,41 +218,41 @@ class Screen:
             case Ended():
                 self._stop()
 
-    def _replied(self, text: str) -> None:
+    def _finish_reply(self, text: str) -> None:
         if not self._streamed and text.strip():  # a model that does not stream
             self._stream.feed(text)
         self._stream.finish()
         self._streamed = False
 
-    def show_again(self, text: str) -> None:
-        """A reply of an earlier time, as it was shown then."""
+    def show_earlier_reply(self, text: str) -> None:
+        """Show a reply of an earlier time as it was shown then."""
         self._stream.feed(text)
         self._stream.finish()
 
-    def speaks_of(self, currency: str) -> None:
-        self._teller.currency = currency
+    def set_currency(self, currency: str) -> None:
+        self._narrator.currency = currency
 
     def say(self, line: StatusLine) -> None:
-        """A line beside the reply, which is interrupted for it at a line end."""
-        if not self._aside.wants(line):
+        """Print a status line; the reply is interrupted for it at a line end."""
+        if not self._aside.is_shown(line):
             return
         self._stream.finish()
-        with self.paused():
+        with self.pause():
             self._aside.say(line)
 
-    # --- what is drawn again and again ------------------------------------------------------------------
+    # --- the live display -------------------------------------------------------------------------------
 
     def _start(self) -> None:
         self._began = monotonic()
         if self._draws:
-            self._live = self._started_live()
+            self._live = self._start_live()
 
-    def _started_live(self) -> Live:
+    def _start_live(self) -> Live:
         """A new one each time: one that was stopped remembers lines which are no longer its own."""
         from rich.live import Live
 
         live = Live(
-            self._drawing(),
+            self._make_drawing(),
             console=self._out,
             auto_refresh=False,
             transient=True,
@@ -264,11 +267,11 @@ class Screen:
         if self._live is not None:
             self._live.stop()
         self._live, self._doing = None, ""
-        self._teller.running.clear()
+        self._narrator.running.clear()
 
     @contextmanager
-    def working(self, what: str) -> Iterator[None]:
-        """While something other than a turn is going on."""
+    def show_work(self, what: str) -> Iterator[None]:
+        """Show that something other than a turn is going on."""
         self._work = what
         self._start()
         try:
@@ -277,20 +280,19 @@ class Screen:
             self._stop()
             self._work = "working"
 
-    def tick(self) -> None:
-        """Draw again."""
+    def redraw(self) -> None:
         if self._live is not None:
             self._drawn_at = monotonic()
-            self._live.update(self._drawing(), refresh=True)
+            self._live.update(self._make_drawing(), refresh=True)
 
     async def keep_drawing(self) -> None:
         while True:
             await anyio.sleep(TICK)
-            self.tick()
+            self.redraw()
 
     @contextmanager
-    def paused(self) -> Iterator[None]:
-        """The terminal as it was, for somebody else to write on."""
+    def pause(self) -> Iterator[None]:
+        """Stop drawing while other code writes to the terminal."""
         live, self._live = self._live, None
         if live is not None:
             live.stop()
@@ -298,22 +300,22 @@ class Screen:
             yield
         finally:
             if live is not None:
-                self._live = self._started_live()
+                self._live = self._start_live()
 
     @contextmanager
-    def given_up(self) -> Iterator[None]:
-        """For a question: what happens meanwhile is shown when it is answered."""
-        with self.paused():
+    def pause_for_question(self) -> Iterator[None]:
+        """Stop drawing; events of the meantime are shown when the question is answered."""
+        with self.pause():
             self._stream.finish()
-            self._waiting = []
+            self._delayed = []
             try:
                 yield
             finally:
-                waiting, self._waiting = self._waiting, None
+                waiting, self._delayed = self._delayed, None
         for event in waiting:
-            self._take(event)
+            self._show_event(event)
 
-    def _drawing(self) -> Group:
+    def _make_drawing(self) -> Group:
         from rich.console import Group
         from rich.text import Text
 

@@ -9,14 +9,17 @@
     │  ├─ SessionBusy          another process is writing this transcript
     │  ├─ FromTheFuture        a transcript written by a newer version
     │  ├─ ScriptError          a script for the simulator or a model is wrong or used up
-    │  ├─ MemoryOff            durable memory is switched off here          (remembering)
-    │  ├─ NoSuchMemory         no memory of that name, or several           (memory.refusing)
-    │  ├─ NoTeam               this memory is shared with no team            (memory.team.values)
-    │  ├─ NotSent              a message to another session did not arrive (l7_agents.reachable)
+    │  ├─ MemoryOff            durable memory is switched off here          (memory.api)
+    │  ├─ NoSuchMemory         no memory of that name                       (memory.errors)
+    │  ├─ Ambiguous            several memories of that name                (memory.errors)
+    │  ├─ NoTeam               this memory is shared with no team           (memory.team.git)
+    │  ├─ NotSent              a message to another session did not arrive  (l7_agents.sockets)
     │  └─ Refused              a guard, a permission or missing trust said no
-    │     ├─ Guarded           the guard of memory: what it found, and where (memory.refusing)
-    │     ├─ MailboxFull       too many messages wait for somebody          (l7_agents.letters)
-    │     └─ TooLong, Damaged  a message that is none                       (l7_agents.letters)
+    │     ├─ Guarded           the guard of memory: what it found, and where (memory.errors)
+    │     ├─ MailboxFull       too many messages wait in a mailbox          (l7_agents.mailbox)
+    │     └─ TooLong, Damaged  a message that cannot be delivered           (l7_agents.mailbox)
+    ├─ EmbeddingUnavailable    the search has no word vectors               (memory.search.embedding)
+    ├─ Unreadable              a recording cannot be read                   (recordings.finder)
     └─ Failure                 the run failed: nothing is lost, and it may be tried again
        ├─ ModelFailure         the model's provider failed
        │  ├─ PromptTooLong     it says how long, and how long is allowed
@@ -29,67 +32,76 @@
        │  └─ BadReply          what came back is not what the protocol says
        ├─ ContextFull          every layer had its say and the view still does not fit
        ├─ StepLimitReached     the model was still calling tools after the last allowed step
-       ├─ GitFailed, Behind    git, or the team's repository, said no       (memory.team.values)
+       ├─ NeverStopped         a dream's model did not come to an end       (l6_dreaming.workers)
+       ├─ GitFailed, Behind    git, or the team's repository, said no       (memory.team.git)
        └─ StorageFailure       the disk refused
-          └─ Busy              somebody else holds a mailbox                (l7_agents.short_lock)
+          └─ Busy              another process holds a mailbox              (l7_agents.locks)
 
 `str(error)` is one sentence for people, with the fix where there is one.
 """
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 
 class SevenfoldError(Exception):
     """Catch this to catch everything we raise on purpose."""
 
     exit_code = 1
+    kind: ClassVar[str] = "sevenfold_error"
+    """A fixed word for programs, such as `no_key`; it stays when the class is renamed."""
+
+    def __init_subclass__(cls, *, kind: str = "") -> None:
+        super().__init_subclass__()
+        cls.kind = kind or cls.kind
 
 
-class Mistake(SevenfoldError):
+class Mistake(SevenfoldError, kind="mistake"):
     """What was asked cannot be done as asked; the message says what to change."""
 
     exit_code = 2
 
 
-class SettingsError(Mistake):
+class SettingsError(Mistake, kind="settings_error"):
     """A settings file or an environment variable is wrong."""
 
 
-class UnknownModel(Mistake):
+class UnknownModel(Mistake, kind="unknown_model"):
     """No such model, or no way to reach it."""
 
 
-class NoKey(Mistake):
+class NoKey(Mistake, kind="no_key"):
     """The model needs a key and none is set."""
 
 
-class SessionNotFound(Mistake):
+class SessionNotFound(Mistake, kind="session_not_found"):
     """There is no transcript with that id."""
 
 
-class SessionBusy(Mistake):
+class SessionBusy(Mistake, kind="session_busy"):
     """Another process is writing this transcript."""
 
 
-class FromTheFuture(Mistake):
+class FromTheFuture(Mistake, kind="from_the_future"):
     """The transcript was written by a newer version of Sevenfold."""
 
 
-class ScriptError(Mistake):
+class ScriptError(Mistake, kind="script_error"):
     """A script for the simulator or a scripted model is wrong, or used up."""
 
 
-class Refused(Mistake):
+class Refused(Mistake, kind="refused"):
     """A guard, a permission or missing trust said no."""
 
     exit_code = 3
 
 
-class Failure(SevenfoldError):
+class Failure(SevenfoldError, kind="failure"):
     """The run failed. Nothing is lost, and it may be tried again."""
 
 
-class ModelFailure(Failure):
+class ModelFailure(Failure, kind="model_failure"):
     """The model's provider failed."""
 
     retryable = False
@@ -100,7 +112,7 @@ class ModelFailure(Failure):
         """Seconds the provider asked us to wait, where it said so."""
 
 
-class PromptTooLong(ModelFailure):
+class PromptTooLong(ModelFailure, kind="prompt_too_long"):
     """The provider refused the request because it was too long."""
 
     def __init__(self, message: str, *, tokens: int | None = None, limit: int | None = None) -> None:
@@ -113,47 +125,47 @@ class PromptTooLong(ModelFailure):
         return max(0, self.tokens - self.limit) if self.tokens and self.limit else 0
 
 
-class RateLimited(ModelFailure):
+class RateLimited(ModelFailure, kind="rate_limited"):
     """Too many requests, or too many tokens, in too short a time."""
 
     retryable = True
 
 
-class Overloaded(ModelFailure):
+class Overloaded(ModelFailure, kind="overloaded"):
     """The provider is too busy, or broke."""
 
     retryable = True
 
 
-class KeyRefused(ModelFailure):
+class KeyRefused(ModelFailure, kind="key_refused"):
     """The key is wrong, or may not do this."""
 
 
-class ModelNotFound(ModelFailure):
+class ModelNotFound(ModelFailure, kind="model_not_found"):
     """The provider does not have this model."""
 
 
-class BadRequest(ModelFailure):
+class BadRequest(ModelFailure, kind="bad_request"):
     """The provider did not accept the request."""
 
 
-class Unreachable(ModelFailure):
+class Unreachable(ModelFailure, kind="unreachable"):
     """No connection, or it was cut."""
 
     retryable = True
 
 
-class BadReply(ModelFailure):
+class BadReply(ModelFailure, kind="bad_reply"):
     """What came back is not what the protocol says."""
 
     retryable = True
 
 
-class ContextFull(Failure):
+class ContextFull(Failure, kind="context_full"):
     """Every layer had its say and the view still does not fit."""
 
 
-class StepLimitReached(Failure):
+class StepLimitReached(Failure, kind="step_limit_reached"):
     """The model was still calling tools after the last allowed step."""
 
     def __init__(self, steps: int, *, agent: bool = False) -> None:
@@ -165,5 +177,5 @@ class StepLimitReached(Failure):
         self.steps = steps
 
 
-class StorageFailure(Failure):
+class StorageFailure(Failure, kind="storage_failure"):
     """The disk refused. What was acknowledged before is still there."""

@@ -1,8 +1,8 @@
-"""The contract with hook scripts, as values: what a settings file says, and what a hook's answer means.
+"""The contract with hook scripts, as values: their settings, and the meaning of their answers.
 
 It is the contract that existing scripts are written for. Exit 0: the output counts, as JSON (`{…}`)
-or, where context can be added, as plain text. Exit 2: no, and stderr is the reason. Anything else, and
-a timeout, is shown and changes nothing.
+or, where context can be added, as plain text. Exit 2: refused, and stderr is the reason. Anything else,
+and a timeout, is shown and changes nothing.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from sevenfold.core.messages import Json
 
 TIMEOUT: Final = 60.0
 MOST_OUTPUT: Final = 1_000_000
-"""Bytes of stdout, and of stderr, that are kept; the rest is read and dropped."""
+"""Most bytes of stdout, and of stderr, that are kept; the rest is read and dropped."""
 MOST_TOLD: Final = 100_000
-"""Characters of a tool's answer that a hook is told: commands may print many megabytes."""
+"""Most characters of a tool's result that a hook gets: commands may print many megabytes."""
 
 
-# --- what a settings file says --------------------------------------------------------------------------
+# --- settings -------------------------------------------------------------------------------------------
 
 
 class HookCommand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One command of the user's."""
+    """One command of the user."""
 
     type: Annotated[str, Meta(description="Only `command` is run.", examples=["command"])] = "command"
     command: Annotated[str, Meta(description="Run by `sh -c`.", examples=["./check.sh"])] = ""
@@ -37,7 +37,7 @@ class HookCommand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class HookMatcher(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which occasions these commands are for."""
+    """Commands, and the names they run for."""
 
     matcher: Annotated[
         str,
@@ -62,40 +62,49 @@ Matchers: TypeAlias = tuple[HookMatcher, ...]
 _EXAMPLE: Final = [{"matcher": "", "hooks": [{"type": "command", "command": "./check.sh"}]}]
 
 
-def _moment(description: str) -> Meta:
+def _describe_moment(description: str) -> Meta:
     return Meta(description=description, examples=[_EXAMPLE])
 
 
 class HookEvents(msgspec.Struct, frozen=True, kw_only=True, rename="pascal", omit_defaults=True):
-    """The moments, and what runs at each."""
+    """The hooks of each moment."""
 
     session_start: Annotated[
         Matchers,
-        _moment("A session opens; matched on `startup`, `resume`, `clear` or `compact`. Adds context."),
+        _describe_moment(
+            "A session opens; matched on `startup`, `resume`, `clear` or `compact`. Adds context."
+        ),
     ] = ()
     user_prompt_submit: Annotated[
-        Matchers, _moment("The user said something. Adds context, or refuses the prompt.")
+        Matchers, _describe_moment("The user said something. Adds context, or refuses the prompt.")
     ] = ()
     pre_tool_use: Annotated[
-        Matchers, _moment("Before a tool; matched on its name. Allows, asks, refuses or changes the input.")
+        Matchers,
+        _describe_moment("Before a tool; matched on its name. Allows, asks, refuses or changes the input."),
     ] = ()
     post_tool_use: Annotated[
-        Matchers, _moment("After a tool that worked; matched on its name. Adds to what the model reads.")
+        Matchers,
+        _describe_moment("After a tool that worked; matched on its name. Adds to what the model reads."),
     ] = ()
     pre_compact: Annotated[
-        Matchers, _moment("Before a compaction; matched on `manual` or `auto`. Adds to it or refuses.")
+        Matchers,
+        _describe_moment("Before a compaction; matched on `manual` or `auto`. Adds to it or refuses."),
     ] = ()
-    post_compact: Annotated[Matchers, _moment("After a compaction; matched on `manual` or `auto`.")] = ()
-    stop: Annotated[Matchers, _moment("A turn is about to end. Refusing makes it go on.")] = ()
-    subagent_stop: Annotated[Matchers, _moment("The same for a sub-agent; matched on its type.")] = ()
-    session_end: Annotated[Matchers, _moment("A session closes; matched on the reason.")] = ()
+    post_compact: Annotated[
+        Matchers, _describe_moment("After a compaction; matched on `manual` or `auto`.")
+    ] = ()
+    stop: Annotated[Matchers, _describe_moment("A turn is about to end. Refusing makes it go on.")] = ()
+    subagent_stop: Annotated[
+        Matchers, _describe_moment("The same for a sub-agent; matched on its type.")
+    ] = ()
+    session_end: Annotated[Matchers, _describe_moment("A session closes; matched on the reason.")] = ()
     notification: Annotated[
-        Matchers, _moment("The user is told something; matched on the kind of notification.")
+        Matchers, _describe_moment("The user is told something; matched on the kind of notification.")
     ] = ()
 
 
 _ADDS_TEXT: Final = frozenset({"SessionStart", "UserPromptSubmit"})
-"""Where plain output is context for the model."""
+"""Events whose plain output is context for the model."""
 _CAN_REFUSE: Final = frozenset(
     {"UserPromptSubmit", "PreToolUse", "PostToolUse", "PreCompact", "Stop", "SubagentStop"}
 )
@@ -111,35 +120,32 @@ MATCHED_ON: Final = {
 }
 
 
-# --- what hooks are told --------------------------------------------------------------------------------
-
-
 def shorten_for_hook(text: str) -> str:
-    """A text as a hook gets it: both ends of one that is too long, and how much is between them."""
+    """A text as a hook gets it; of a long one both ends and a note between them."""
     if len(text) <= MOST_TOLD:
         return text
     half = (MOST_TOLD - 100) // 2  # the rest is for the note
     return f"{text[:half]}\n[… {len(text) - 2 * half:,} characters left out …]\n{text[-half:]}"
 
 
-# --- what hooks answer ----------------------------------------------------------------------------------
+# --- answers --------------------------------------------------------------------------------------------
 
 
 class HookOutcome(msgspec.Struct, frozen=True):
-    """What all hooks of one moment say together."""
+    """The combined answer of all hooks of one moment."""
 
     block: bool = False
     reason: str = ""
-    """Why it was refused: for the model, except after `UserPromptSubmit`, where it is for the user."""
+    """The reason of a refusal: for the model, but after `UserPromptSubmit` for the user."""
     stop: bool = False
-    """Everything is to end here; `reason` is for the user."""
+    """The session is to stop here; `reason` is for the user."""
     contexts: tuple[str, ...] = ()
     permission: str | None = None
     """`allow`, `ask` or `deny`, for a tool that is about to run."""
     permission_reason: str = ""
     updated_input: Json | None = None
     messages: tuple[str, ...] = ()
-    """For the user; they have been told when the hook had run."""
+    """Messages for the user; they were shown when the hook had run."""
 
 
 NOTHING: Final = HookOutcome()
@@ -147,12 +153,12 @@ _STRICT: Final = ("deny", "ask", "allow")
 
 
 def combine_outcomes(outcomes: list[HookOutcome]) -> HookOutcome:
-    """Deny beats ask beats allow; contexts in the order in which the hooks are written down."""
+    """Combine: deny beats ask beats allow; contexts in the order of the settings."""
     changed = [o for o in outcomes if o.updated_input is not None]
     said = {o.permission for o in outcomes}
     permission = next((p for p in _STRICT if p in said), None)
     if permission == "allow" and changed and changed[-1].permission != "allow":
-        permission = None  # what was allowed is not what would run
+        permission = None  # the allowed input is not the one that would run
     return HookOutcome(
         block=any(o.block for o in outcomes),
         reason="\n".join(o.reason for o in outcomes if o.reason),
@@ -184,7 +190,7 @@ class _HookOutput(msgspec.Struct, rename="camel"):
     hook_specific_output: _HookSpecificOutput | None = None
 
 
-def _from_json(event: str, said: _HookOutput) -> HookOutcome:
+def _parse_output(event: str, said: _HookOutput) -> HookOutcome:
     more = said.hook_specific_output or _HookSpecificOutput()
     if more.hook_event_name not in (None, event):
         more = _HookSpecificOutput()  # meant for another moment
@@ -215,18 +221,18 @@ NO_REASON: Final = "a hook refused and gave no reason"
 
 
 class HookRun(msgspec.Struct, frozen=True):
-    """How a hook ended, and what it said."""
+    """The exit code and the output of a hook."""
 
     code: int | None = None
     """None: it did not end in time."""
     out: str = ""
     err: str = ""
     cut: bool = False
-    """It said more than is kept."""
+    """True if its output was longer than `MOST_OUTPUT`."""
 
 
 def judge_hook_run(event: str, hook: HookCommand, ran: HookRun) -> tuple[str, HookOutcome]:
-    """How it ended in one word, and what follows from it."""
+    """The result in one word, and the outcome."""
     if ran.code is None:
         said = f"{event} hook was ended after {hook.timeout:g} s: {shorten_message(hook.command)}"
         return "timeout", HookOutcome(messages=(said,))
@@ -241,13 +247,13 @@ def judge_hook_run(event: str, hook: HookCommand, ran: HookRun) -> tuple[str, Ho
         said = f"{event} hook failed with exit code {ran.code}: {shorten_message(ran.err or hook.command)}"
         return "failed", HookOutcome(messages=(said,))
     if ran.out.startswith("{"):
-        return _answered(event, ran)
+        return _judge_json(event, ran)
     return "ok", HookOutcome(contexts=(ran.out,) if ran.out and event in _ADDS_TEXT else ())
 
 
-def _answered(event: str, ran: HookRun) -> tuple[str, HookOutcome]:
+def _judge_json(event: str, ran: HookRun) -> tuple[str, HookOutcome]:
     try:
-        outcome = _from_json(event, msgspec.json.decode(ran.out, type=_HookOutput))
+        outcome = _parse_output(event, msgspec.json.decode(ran.out, type=_HookOutput))
     except (msgspec.DecodeError, RecursionError) as error:
         why = f"it is longer than {MOST_OUTPUT:,} bytes" if ran.cut else str(error)
         said = f"{event} hook answered with JSON that cannot be used, so it was ignored: {why}"

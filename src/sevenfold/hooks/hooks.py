@@ -1,7 +1,7 @@
-"""The user's own commands, run at fixed moments: they see JSON and may add, change or refuse.
+"""Runs the user's hooks: commands at fixed moments that get JSON and may add, change or refuse.
 
-What a hook is told and what its answer means is in `hook_contract`. Hooks reach this module as values:
-whether a settings file may bring any is decided where it is read.
+`hooks/contract.py` has their input and the meaning of their answers. The settings decide which files may
+bring hooks.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from sevenfold.hooks.contract import (
 __all__ = ["HookOutcome", "HookedTools", "Hooks"]
 
 GRACE: Final = 1.0
-"""How long the output of a finished hook is read on when something it started still holds it open."""
+"""Seconds to read on after a hook ended, if a process that it started holds its output open."""
 
 
 @dataclass(slots=True)
@@ -53,9 +53,9 @@ class Hooks:
     transcript_path: Path
     project: Path
     cwd_of: Callable[[], Path]
-    """Where the session works now: hooks run there."""
+    """The working folder of the session now: hooks run there."""
     environment: Mapping[str, str]
-    """All that hooks get to see of the environment, apart from the name of the project folder."""
+    """The environment of hooks, without the name of the project folder."""
     emit: Emit
     mode_of: Callable[[], str] = lambda: "default"
     """The permission mode as it is now."""
@@ -67,29 +67,29 @@ class Hooks:
         self._by_event = {event: matchers for event, matchers in pairs if matchers}
 
     async def run(self, event: str, fields: Json, match: str | None = None) -> HookOutcome:
-        """Run what matches this moment, side by side, and say what it comes to.
+        """Run the matching hooks of this moment side by side, and combine their outcomes.
 
-        `match` is what matchers are compared with; by default the field that belongs to the event.
+        `match` is compared with the matchers; by default it is the field that belongs to the event.
         """
         if event not in self._by_event:
             return NOTHING
         if match is None and event in MATCHED_ON:
             match = str(fields.get(MATCHED_ON[event], ""))
-        hooks = self._matching(event, match)
+        hooks = self._find_matching(event, match)
         if not hooks:
             return NOTHING
-        payload = json.dumps(self._shared(event) | fields).encode("ascii")
+        payload = json.dumps(self._make_shared_fields(event) | fields).encode("ascii")
         outcomes = [NOTHING] * len(hooks)
 
-        async def one(i: int, hook: HookCommand) -> None:
-            outcomes[i] = await self._one(event, hook, payload)
+        async def run_one(i: int, hook: HookCommand) -> None:
+            outcomes[i] = await self._run_one(event, hook, payload)
 
         async with anyio.create_task_group() as tasks:
             for i, hook in enumerate(hooks):
-                tasks.start_soon(one, i, hook)
+                tasks.start_soon(run_one, i, hook)
         return combine_outcomes(outcomes)
 
-    def _matching(self, event: str, match: str | None) -> list[HookCommand]:
+    def _find_matching(self, event: str, match: str | None) -> list[HookCommand]:
         """Each command once, even when several matchers name it. None: this event has no matchers."""
         found: dict[str, HookCommand] = {}
         for matcher in self._by_event[event]:
@@ -99,7 +99,7 @@ class Hooks:
                         found.setdefault(hook.command, hook)
         return list(found.values())
 
-    def _shared(self, event: str) -> Json:
+    def _make_shared_fields(self, event: str) -> Json:
         return {
             "session_id": self.session_id,
             "transcript_path": str(self.transcript_path),
@@ -108,7 +108,7 @@ class Hooks:
             "hook_event_name": event,
         }
 
-    async def _one(self, event: str, hook: HookCommand, payload: bytes) -> HookOutcome:
+    async def _run_one(self, event: str, hook: HookCommand, payload: bytes) -> HookOutcome:
         try:
             ran = await self._execute(hook, payload)
         except (OSError, ValueError) as error:  # no such folder, no shell, a NUL in the command
@@ -123,18 +123,18 @@ class Hooks:
             self.emit(Notice(text, level))
         return outcome
 
-    def hears(self, event: str) -> bool:
-        """Whether anything runs at this moment at all."""
+    def has_hooks(self, event: str) -> bool:
+        """True if any hook is configured for this moment."""
         return event in self._by_event
 
     async def notify(self, kind: str, text: str) -> tuple[()]:
-        """The user is told something, wherever they look: work for the background."""
+        """Run the `Notification` hooks; it is work for the background."""
         await self.run("Notification", {"message": text, "notification_type": kind})
         return ()
 
     async def _execute(self, hook: HookCommand, payload: bytes) -> HookRun:
         names = ("CLAUDE_PROJECT_DIR", "SEVENFOLD_PROJECT_DIR")
-        # Cut while starting, only the shell would be ended, and not what it has started by then.
+        # Shielded: a cancellation here would end only the shell, not the processes it has started.
         with anyio.CancelScope(shield=True):
             process = await anyio.open_process(
                 ["/bin/sh", "-c", hook.command],
@@ -146,19 +146,19 @@ class Hooks:
         try:
             with anyio.move_on_after(hook.timeout):
                 async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(_feed, process.stdin, payload)
-                    tasks.start_soon(out.take, process.stdout)
-                    tasks.start_soon(err.take, process.stderr)
+                    tasks.start_soon(_send_payload, process.stdin, payload)
+                    tasks.start_soon(out.read_stream, process.stdout)
+                    tasks.start_soon(err.read_stream, process.stderr)
                     code = await process.wait()
                     tasks.cancel_scope.deadline = anyio.current_time() + GRACE
         finally:
-            await _end(process)
+            await _end_process(process)
         return HookRun(code, out.text, err.text, out.cut or err.cut)
 
 
 @dataclass(slots=True)
 class _CappedOutput:
-    """What a process has said so far, up to the limit."""
+    """The output of a process so far, up to the limit."""
 
     data: bytearray = field(default_factory=bytearray)
     cut: bool = False
@@ -167,7 +167,7 @@ class _CappedOutput:
     def text(self) -> str:
         return self.data.decode("utf-8", "replace").strip()
 
-    async def take(self, stream: ByteReceiveStream | None) -> None:
+    async def read_stream(self, stream: ByteReceiveStream | None) -> None:
         if stream is not None:
             async for part in stream:
                 room = MOST_OUTPUT - len(self.data)
@@ -175,7 +175,7 @@ class _CappedOutput:
                 self.cut = self.cut or len(part) > room
 
 
-async def _feed(stdin: ByteSendStream | None, payload: bytes) -> None:
+async def _send_payload(stdin: ByteSendStream | None, payload: bytes) -> None:
     if stdin is not None:
         # A hook need not read what it is given.
         with contextlib.suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -183,7 +183,7 @@ async def _feed(stdin: ByteSendStream | None, payload: bytes) -> None:
         await stdin.aclose()
 
 
-async def _end(process: Process) -> None:
+async def _end_process(process: Process) -> None:
     with anyio.CancelScope(shield=True):
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
@@ -201,13 +201,16 @@ class HookedTools:
     inner: Tools
     hooks: Hooks
     approve: Callable[[str], Any] | None = None
-    """Told the id of a call that a hook allowed: it need not be asked about. Rules that deny still do."""
+    """Called with the id of a call that a hook allowed: the user is not asked. Deny rules still hold."""
     confirm: Callable[[str, str], Any] | None = None
-    """Told the id of a call that must be asked about, and why. Without it such a call is refused."""
+    """Called with the id of a call that the user must be asked about, and the reason.
+
+    Without it such a call is refused.
+    """
     stop: Callable[[str], Any] | None = None
-    """Told why, when a hook wants everything to end after this call."""
+    """Called with the reason when a hook wants the session to stop after this call."""
     forget: Callable[[str], Any] | None = None
-    """Told the id of a call that is over, so that nothing said about it counts for another."""
+    """Called with the id of a call that is over: what was decided about it must not hold for another."""
 
     def safe(self, use: ToolUse) -> bool:
         return self.inner.safe(use)
@@ -215,7 +218,7 @@ class HookedTools:
     async def call(self, use: ToolUse) -> ToolResult:
         fields: Json = {"tool_name": use.name, "tool_input": use.input, "tool_use_id": use.id}
         before = await self.hooks.run("PreToolUse", fields)
-        if refusal := self._refusal(use, before):
+        if refusal := self._find_refusal(use, before):
             self.hooks.emit(Denied(use, refusal))
             return ToolResult(use.id, f"A hook refused this call: {refusal}", True)
         if before.updated_input is not None:
@@ -227,15 +230,15 @@ class HookedTools:
                 self.forget(use.id)
         after = NOTHING
         if not result.is_error:
-            fields |= {"tool_input": use.input, "tool_response": _response(use, result)}
+            fields |= {"tool_input": use.input, "tool_response": _make_response(use, result)}
             after = await self.hooks.run("PostToolUse", fields)
         if after.stop:
             self._stop(after.reason)
         said = (after.reason,) if after.block and not after.stop else ()
-        return _with(result, (*before.contexts, *said, *after.contexts))
+        return _add_texts(result, (*before.contexts, *said, *after.contexts))
 
-    def _refusal(self, use: ToolUse, before: HookOutcome) -> str:
-        """Why this call may not run; empty: it may, as far as hooks are concerned."""
+    def _find_refusal(self, use: ToolUse, before: HookOutcome) -> str:
+        """The reason why hooks refuse this call; empty if they do not."""
         if before.stop:
             self._stop(before.reason)
             return before.reason
@@ -255,7 +258,7 @@ class HookedTools:
             self.stop(reason)
 
 
-def _response(use: ToolUse, result: ToolResult) -> Json:
+def _make_response(use: ToolUse, result: ToolResult) -> Json:
     """The result under the names that hook scripts look for."""
     text = shorten_for_hook(result.text)
     response: Json = {"success": True, "content": text}
@@ -266,7 +269,7 @@ def _response(use: ToolUse, result: ToolResult) -> Json:
     return response
 
 
-def _with(result: ToolResult, added: tuple[str, ...]) -> ToolResult:
+def _add_texts(result: ToolResult, added: tuple[str, ...]) -> ToolResult:
     if not added:
         return result
     text = "\n\n".join(f"[said by a hook] {part}" for part in added)

@@ -34,7 +34,7 @@ PATIENCE: Final = 20.0
 """Seconds that a program waits for recall by meaning; a conversation never does."""
 
 
-class MemoryOff(Mistake):
+class MemoryOff(Mistake, kind="memory_off"):
     """Memory is switched off here; the message says by what."""
 
     def __init__(self, why: str) -> None:

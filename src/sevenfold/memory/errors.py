@@ -8,7 +8,7 @@ from sevenfold.core.errors import Mistake, Refused
 from sevenfold.memory.guard.text import GuardFinding, GuardVerdict, format_quarantine_hint
 
 
-class Guarded(Refused):
+class Guarded(Refused, kind="guarded"):
     """The guard held a text back. Neither the message nor the findings hold what it found."""
 
     def __init__(self, verdict: GuardVerdict, *, quarantined: int | None = None, agent: str = "") -> None:
@@ -25,7 +25,7 @@ class Guarded(Refused):
         super().__init__(text)
 
 
-class NoSuchMemory(Mistake):
+class NoSuchMemory(Mistake, kind="no_such_memory"):
     """There is no memory of that name; what comes close is named."""
 
     def __init__(self, asked: str, close: Sequence[str] = ()) -> None:
@@ -36,7 +36,7 @@ class NoSuchMemory(Mistake):
         super().__init__(f"there is no memory {asked!r}: {hint}")
 
 
-class Ambiguous(Mistake):
+class Ambiguous(Mistake, kind="ambiguous"):
     """Several memories fit."""
 
     def __init__(self, asked: str, files: Sequence[str]) -> None:

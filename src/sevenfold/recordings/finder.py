@@ -56,7 +56,7 @@ class ReplayFile(msgspec.Struct, frozen=True):
     named: bool = True  # Named by the user; else come across in a folder, where other things lie too
 
 
-class Unreadable(SevenfoldError):
+class Unreadable(SevenfoldError, kind="unreadable"):
     """A file is no session that any reader knows, or there is nothing in it."""
 
 

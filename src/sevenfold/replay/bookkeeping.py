@@ -5,9 +5,7 @@ still out would have been read from the cache, or written to it where the cache 
 itself compacted later would have gone anyway and is saved no longer. Against that stand the breaks that the
 layer made, its own requests, and reading back what it took.
 
-Watches what layers do to the view of a session that is driven again, and puts it into the books.
-While nobody speaks in a recorded session: what keeps the provider's cache warm, and what that
-costs.
+`EventWatch` books what layers do to the view; `ReplaySilence` lets recorded silences pass.
 """
 
 from __future__ import annotations
@@ -20,12 +18,17 @@ from msgspec.structs import replace
 
 from sevenfold.cache.prices import Price
 from sevenfold.core.events import Added, Compacted, Event, Stored, get_label
-from sevenfold.core.messages import THOUGHTS, Message, Text, assistant
+from sevenfold.core.messages import Message, Text, assistant
 from sevenfold.core.request import KEPT_WARM, TTL_SECONDS, Frame, Request, Ttl, make_kept_until_mark
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Id, PlacedMessage, Replace, Reply, Results, Transcript, Unthink, View
+from sevenfold.layers.l2_microcompaction.microcompaction import Microcompaction
+from sevenfold.layers.l3_session_memory.notes_compaction import NotesCompaction
+from sevenfold.layers.l3_session_memory.notes_update import NotesUpdater
+from sevenfold.layers.l4_compaction.compaction import Compaction
+from sevenfold.layers.l4_compaction.digest import Digest
 from sevenfold.layers.l5_durable_memory.extraction import LULL
-from sevenfold.replay.costs import CacheProvider
+from sevenfold.replay.costs import CacheProvider, has_thinking
 from sevenfold.replay.needs import AbsenceTracker, LostItem, MissedSource
 from sevenfold.replay.outcome import (
     BESIDE,
@@ -53,9 +56,9 @@ WHO: Final[dict[Kind, str]] = {
     "extraction": EXTRACTION,
 }
 NOTICED: Final = 2_000
-"""Tokens paid again below which nobody speaks of a break."""
+"""Fewer tokens paid again are no break."""
 SHARE: Final = 0.95
-"""Nor when so much of the request before was found in the cache."""
+"""Nor is it one if the cache had at least this share of the request before."""
 
 
 class ReplayBooks:
@@ -66,38 +69,38 @@ class ReplayBooks:
         self.rows: list[RequestRow] = []
         self.breaks: list[CacheBreak] = []
         self.compactions: list[ReplayCompaction] = []
-        self._waiting: list[LayerAction] = []
-        self._why = ""
+        self._actions: list[LayerAction] = []
+        self._break_reason = ""
         self._last: RequestRow | None = None
         self._replied = 0.0
-        """When the last reply had ended: silence begins there."""
+        """The end of the last reply; silence begins there."""
         self._warmed: float | None = None
-        """When the cache was last kept warm since then, and by whom."""
+        """The last time that the cache was kept warm since then."""
         self._warmer = KEEP_WARM
         self._spared: dict[str, float] = defaultdict(float)
         self._saved: dict[str, float] = defaultdict(float)
         self._cost: dict[str, float] = defaultdict(float)
-        self._removed: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+        self._removed_by_layer: dict[str, list[int]] = defaultdict(lambda: [0, 0])
         self._regret = ReplayRegret()
 
-    # --- what layers do ---------------------------------------------------------------------------------
+    # --- actions of layers ------------------------------------------------------------------------------
 
-    def happened(self, layer: str, what: str, tokens: int = 0, why: str = "") -> None:
-        """Something was done before the next request. `why`: it breaks the prefix, in a word."""
-        self._waiting.append(LayerAction(layer, what, tokens))
+    def record_action(self, layer: str, what: str, tokens: int = 0, why: str = "") -> None:
+        """Record an action before the next request. `why`: in a word, if it breaks the prefix."""
+        self._actions.append(LayerAction(layer, what, tokens))
         self._spared[layer] += tokens
         if why:
-            self._why = f"{layer}: {why}"
+            self._break_reason = f"{layer}: {why}"
 
-    def removed(self, lost: Iterable[LostItem]) -> None:
-        """What left the view and could be asked for again."""
+    def record_removed(self, lost: Iterable[LostItem]) -> None:
+        """Record what left the view and could be asked for again."""
         for one in lost:
-            self._removed[one.layer][0] += 1
+            self._removed_by_layer[one.layer][0] += 1
             tokens = self._regret.removed_tokens + one.tokens
             self._regret = replace(self._regret, removed=self._regret.removed + 1, removed_tokens=tokens)
 
-    def needed(self, missed: MissedSource, lost: LostItem) -> None:
-        self._removed[lost.layer][1] += 1
+    def record_needed(self, missed: MissedSource, lost: LostItem) -> None:
+        self._removed_by_layer[lost.layer][1] += 1
         self._spared[lost.layer] -= lost.tokens
         known = self._regret
         self._regret = replace(
@@ -106,13 +109,13 @@ class ReplayBooks:
             robust=known.robust + missed.robust,
             needed_tokens=known.needed_tokens + lost.tokens,
         )
-        self._waiting.append(LayerAction(READ_BACK, f"needed again: {missed.use_id}", -lost.tokens))
+        self._actions.append(LayerAction(READ_BACK, f"needed again: {missed.use_id}", -lost.tokens))
 
-    def compacted(self, by: str, before: int, after: int, fidelity: float | None = None) -> None:
+    def record_compaction(self, by: str, before: int, after: int, fidelity: float | None = None) -> None:
         self.compactions.append(ReplayCompaction(len(self.rows), by, before, after, fidelity))
 
-    def recording_compacted(self, freed: int) -> None:
-        """So much would have left the view now without us."""
+    def record_original_compaction(self, freed: int) -> None:
+        """Reduce the savings by what the recording itself removed from its view now."""
         spared = sum(max(0.0, tokens) for tokens in self._spared.values())
         left = max(0.0, 1 - freed / spared) if spared else 0.0
         for layer, tokens in self._spared.items():
@@ -120,7 +123,7 @@ class ReplayBooks:
 
     # --- requests ---------------------------------------------------------------------------------------
 
-    def asked(
+    def record_request(
         self,
         kind: Kind,
         at: float,
@@ -129,27 +132,27 @@ class ReplayBooks:
         blame: str = "",
         model: str = "",
     ) -> None:
-        """A request was answered. `blame`: the layer on whose account one goes that reads back."""
-        row = RequestRow(at, kind, usage, recorded or Usage(), tuple(self._waiting), model)
-        self._waiting.clear()
+        """Record an answered request. `blame`: the layer that pays for reading back."""
+        row = RequestRow(at, kind, usage, recorded or Usage(), tuple(self._actions), model)
+        self._actions.clear()
         whose = WHO.get(kind, blame)
         if kind not in BESIDE:
             self._count_break(row)
             self._count_savings(row)
             self._last = row
-            self.answered(row.at)
+            self.record_reply(row.at)
         elif kind in ("keep warm", "extraction"):
             self._warmed, self._warmer = row.at, whose
         if whose:
             self._cost[whose] += self._price.units(usage)
         self.rows.append(row)
 
-    def answered(self, at: float) -> None:
-        """The reply to the last request of the conversation ended then."""
+    def record_reply(self, at: float) -> None:
+        """Set the end of the reply to the last request of the conversation."""
         self._replied, self._warmed = at, None
 
     def _count_break(self, row: RequestRow) -> None:
-        last, why, self._why = self._last, self._why, ""
+        last, why, self._break_reason = self._last, self._break_reason, ""
         if last is None:
             return
         should = min(last.context, row.context)
@@ -172,7 +175,7 @@ class ReplayBooks:
         return write - self._price.read
 
     def _count_savings(self, row: RequestRow) -> None:
-        """What is out of the view was neither read nor, after a loss, written."""
+        """Count what is out of the view: it was neither read nor, after a break, written."""
         used = row.usage
         kept = used.cache_read / used.prompt if used.prompt else 1.0
         rate = self._price.read + (1 - kept) * self._lost_price
@@ -181,9 +184,9 @@ class ReplayBooks:
 
     # --- in the end -------------------------------------------------------------------------------------
 
-    def outcome(self, spent: TimeSpent) -> ReplayOutcome:
+    def make_outcome(self, spent: TimeSpent) -> ReplayOutcome:
         layers = {*self._saved, *self._cost}
-        by_layer = {name: (n, again) for name, (n, again) in sorted(self._removed.items())}
+        by_layer = {name: (n, again) for name, (n, again) in sorted(self._removed_by_layer.items())}
         return ReplayOutcome(
             tuple(self.rows),
             tuple(self.breaks),
@@ -194,106 +197,102 @@ class ReplayBooks:
         )
 
 
-NAMES: Final = {
-    "Microcompaction": MICRO,
-    "Counting": MICRO,
-    "PayOut": NOTES,
-    "NotesKeeping": NOTES,
-    "Compaction": COMPACTION,
-    "Digest": COMPACTION,
+COUNTING: Final = "Counting"
+"""The label of the rule that clears by counting."""
+LAYER_NAMES: Final = {
+    Microcompaction.label: MICRO,
+    COUNTING: MICRO,
+    NotesCompaction.label: NOTES,
+    NotesUpdater.label: NOTES,
+    Compaction.label: COMPACTION,
+    Digest.label: COMPACTION,
 }
+"""The names of layers in the books, by their labels."""
 
 
 class EventWatch:
-    """Told of every event; `view` is what was there before it."""
+    """Books the events of a session; `view` is the view before the next one."""
 
     def __init__(
-        self, tally: ReplayBooks, absence: AbsenceTracker, transcript: Transcript, provider: CacheProvider
+        self, books: ReplayBooks, absence: AbsenceTracker, transcript: Transcript, provider: CacheProvider
     ) -> None:
-        self._tally, self._absence = tally, absence
+        self._books, self._absence = books, absence
         self._transcript, self._provider = transcript, provider
         self.view: View = transcript.view
         self.weigh: Callable[[PlacedMessage], int] = lambda placed: 0
         self._compacted: Compacted | None = None
         self._stored: set[str] = set()
-        """Results that layer 1 has put on disk, of those that are just coming in."""
+        """Incoming results that layer 1 has put on disk."""
 
-    def heard(self, event: Event) -> None:
+    def note_event(self, event: Event) -> None:
         match event:
             case Compacted():
                 self._compacted = event
             case Stored():
                 self._stored.add(event.use_id)
             case Added(by, whats):
-                self._added(NAMES.get(by, by), by, whats)
+                self._record_edits(LAYER_NAMES.get(by, by), by, whats)
             case _:
                 pass
 
-    def stored(self, whole: Message) -> None:
-        """Results of this message that layer 1 has put on disk; another wording of one is no removal."""
+    def record_stored(self, whole: Message) -> None:
+        """Record the results of this message that layer 1 has put on disk."""
         short = [r for r in whole.results if r.tool_use_id in self._stored]
         self._stored.clear()
         if not short:
             return
         ids = {r.tool_use_id for r in short}
-        lost = self._absence.results_went([r.tool_use_id for r in short], TOOL_RESULTS)
-        self._tally.removed(lost)
+        lost = self._absence.remove_results([r.tool_use_id for r in short], TOOL_RESULTS)
+        self._books.record_removed(lost)
         placed = self._transcript.view[-1]
-        left = self._absence.as_shown(r for r in placed.message.results if r.tool_use_id in ids)
+        left = self._absence.count_shown_tokens(r for r in placed.message.results if r.tool_use_id in ids)
         tokens = sum(one.tokens for one in lost) - left
-        self._tally.happened(TOOL_RESULTS, f"stored {len(short)} results", max(0, tokens))
+        self._books.record_action(TOOL_RESULTS, f"stored {len(short)} results", max(0, tokens))
 
-    def _added(self, layer: str, by: str, whats: tuple[object, ...]) -> None:
+    def _record_edits(self, layer: str, by: str, whats: tuple[object, ...]) -> None:
         before, after = self.view, self._transcript.view
         self.view = after
         edits = [w for w in whats if isinstance(w, Results | Replace | Unthink)]
         if not edits:
             return
-        freed = self._freed(before, after)
+        freed = self._measure_freed(before, after)
         for edit in edits:
             if isinstance(edit, Results):
-                lost = self._absence.results_went(edit.shown, layer)
-                self._tally.removed(lost)
-                self._tally.happened(layer, f"cleared {len(lost)} results", freed, "cleared")
+                lost = self._absence.remove_results(edit.shown, layer)
+                self._books.record_removed(lost)
+                self._books.record_action(layer, f"cleared {len(lost)} results", freed, "cleared")
         if any(isinstance(edit, Unthink) for edit in edits):
-            self._thoughts(before, after, layer)
+            went = [p.id for p in before if has_thinking(p.message) and _has_lost_thinking(after, p.id)]
+            self._absence.remove_thoughts(went, layer)
         if any(isinstance(edit, Replace) for edit in edits):
-            self._replaced(before, after, layer, by, freed)
+            self._record_replacement(before, after, layer, by, freed)
 
-    def _freed(self, before: View, after: View) -> int:
+    def _measure_freed(self, before: View, after: View) -> int:
         old = {id(placed): placed for placed in before}
         kept = [placed for placed in after if old.pop(id(placed), None) is None]
         return sum(map(self.weigh, old.values())) - sum(map(self.weigh, kept))
 
-    def _thoughts(self, before: View, after: View, layer: str) -> None:
-        went = [p.id for p in before if _thinks(p) and self._unthought(after, p.id)]
-        self._absence.thoughts_went(went, layer)
-
-    @staticmethod
-    def _unthought(after: View, id: Id) -> bool:
-        at = after.where(id)
-        return at is not None and not _thinks(after[at])
-
-    def _replaced(self, before: View, after: View, layer: str, by: str, freed: int) -> None:
+    def _record_replacement(self, before: View, after: View, layer: str, by: str, freed: int) -> None:
         gone = [placed for placed in before if after.where(placed.id) is None]
-        self._tally.removed(self._absence.messages_went(gone, layer))
+        self._books.record_removed(self._absence.remove_messages(gone, layer))
         whole = self._provider.unseen + sum(map(self.weigh, before))
         told, self._compacted = self._compacted, None
         made = told.by if told else by
-        self._tally.happened(layer, f"replaced the older part ({made})", freed, "compacted")
-        self._tally.compacted(made, whole, whole - freed, told.fidelity if told else None)
+        self._books.record_action(layer, f"replaced the older part ({made})", freed, "compacted")
+        self._books.record_compaction(made, whole, whole - freed, told.fidelity if told else None)
 
 
-def _thinks(placed: PlacedMessage) -> bool:
-    return any(isinstance(block, THOUGHTS) for block in placed.message.content)
+def _has_lost_thinking(after: View, id: Id) -> bool:
+    at = after.where(id)
+    return at is not None and not has_thinking(after[at].message)
 
 
 KEEP_WARM_AT: Final = 0.9
-"""Of the cache's lifetime."""
+"""Share of the cache's lifetime after which it is kept warm."""
 
 
 class ReplaySilence:
-    """Lets time pass. `times`: so many requests in a row keep the cache warm in any silence."""
+    """Lets time pass. `times`: requests in a row that keep the cache warm in any silence."""
 
     def __init__(
         self,
@@ -301,32 +300,32 @@ class ReplaySilence:
         clock: FakeClock,
         transcript: Transcript,
         provider: CacheProvider,
-        tally: ReplayBooks,
+        books: ReplayBooks,
         times: int,
         catch_up: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`catch_up`: looks through the conversation, if there is need to, and so reads the prefix."""
+        """`catch_up`: extracts memories if there is need to, and so reads the prefix."""
         self._frame, self._clock, self._transcript = frame, clock, transcript
-        self._provider, self._tally, self._times = provider, tally, times
+        self._provider, self._books, self._times = provider, books, times
         self._life = TTL_SECONDS[frame.ttl]
         self._catch_up = catch_up
-        self._read = 0.0
-        """When the prefix was last read beside the conversation."""
+        self._read_at = 0.0
+        """The last time that a request beside the conversation read the prefix."""
 
     def until(self, frame: Frame) -> float | None:
-        """When the prefix is lost, if nobody speaks."""
+        """The time at which the cached prefix expires in a silence."""
         replied = self._transcript.view.replied_at
-        return None if replied is None else max(replied, self._read) + self._life
+        return None if replied is None else max(replied, self._read_at) + self._life
 
     async def pass_until(self, then: float, turn: Callable[[], Turn]) -> None:
-        """Nobody speaks; the layers that act on silence are asked, as the session's timer would."""
+        """Let a silence pass; the idle layers are asked as the session's timer would."""
         last = self._transcript.view.replied_at
         rests = last is not None and is_at_rest(self._transcript.view)
         if last is not None and rests and last + LULL < then:
             self._clock.time = max(self._clock.time, last + LULL)
             if self._catch_up():
-                self._read = self._clock.time
-                mark = make_kept_until_mark(self._transcript.view, self._read + self._life)
+                self._read_at = self._clock.time
+                mark = make_kept_until_mark(self._transcript.view, self._read_at + self._life)
                 self._transcript.add(mark, by=EXTRACTION)
         for n in range(1, self._times + 1):
             at = (last or then) + n * KEEP_WARM_AT * self._life
@@ -335,12 +334,12 @@ class ReplaySilence:
             self._clock.time = at
             await self.kept_warm(turn().request)
         if turn().layers.idle and last is not None and rests:
-            await self._watched(last, then, turn())
+            await self._ask_idle_layers(last, then, turn())
         self._clock.time = max(self._clock.time, then)
 
-    async def _watched(self, last: float, then: float, turn: Turn) -> None:
-        """Each time the cache is about to be lost."""
-        ends, life = max(last, self._read) + self._life, self._life
+    async def _ask_idle_layers(self, last: float, then: float, turn: Turn) -> None:
+        """Ask the idle layers each time the cache is about to expire."""
+        ends, life = max(last, self._read_at) + self._life, self._life
         while (at := ends - (1 - KEEP_WARM_AT) * life + 1.0) < then:
             self._clock.time = at
             request = turn.request
@@ -353,13 +352,13 @@ class ReplaySilence:
             life, ends = until - at, until
 
     async def kept_warm(self, request: Request) -> Reply | None:
-        """For an hour is as good as not at all: nothing promises that an older prefix lives so long."""
+        """Send a minimal request that reads the prefix; always with the frame's own lifetime."""
         request = replace(request, frame=self._frame)
         usage = replace(self._provider.ask(make_minimal_request(request), self._clock.time), output=1)
-        self._tally.asked("keep warm", self._clock.time, usage)
+        self._books.record_request("keep warm", self._clock.time, usage)
         return Reply(assistant(Text("yes")), usage)
 
 
 def is_at_rest(view: View) -> bool:
-    """Whether the model has answered, and no tool is at work."""
+    """True if the model has answered, and no tool is running."""
     return bool(len(view)) and view[-1].by == "model" and not view[-1].message.tool_uses

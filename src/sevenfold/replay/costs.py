@@ -1,8 +1,4 @@
-"""What a provider would have charged: its prompt cache, over the real token counts of a recording.
-
-Which model a recorded session was with, and at what price its requests are counted. How many tokens
-each entry of a recorded session really was, worked out from the usage it recorded.
-"""
+"""Simulated charges of a provider: its prompt cache, prices, and the real token counts of a recording."""
 
 from __future__ import annotations
 
@@ -29,7 +25,7 @@ from sevenfold.simulator.cache import CachedPrompt, PromptCache
 SCOPE: Final = ("replay", "model")
 MINIMUM: Final = 1_024
 SLACK: Final = 100
-"""Tokens by which shares of the first request may be off."""
+"""Tokens by which parts of the first request may be off."""
 SYSTEM: Final = ("system", 0, 0, "text")
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -40,15 +36,15 @@ class CacheProvider:
     def __init__(self, unseen: int, weigh: Callable[[PlacedMessage], int], known: int = 0) -> None:
         self._unseen = unseen
         self._known = known
-        """So many of them the provider had in its cache before the first request."""
+        """Tokens of `unseen` that the provider had in its cache before the first request."""
         self._weigh = weigh
         self._cache = PromptCache()
         self._last: CachedPrompt | None = None
         self._placed: list[PlacedMessage] = []
         self._blocks: list[int] = []
-        """Where the blocks of each message begin."""
+        """The index of the first block of each message."""
         self._prompt = CachedPrompt()
-        self._begin()
+        self._reset_prompt()
         self.seconds = 0.0
 
     @property
@@ -60,13 +56,10 @@ class CacheProvider:
     def unseen(self, tokens: int) -> None:
         if tokens != self._unseen:
             self._unseen = tokens
-            self._begin()
+            self._reset_prompt()
 
     def reweigh(self, since: Id, changed: Callable[[Message], bool]) -> None:
-        """Tokens of such messages since that entry are counted otherwise from now on.
-
-        What is in the cache stays there, and only from the first of them on is the rest worked out again.
-        """
+        """Count the tokens of such messages since that entry anew; the cache keeps what it has."""
         first: int | None = None
         for n in range(len(self._placed) - 1, -1, -1):
             if (placed := self._placed[n]).id < since:
@@ -74,44 +67,44 @@ class CacheProvider:
             if changed(placed.message):
                 first = n
         if first is not None:
-            self._cut(first)
+            self._cut_to(first)
 
     def ask(self, request: Request, now: float) -> Usage:
-        """The usage of this request, without its output; what it marks is kept from then on."""
+        """The usage of this request, without its output; the prefixes it marks are cached from then on."""
         began = process_time()
-        prompt = self._asked(request)
+        prompt = self._make_prompt(request)
         if self._last is None:
-            self._cache.write(SCOPE, self._had(prompt), MINIMUM, now)
+            self._cache.write(SCOPE, self._cut_to_known(prompt), MINIMUM, now)
         verdict = self._cache.look(SCOPE, prompt, MINIMUM, now)
         self._cache.write(SCOPE, prompt, MINIMUM, now)
         self._last = prompt
         self.seconds += process_time() - began
         return verdict.usage()
 
-    def answered(self, now: float) -> None:
-        """A prefix lives from the end of the reply: recorded sessions read it that long."""
+    def note_reply_end(self, now: float) -> None:
+        """Count the lifetime of the prefix from the end of the reply, as recorded sessions show."""
         if self._last is not None:
             began = process_time()
             self._cache.look(SCOPE, self._last, MINIMUM, now)
             self.seconds += process_time() - began
 
-    def _had(self, prompt: CachedPrompt) -> CachedPrompt:
-        """What of the first request others had sent before."""
+    def _cut_to_known(self, prompt: CachedPrompt) -> CachedPrompt:
+        """The part of the first request that other sessions had sent before."""
         most = self._known + SLACK
         end = max((n for n, tokens in enumerate(prompt.upto, 1) if tokens <= most), default=1)
         ttl = prompt.marks[0][1]
         return CachedPrompt(prompt.digests[:end], prompt.upto[:end], prompt.places[:end], [(end - 1, ttl)])
 
-    def _begin(self) -> None:
-        """Nothing but what stands before the messages."""
+    def _reset_prompt(self) -> None:
+        """Begin anew with what stands before the messages."""
         stable = min(self._known, self._unseen)
         self._placed.clear()
         self._blocks.clear()
         digests = [b"system", b"%d" % self._unseen]
         self._prompt = CachedPrompt(digests, [stable, self._unseen], [SYSTEM, SYSTEM])
 
-    def _asked(self, request: Request) -> CachedPrompt:
-        self._follow(request)
+    def _make_prompt(self, request: Request) -> CachedPrompt:
+        self._follow_view(request)
         ttl, head = (int(TTL_SECONDS[t]) for t in (request.frame.ttl, request.frame.head_ttl))
         known, view = self._prompt, request.view
         marks = [(0, head), (1, head)]
@@ -120,40 +113,40 @@ class CacheProvider:
             marks.append((end - 1, ttl))
         return CachedPrompt(known.digests, known.upto, known.places, marks)
 
-    def _follow(self, request: Request) -> None:
-        """Hashes and weights of the view; only what differs from the last one is worked out."""
+    def _follow_view(self, request: Request) -> None:
+        """Bring hashes and token counts up to this view; only what differs is computed."""
         view, same = request.view, 0
         for old, new in zip(self._placed, view, strict=False):
             if old is not new:
                 break
             same += 1
         if same < len(self._placed):
-            self._cut(same)
+            self._cut_to(same)
         prompt = self._prompt
         for at in range(same, len(view)):
             placed = view[at]
-            digest = _digest(prompt.digests[-1], placed.message)
+            digest = _hash_prefix(prompt.digests[-1], placed.message)
             tokens, weight = prompt.upto[-1], self._weigh(placed)
             self._placed.append(placed)
             self._blocks.append(len(prompt))
             for n, block in enumerate(placed.message.content):
                 prompt.digests.append(digest + b"%d" % n)
                 prompt.upto.append(tokens)
-                prompt.places.append(("messages", at, 0, _kind(block)))
+                prompt.places.append(("messages", at, 0, _name_kind(block)))
             prompt.upto[-1] = tokens + weight
 
-    def _cut(self, same: int) -> None:
-        """Go back to these messages. The lists belong to an earlier request too: new ones are made."""
+    def _cut_to(self, same: int) -> None:
+        """Cut to these first messages, in new lists: an earlier request holds the old ones."""
         end, old = self._blocks[same], self._prompt
         del self._placed[same:], self._blocks[same:]
         self._prompt = CachedPrompt(old.digests[:end], old.upto[:end], old.places[:end])
 
 
-def _digest(before: bytes, message: Message) -> bytes:
-    """Of a prefix with this message at its end; what would be sent as the same bytes gives the same.
+def _hash_prefix(before: bytes, message: Message) -> bytes:
+    """The hash of a prefix that ends with this message; equal for equal bytes on the wire.
 
-    Texts are encoded one by one and let go: an encoder of whole messages leaves a second copy of each
-    text that is not ASCII with the text, for as long as the session is held.
+    Texts are encoded one by one: encoding whole messages would keep a second copy of each non-ASCII
+    text in memory.
     """
     hashed = blake2b(before + message.role.encode(), digest_size=16)
     for block in strip_unsigned_thinking(message).content:
@@ -168,7 +161,7 @@ def _digest(before: bytes, message: Message) -> bytes:
     return hashed.digest()
 
 
-def _kind(block: object) -> str:
+def _name_kind(block: object) -> str:
     if isinstance(block, ToolUse):
         return "tool_use"
     return "tool_result" if isinstance(block, ToolResult) else "text"
@@ -188,19 +181,19 @@ class SessionPrice(msgspec.Struct, frozen=True):
     model: str
     price: Price
     known: bool
-    """Whether that is a real price; else only base-price units can be told."""
+    """True for a real price; without one only base-price units are known."""
     error: str = ""
     others: dict[str, Price] = {}
-    """What the other models cost that answered in it, each by its own name."""
+    """The prices of the other models that answered, by name."""
 
     @property
     def window(self) -> int | None:
-        """None: a model that can have the large window, and only the prompts tell whether it had."""
+        """None for a model that can have the large window: only the prompts show which it had."""
         return None if self.price.window == LARGE else self.price.window
 
     @property
     def prices(self) -> Prices:
-        """A table by which the layers decide with this price, whatever the model is called."""
+        """A table that gives the layers this price for every model name."""
         price = self.price
         return Prices({price.model: price}, {self.model: price.model, "*": price.model})
 
@@ -216,18 +209,18 @@ def find_session_price(entries: Sequence[Entry], prices: Prices, wanted: str | N
             "--price MODEL gives them a price"
         )
         return SessionPrice(
-            model, _fitting(replace(UNKNOWN, model=model or "unknown"), entries), False, error
+            model, _fit_window(replace(UNKNOWN, model=model or "unknown"), entries), False, error
         )
     if wanted:
-        return SessionPrice(model or found.model, _fitting(found, entries), True)
-    others, error = _others(model, found, entries, prices)
-    return SessionPrice(model, _fitting(found, entries), True, error, others)
+        return SessionPrice(model or found.model, _fit_window(found, entries), True)
+    others, error = _find_other_prices(model, found, entries, prices)
+    return SessionPrice(model, _fit_window(found, entries), True, error, others)
 
 
-def _others(
+def _find_other_prices(
     model: str, main: Price, entries: Sequence[Entry], prices: Prices
 ) -> tuple[dict[str, Price], str]:
-    """The prices of other models that answered, and what is to be said of those without one."""
+    """The prices of other models that answered, and an error about those without one."""
     replies = [e.what for e in entries if isinstance(e.what, Reply) and e.what.usage.prompt]
     times = Counter(reply.model for reply in replies if reply.model not in ("", model))
     found, unknown = dict[str, Price](), list[str]()
@@ -263,20 +256,20 @@ def find_main_model(entries: Sequence[Entry]) -> str:
     return known.most_common(1)[0][0] if known else ""
 
 
-def _fitting(price: Price, entries: Sequence[Entry]) -> Price:
+def _fit_window(price: Price, entries: Sequence[Entry]) -> Price:
     """The price with a window in which the recorded prompts have room."""
     largest = max((e.what.usage.prompt for e in entries if isinstance(e.what, Reply)), default=0)
     return replace(price, window=LARGE) if largest > price.window else price
 
 
 LEAST, MOST = 0.4, 4.0
-"""A difference that makes a token of more or less than this is something else: a cleared result, a hook."""
+"""Real tokens per estimated token, at least and at most; other rates have other causes, such as a hook."""
 USUAL: Final = 1.25
-"""Real tokens for an estimated one, where nothing better is known."""
+"""Real tokens per estimated token, where nothing better is known."""
 SHRANK: Final = 0.97
 """A request smaller than this part of the one before has lost something."""
 LARGEST_FIXED: Final = 45_000
-"""No system prompt with its tools was larger in the sessions looked at: more is inherited history."""
+"""Largest system prompt with tools (tokens) that was seen; more is inherited history."""
 
 
 @dataclass
@@ -285,28 +278,27 @@ class TokenRates:
 
     unseen: int = 0
     known: int = 0
-    """How much of it the first request read from the cache: others had sent it before."""
+    """Tokens of it that the first request read from the cache: other sessions had sent them."""
     resets: dict[Id, int] = field(default_factory=dict)
-    """What is unseen from a compaction on: inherited history goes with it."""
+    """The unseen tokens after each compaction, which removes inherited history."""
     rates: dict[Id, float] = field(default_factory=dict)
     usual: float = USUAL
     shrank: dict[Id, int] = field(default_factory=dict)
-    """Replies to which so much less was sent than before: the recording itself had cleared something."""
+    """Tokens by which the prompt of a reply shrank: the recording itself had cleared something."""
 
     def rate(self, id: Id) -> float:
         return self.rates.get(id, self.usual)
 
     @property
     def inherited(self) -> int:
-        """What stood before the first message and was conversation: a session that went on from another."""
+        """Tokens of conversation before the first message: the session continued another."""
         return self.unseen - self.fixed
 
     @property
     def fixed(self) -> int:
-        """System prompt and tools, and no history: what a compaction cannot take away.
+        """Tokens of system prompt and tools, which a compaction cannot remove.
 
-        A recorded compaction shows an upper limit. Without one, a session that began with more than any
-        system prompt takes is taken to have inherited the rest.
+        A recorded compaction shows an upper limit; without one `LARGEST_FIXED` is the limit.
         """
         known = list(self.resets.values()) or [LARGEST_FIXED]
         return min(self.unseen, *known)

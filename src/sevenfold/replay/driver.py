@@ -3,13 +3,10 @@
     for each entry of the recording
         a message    goes through layer 1, and into our transcript
         a reply      our layers make the request fit; what is needed and gone is read back; the provider
-                     counts; the recorded reply is written; layers that work beside the conversation do
-        a compaction of the recording is carried out, or is none, where the policy compacts by itself
+                     counts; the recorded reply is written; the background layers run
+        a compaction of the recording is carried out, or ignored if the policy compacts by itself
 
-The layers are those of the product, in the turn of the product. Nobody sees what is still to come.
-
-The layers that a policy asks for, made as a session makes them. Lets go of what a session keeps on
-record for good: a replay undoes nothing and is not resumed.
+The layers are those of the product, in the turn of the product. They do not see later entries.
 """
 
 from __future__ import annotations
@@ -39,7 +36,7 @@ from sevenfold.layers.ladder import BlockCheck, LayerParts, make_standard_layers
 from sevenfold.layers.shared.boundary import SPOKEN, STANDS_FOR, record_name
 from sevenfold.layers.shared.restore import RestoredFiles, RestoredNames, StartContext, restore_messages
 from sevenfold.models.capabilities import find_capabilities
-from sevenfold.replay.bookkeeping import RECORDING, EventWatch, ReplayBooks, ReplaySilence
+from sevenfold.replay.bookkeeping import COUNTING, RECORDING, EventWatch, ReplayBooks, ReplaySilence
 from sevenfold.replay.costs import (
     CacheProvider,
     compute_token_rates,
@@ -58,11 +55,11 @@ from sevenfold.tools.edit_tool import EDIT_SCHEMA
 from sevenfold.turn import Turn
 
 FOLDER: Final = Path("~/.sevenfold/projects/a-project/20260101-120000-session/tool-results")
-"""About as long as such a path is."""
+"""A path of about the usual length."""
 
 
 class UnwrittenResults(ResultStore):
-    """Names where a result would be kept, and writes nothing: a replay needs the words alone."""
+    """Returns the path of a stored result, and writes nothing."""
 
     def __init__(self) -> None:
         super().__init__(lambda: FOLDER)
@@ -72,7 +69,7 @@ class UnwrittenResults(ResultStore):
 
 
 def make_policy_layers(policy: Policy, lent: LayerParts) -> Layers:
-    """As the product has them, but for what stops a session: the recording went on."""
+    """The layers of the product under this policy, without the check that stops a session."""
     on, micro = policy.flags, policy.micro
     if not policy.compacts:
         on = replace(on, compact=False, reactive=False, notes=False, precompute=False)
@@ -98,7 +95,7 @@ def make_policy_layers(policy: Policy, lent: LayerParts) -> Layers:
 class CountingClear:
     """Clears old results by counting alone."""
 
-    label: ClassVar[str] = "Counting"
+    label: ClassVar[str] = COUNTING
 
     def __init__(self, emit: Emit, rule: ClearRule) -> None:
         self._emit, self._rule = emit, rule
@@ -117,7 +114,7 @@ class CountingClear:
 
 
 def forget_entries(log: Transcript) -> None:
-    """The entries, which nobody asks for again, and the records of messages that have left the view."""
+    """Free the entries and the records of messages that left the view: a replay undoes nothing."""
     log.entries.clear()
     view = log.view
     records = [name for name in view.marks if name.startswith(STANDS_FOR)]
@@ -132,12 +129,12 @@ def forget_entries(log: Transcript) -> None:
 CALL_OUTPUT: Final = 120
 """Tokens of the call that reads something back."""
 ANALYSIS: Final = 1.5
-"""What a model wrote for a recorded summary, for each token of it: the analysis is not in the file."""
+"""Output tokens per token of a recorded summary: its analysis is not in the file."""
 
 LEAST_INHERITED: Final = 2_000
-"""Tokens of inherited history that are worth a message of their own."""
+"""Fewer tokens of inherited history get no message of their own."""
 FILLER: Final = "x" * 199 + "\n"
-"""What stands for words that are not in the file: it says nothing that anybody could need."""
+"""Stands for text that is not in the file."""
 
 Make = Callable[[LayerParts], Layers]
 
@@ -151,18 +148,18 @@ def drive_session(
     window: int | None = None,
     prices: Prices | None = None,
     scratch: Path | None = None,
-    told: Callable[[int], None] = lambda done: None,
+    tell: Callable[[int], None] = lambda done: None,
 ) -> ReplayOutcome:
-    """One session under one policy. `window`: how large it was, where the recording does not show it.
+    """Replay one session under one policy. `window`: its size, where the recording does not show it.
 
-    `scratch`: a folder for what layers write. `told`: how many entries are done.
+    `scratch`: a folder for the files of layers. `tell` is called with the number of entries done.
     """
     ttl = find_ttl(entries) if policy.cache_ttl == "recorded" else policy.cache_ttl
     frame = Frame(model, tools=({**EDIT_SCHEMA},), ttl=ttl, system_ttl=policy.system_ttl)
     able = replace(find_capabilities(model), window=window or find_window(entries))
     limits = Thresholds.of(able.window, able.max_output, compact_percent=policy.auto_compact_percent)
     driven = SessionDrive(entries, policy, frame, limits, price, able=able, prices=prices)
-    return driven.run(scratch, told)
+    return driven.run(scratch, tell)
 
 
 def find_window(entries: Sequence[Entry]) -> int:
@@ -172,14 +169,14 @@ def find_window(entries: Sequence[Entry]) -> int:
 
 
 def find_ttl(entries: Sequence[Entry]) -> Ttl:
-    """How long most of what was written was paid to be kept, then."""
+    """The lifetime that most of the recorded cache writes were paid for."""
     usages = [e.what.usage for e in entries if isinstance(e.what, Reply)]
     hour = sum(used.cache_write_1h for used in usages)
     return "1h" if 2 * hour > sum(used.cache_write for used in usages) else "5m"
 
 
 class SessionDrive:
-    """Drives one session. `layers` makes the layers of what they are lent, if not as the policy says."""
+    """Replays one session. `layers` makes its layers, in place of those of the policy."""
 
     def __init__(
         self,
@@ -203,56 +200,59 @@ class SessionDrive:
         self._counted = compute_token_rates(entries)
         self._spent = TimeSpent(tracing=process_time() - began)
         self._inside = 0.0
-        """Seconds of the simulator and of our books while layers were at work."""
+        """Seconds of the simulator and of our books while layers ran."""
         self._clock = FakeClock(entries[0].at if entries else 0.0)
         self._rates: dict[Id, float] = {}
         self._ours: dict[Id, Id] = {}
-        """Entries of ours by those of the recording, and the other way round."""
+        """Our entries by those of the recording."""
         self._theirs: dict[Id, Id] = {}
+        """Entries of the recording by ours."""
         self._turn_began: Id = 0
         self._inherited: Id | None = None
         self._gaps = GapCounts()
         self._disk = ReplayDisk()
         self._provider = CacheProvider(self._counted.fixed, self._weigh, self._counted.known)
-        self._tally = ReplayBooks(price, frame.ttl)
+        self._books = ReplayBooks(price, frame.ttl)
         self._transcript = Transcript(self._clock.now)
         self._absence = AbsenceTracker(self._counted.rate, self._theirs, lambda: self._transcript.view)
-        self._watching = EventWatch(self._tally, self._absence, self._transcript, self._provider)
-        self._watching.weigh = self._weigh
-        known = self._clock, self._transcript, self._provider, self._tally
-        self._extracting = ReplayExtraction(policy, price, self._ask, self._tally, self._clock)
-        self._silence = ReplaySilence(frame, *known, policy.keep_warm, self._extracting.catch_up)
+        self._watch = EventWatch(self._books, self._absence, self._transcript, self._provider)
+        self._watch.weigh = self._weigh
+        self._extraction = ReplayExtraction(policy, price, self._ask, self._books, self._clock)
+        catch_up = self._extraction.catch_up
+        self._silence = ReplaySilence(
+            frame, self._clock, self._transcript, self._provider, self._books, policy.keep_warm, catch_up
+        )
         self._background = Postponed()
-        self._model = RuleModel(self._able, self._charged, self._beside)
+        self._model = RuleModel(self._able, self._charge_request, self._record_side_request)
 
     def run(
-        self, scratch: Path | None = None, told: Callable[[int], None] = lambda done: None
+        self, scratch: Path | None = None, tell: Callable[[int], None] = lambda done: None
     ) -> ReplayOutcome:
         with TemporaryDirectory(prefix="sevenfold-replay-", dir=scratch) as folder:
-            return run_sync(self._run, Path(folder), told)
+            return run_sync(self._run, Path(folder), tell)
 
-    async def _run(self, folder: Path, told: Callable[[int], None]) -> ReplayOutcome:
+    async def _run(self, folder: Path, tell: Callable[[int], None]) -> ReplayOutcome:
         began = process_time()
         self._turn = self._open(folder)
-        self._inherit()
+        self._add_inherited()
         for done, entry in enumerate(self._entries):
-            told(done)
+            tell(done)
             match entry.what:
                 case Reply() as reply:
-                    await self._reply(entry, reply)
+                    await self._replay_reply(entry, reply)
                 case Message() as message:
-                    await self._said(entry, message)
+                    await self._replay_message(entry, message)
                 case Replace() as compaction:
-                    self._compacted(entry, compaction)
+                    self._replay_compaction(entry, compaction)
                 case _:
                     pass
-        self._extracting.catch_up()
+        self._extraction.catch_up()
         whole, spent = process_time() - began, self._spent
         asking, simulator = self._model.seconds, self._provider.seconds
         layers = max(0.0, spent.layers - asking - self._inside)
         other = max(0.0, whole - layers - asking - simulator)
         spent = replace(spent, layers=layers, asking=asking, simulator=simulator, other=other)
-        return self._tally.outcome(spent)
+        return self._books.make_outcome(spent)
 
     def _open(self, folder: Path) -> Turn:
         return Turn(
@@ -288,70 +288,70 @@ class SessionDrive:
         forks = ForkRunner(lambda: self._model, NoAccounts(), self._clock, self._heard, thresholds, layers)
         return with_fields(alone, forker=forks, aside=forks)
 
-    def _inherit(self) -> None:
-        """A session that went on from another: what it had then is there, whatever it said."""
+    def _add_inherited(self) -> None:
+        """Add a filler message for the history of a session that continued another."""
         if (tokens := self._counted.inherited) < LEAST_INHERITED:
             return
         message = user(FILLER * round(tokens / len(FILLER) / TEXT_RATE))
         [self._inherited] = self._transcript.add(message, by=RECORDING)
         self._rates[self._inherited] = tokens / max(1, estimate_size(measure_message(message)))
-        self._watching.view = self._transcript.view
+        self._watch.view = self._transcript.view
 
-    # --- what happened ------------------------------------------------------------------------------------
+    # --- entries of the recording -------------------------------------------------------------------------
 
-    async def _said(self, entry: Entry, message: Message) -> None:
+    async def _replay_message(self, entry: Entry, message: Message) -> None:
         await self._silence.pass_until(entry.at, lambda: self._turn)
-        self._absence.came(message, entry.id)
+        self._absence.add_message(message, entry.id)
         if message.results and entry.by == "tools":
-            self._add(entry, self._taken_in(message), entry.by)
-            self._watching.stored(message)
+            self._add_entry(entry, self._take_in_results(message), entry.by)
+            self._watch.record_stored(message)
             return
         spoken = entry.by == "user" and any(isinstance(b, Text) for b in message.content)
         if spoken:
-            self._extracting.said(message)
+            self._extraction.note_message(message)
         if spoken and (replied := self._transcript.view.replied_at) is not None:
             self._gaps = self._gaps.after(entry.at - replied)
-        self._add(entry, message, entry.by)
+        self._add_entry(entry, message, entry.by)
         if spoken and not self._price.keeps_thinking:
             before, self._turn_began = self._turn_began, self._ours[entry.id]
             self._provider.reweigh(before, has_thinking)
 
-    def _taken_in(self, message: Message) -> Message:
+    def _take_in_results(self, message: Message) -> Message:
         for result in message.results:
-            if (use := self._absence.use_of(result.tool_use_id)) is not None:
-                self._disk.take(use, result)
+            if (use := self._absence.find_use(result.tool_use_id)) is not None:
+                self._disk.apply_call(use, result)
         began, batch = process_time(), message.results
         for layer in self._turn.layers.intake:
             batch = layer.intake(batch, self._transcript.view)
-        self._took(began)
+        self._add_layer_time(began)
         rest = tuple(b for b in message.content if not isinstance(b, ToolResult))
         return Message("user", (*batch, *rest))
 
-    async def _reply(self, entry: Entry, reply: Reply) -> None:
-        self._absence.came(reply.message, entry.id)
+    async def _replay_reply(self, entry: Entry, reply: Reply) -> None:
+        self._absence.add_message(reply.message, entry.id)
         if shrank := self._counted.shrank.get(entry.id):
-            self._tally.happened(RECORDING, f"left out {shrank:,} tokens by itself")
-            self._tally.recording_compacted(shrank)
-        if len(self._transcript.view):  # else the file begins with a reply, and what was asked is not there
+            self._books.record_action(RECORDING, f"left out {shrank:,} tokens by itself")
+            self._books.record_original_compaction(shrank)
+        if len(self._transcript.view):  # else the file begins with a reply, without its question
             began = process_time()
             self._turn.attach()
             await self._turn.fit()
-            self._took(began)
-        if gone := self._absence.missed(self._needs.get(entry.id, ())):
+            self._add_layer_time(began)
+        if gone := self._absence.find_missed(self._needs.get(entry.id, ())):
             self._read_back(gone)
         usage = replace(self._ask(), output=reply.usage.output)
-        self._tally.asked("turn", self._clock.time, usage, reply.usage, model=reply.model)
+        self._books.record_request("turn", self._clock.time, usage, reply.usage, model=reply.model)
         self._clock.time = max(self._clock.time, entry.at)
-        self._provider.answered(self._clock.time)
-        self._tally.answered(self._clock.time)
-        self._add(entry, replace(reply, usage=usage), "model")
-        await self._afterwards()
+        self._provider.note_reply_end(self._clock.time)
+        self._books.record_reply(self._clock.time)
+        self._add_entry(entry, replace(reply, usage=usage), "model")
+        await self._run_replied_layers()
         forget_entries(self._transcript)
         if not reply.message.tool_uses:
-            self._extracting.rested()
+            self._extraction.end_turn()
 
-    async def _afterwards(self) -> None:
-        """What layers do beside the conversation; the turn collects it before the next request."""
+    async def _run_replied_layers(self) -> None:
+        """Run the background layers; the turn collects their changes before the next request."""
         if not self._turn.layers.replied:
             return
         began, request = process_time(), self._turn.request
@@ -359,14 +359,14 @@ class SessionDrive:
             name = get_label(layer)
             self._background.start(name, partial(layer, request))
         await self._background.run()
-        self._took(began)
+        self._add_layer_time(began)
 
-    def _compacted(self, entry: Entry, compaction: Replace) -> None:
+    def _replay_compaction(self, entry: Entry, compaction: Replace) -> None:
         before = self._provider.unseen + sum(map(self._weigh, self._transcript.view))
         if self._compacts:
             after = self._counted.resets.get(entry.id, 0)
-            self._tally.happened(RECORDING, "was compacted here, we were not")
-            self._tally.recording_compacted(max(0, before - after))
+            self._books.record_action(RECORDING, "was compacted here, we were not")
+            self._books.record_original_compaction(max(0, before - after))
             return
         first, last = self._ours.get(compaction.first), self._ours.get(compaction.last)
         if first is None or last is None:
@@ -374,26 +374,26 @@ class SessionDrive:
         first = first if self._inherited is None else self._inherited
         words = sum(estimate_size(measure_message(m)) for m in compaction.by) * self._counted.rate(entry.id)
         usage = replace(self._ask(), output=round(words * ANALYSIS))  # asked on the whole view
-        self._tally.asked("summary", self._clock.time, usage)
+        self._books.record_request("summary", self._clock.time, usage)
         self._provider.unseen = self._counted.resets.get(entry.id, self._provider.unseen)
-        self._add(entry, replace(compaction, first=first, last=last), entry.by)
+        self._add_entry(entry, replace(compaction, first=first, last=last), entry.by)
         self._inherited = None
         after = self._provider.unseen + sum(map(self._weigh, self._transcript.view))
-        self._tally.happened(RECORDING, "was compacted", 0, "compacted")
-        self._tally.recording_compacted(before - after)
-        self._tally.compacted("recorded", before, after)
+        self._books.record_action(RECORDING, "was compacted", 0, "compacted")
+        self._books.record_original_compaction(before - after)
+        self._books.record_compaction("recorded", before, after)
         self._absence.gone.clear()
 
-    # --- what we do ---------------------------------------------------------------------------------------
+    # --- our transcript -----------------------------------------------------------------------------------
 
-    def _add(self, entry: Entry, what: Message | Reply | Replace, by: str) -> None:
+    def _add_entry(self, entry: Entry, what: Message | Reply | Replace, by: str) -> None:
         [id] = self._transcript.add(what, by=by)
         self._ours[entry.id], self._theirs[id] = id, entry.id
         self._rates[id] = self._counted.rate(entry.id)
-        self._watching.view = self._transcript.view
+        self._watch.view = self._transcript.view
 
     def _weigh(self, placed: PlacedMessage) -> int:
-        """Real tokens. Some models are not shown what they thought before the user last spoke."""
+        """Real tokens. Some models do not get their thinking from before the last user message."""
         size = placed.size
         if placed.id < self._turn_began:
             size = measure_message(remove_thinking(placed.message))
@@ -404,38 +404,38 @@ class SessionDrive:
 
     def _heard(self, event: Event) -> None:
         began = process_time()
-        self._watching.heard(event)
+        self._watch.note_event(event)
         self._inside += process_time() - began
 
-    def _took(self, began: float) -> None:
-        """Time of our layers; what the simulator and the writer by rule took in it is taken out at last."""
+    def _add_layer_time(self, began: float) -> None:
+        """Add the time of our layers; that of the simulator and the rule model is subtracted at the end."""
         layers = self._spent.layers + process_time() - began
         self._spent = replace(self._spent, layers=layers)
 
     def _read_back(self, gone: Sequence[MissedSource]) -> None:
-        """What the model would do: ask for all of it at once, and have it in the view again."""
+        """Do as the model would: ask for all of it at once, and have it in the view again."""
         lost = [self._absence.gone[one.use_id] for one in gone]
         for one, what in zip(gone, lost, strict=True):
-            self._tally.needed(one, what)
+            self._books.record_needed(one, what)
         pairs = list(self._absence.read_back(gone))
         uses, results = zip(*pairs, strict=True)
         usage = replace(self._ask(), output=CALL_OUTPUT * len(uses))
-        self._tally.asked("read back", self._clock.time, usage, blame=lost[0].layer)
+        self._books.record_request("read back", self._clock.time, usage, blame=lost[0].layer)
         self._transcript.add(Reply(assistant(*uses), usage), by="model")
         self._transcript.add(Message("user", tuple(results)), by="tools")
-        self._watching.view = self._transcript.view
+        self._watch.view = self._transcript.view
 
     # --- beside the conversation --------------------------------------------------------------------------
 
-    def _charged(self, request: Request) -> Usage:
+    def _charge_request(self, request: Request) -> Usage:
         began = process_time()
         usage = self._provider.ask(request, self._clock.time)
         self._inside += process_time() - began
         return usage
 
-    def _beside(self, request: Request, usage: Usage) -> None:
+    def _record_side_request(self, request: Request, usage: Usage) -> None:
         kind: Kind = "notes" if request.source == NOTES else "summary"
-        self._tally.asked(kind, self._clock.time, usage)
+        self._books.record_request(kind, self._clock.time, usage)
 
     def _restored(self, view: View, gone: range, window: int, room: int) -> Sequence[Message]:
         again = (

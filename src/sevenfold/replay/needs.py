@@ -1,17 +1,15 @@
-"""What of a recorded session a later reply went back to, and where it stood.
+"""The needs of recorded replies: the earlier parts of the session they used; and what a view lacks of them.
 
-A reply needs something when a trace in it can only have come from there: a line that an Edit replaces, or
-a rare word (an identifier, a path, a number with a shape of its own). Every place in the session that holds
-the trace is a source, and one that is in view is enough:
+A reply needs something if a trace in it can only come from there: a line that an Edit replaces, or a rare
+word (an identifier, a path, a number with a shape of its own). Every place in the session that holds the
+trace is a source, and one source in view is enough:
 
     toolu_1      the result of a tool use
-    toolu_1<     what the model put into the call: the text of a file it wrote
-    @12          words of the user or the model, by the entry
-    ~12          what the model thought, by the entry; only for what stands nowhere else
+    toolu_1<     the input of the call: the text of a file it wrote
+    @12          text of the user or the model, by the entry
+    ~12          thinking of the model, by the entry; only for what stands nowhere else
 
-Needs of meaning, without such a trace, are not seen.
-
-What has left the view of a session that is driven again, what it was, and what of it is missed.
+Needs of meaning, without such a trace, are not found.
 """
 
 from __future__ import annotations
@@ -28,27 +26,27 @@ from sevenfold.core.transcript import Entry, Id, PlacedMessage, Replace, Reply, 
 from sevenfold.replay.costs import estimate_message
 
 SHORTEST_LINE: Final = 12
-"""A shorter line (a bracket, a return) could have come from anywhere."""
+"""A shorter line (a bracket, a return) could come from anywhere."""
 SHORTEST_WORD: Final = 5
 MOST_SOURCES: Final = 3
 """A word that stands in more places than this is not rare."""
 NEWEST_LINES: Final = 6
-"""Of a line, so many places are remembered, the newest ones."""
+"""Newest sources that are kept of a line."""
 ROBUST: Final = 2
-"""So many rare words of one result in one reply are no accident."""
+"""Rare words of one result in one reply that are no accident."""
 INPUT, SAID, THOUGHT = "<", "@", "~"
-"""How the names of sources that are no results end or begin."""
+"""Suffix and prefixes of sources that are not results."""
 
 _NUMBERED: Final = re.compile(r"^\s*\d+[→\t:-]")
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:[./-][A-Za-z0-9_]+)*|\d[\d.]{3,}\d")
 _SHAPED: Final = re.compile(r"[_\d./]|-.*-|[a-z][A-Z]")
 """One hyphen makes no name: line-based, re-run."""
 _SCHEMA: Final = frozenset({"output_mode", "status", "type", "subagent_type", "model", "priority"})
-"""Arguments whose values a tool itself names: nobody has to look them up."""
+"""Arguments whose values the tool's schema names."""
 
 
 class ReplyNeed(msgspec.Struct, frozen=True):
-    """A trace in a reply, and every place that could have told it, oldest first."""
+    """A trace in a reply, and all its sources, oldest first."""
 
     sources: tuple[str, ...]
     line: bool
@@ -56,16 +54,15 @@ class ReplyNeed(msgspec.Struct, frozen=True):
     part: str = ""
 
     @property
-    def of_results(self) -> bool:
-        """Whether it stands in results alone."""
+    def is_results_only(self) -> bool:
         return all(is_result_source(source) for source in self.sources)
 
 
 class MissedSource(msgspec.Struct, frozen=True):
-    """What a reply needed of one source that was not in the view."""
+    """A source that a reply needed and that was not in the view."""
 
     use_id: str
-    """The source: a tool use, or what was put into one."""
+    """The source: a tool use, or the input of one."""
     robust: bool
 
 
@@ -74,15 +71,15 @@ def is_result_source(source: str) -> bool:
 
 
 def is_recoverable(source: str) -> bool:
-    """Whether reading it back is something an agent could do: words that are gone are gone."""
+    """True if an agent could read it back; text that is gone cannot be."""
     return not source.startswith(SAID)
 
 
 def find_needs(entries: Sequence[Entry], *, resets: bool = True) -> dict[Id, tuple[ReplyNeed, ...]]:
-    """By the id of the reply that needed them.
+    """The needs by the id of the reply.
 
-    `resets`: a compaction of the recording takes everything before it out of every view. Without it, the
-    recorded compaction is none: for a policy that compacts by itself.
+    `resets`: a recorded compaction takes everything before it out of every view. False for a policy that
+    compacts by itself, which ignores recorded compactions.
     """
     found: dict[Id, tuple[ReplyNeed, ...]] = {}
     wanted = _TraceFilter(entry.what.message for entry in entries if isinstance(entry.what, Reply))
@@ -90,31 +87,31 @@ def find_needs(entries: Sequence[Entry], *, resets: bool = True) -> dict[Id, tup
     for entry in entries:
         match entry.what:
             case Reply(message):
-                if needs := tuple(seen.needs(message)):
+                if needs := tuple(seen.find_needs_of(message)):
                     found[entry.id] = needs
-                seen.take(message, entry.id)
+                seen.add_message(message, entry.id)
             case Message() as message:
-                seen.take(message, entry.id)
+                seen.add_message(message, entry.id)
             case Replace(by=messages) if resets:
                 seen = _TraceIndex(wanted)
                 for message in messages:
-                    seen.take(message, entry.id)
+                    seen.add_message(message, entry.id)
             case _:
                 pass
     return found
 
 
 def find_missed(
-    needs: Sequence[ReplyNeed], gone: AbstractSet[str], told: Callable[[str], bool] = lambda part: False
+    needs: Sequence[ReplyNeed], gone: AbstractSet[str], in_view: Callable[[str], bool] = lambda part: False
 ) -> list[MissedSource]:
-    """The sources among `gone` that these needs go back to; of several the newest would do.
+    """The sources among `gone` that these needs go back to, the newest of several.
 
-    `told`: whether a trace stands in something else that is in view, such as a summary.
+    `in_view`: True for a trace that stands in something else in view, such as a summary.
     """
     words: dict[str, int] = {}
     lines: set[str] = set()
     for need in needs:
-        if not all(source in gone for source in need.sources) or told(need.part):
+        if not all(source in gone for source in need.sources) or in_view(need.part):
             continue
         newest = next((s for s in reversed(need.sources) if is_recoverable(s)), None)
         if newest is not None:
@@ -125,18 +122,20 @@ def find_missed(
 
 
 class _TraceFilter:
-    """The traces that any reply has: nothing else of a long session need be remembered."""
+    """The traces that any reply has; the rest of a long session is not indexed."""
 
     def __init__(self, replies: Iterable[Message]) -> None:
         self.lines: set[str] = set()
         self.words: set[str] = set()
         for message in replies:
-            self.lines.update(*(find_long_lines(old) for u in message.tool_uses for old in _replaced(u)))
-            self.words.update(*map(find_rare_words, _own_words(message)))
+            self.lines.update(
+                *(find_long_lines(old) for u in message.tool_uses for old in _list_replaced_texts(u))
+            )
+            self.words.update(*map(find_rare_words, _iterate_own_texts(message)))
 
 
 class _TraceIndex:
-    """Where each line and each rare word stands."""
+    """The sources of each line and each rare word."""
 
     def __init__(self, wanted: _TraceFilter) -> None:
         self._wanted = wanted
@@ -144,53 +143,53 @@ class _TraceIndex:
         self._words: dict[str, list[str]] = {}
         self._thought: dict[str, list[str]] = {}
 
-    def take(self, message: Message, id: Id) -> None:
+    def add_message(self, message: Message, id: Id) -> None:
         for result in message.results:
-            self._note(result.text, result.tool_use_id)
+            self._index_text(result.text, result.tool_use_id)
         for block in message.content:
             if isinstance(block, Text):
-                self._note(block.text, f"{SAID}{id}")
+                self._index_text(block.text, f"{SAID}{id}")
             elif isinstance(block, ToolUse):
-                self._note("\n".join(iterate_strings(block.input)), block.id + INPUT)
+                self._index_text("\n".join(iterate_strings(block.input)), block.id + INPUT)
             elif isinstance(block, Thinking):
                 for word in find_rare_words(block.thinking) & self._wanted.words:
-                    _put(self._thought, word, f"{THOUGHT}{id}", MOST_SOURCES)
+                    _add_source(self._thought, word, f"{THOUGHT}{id}", MOST_SOURCES)
 
-    def needs(self, message: Message) -> Iterator[ReplyNeed]:
+    def find_needs_of(self, message: Message) -> Iterator[ReplyNeed]:
         for use in message.tool_uses:
-            for old in _replaced(use):
+            for old in _list_replaced_texts(use):
                 for line in sorted(find_long_lines(old)):
                     if sources := self._lines.get(line):
                         yield ReplyNeed(tuple(sources), True, line)
-        for word in sorted({w for text in _own_words(message) for w in find_rare_words(text)}):
+        for word in sorted({w for text in _iterate_own_texts(message) for w in find_rare_words(text)}):
             sources = self._words.get(word) or self._thought.get(word)
             if sources and len(sources) <= MOST_SOURCES:
                 yield ReplyNeed(tuple(sources), False, word)
 
-    def _note(self, text: str, source: str) -> None:
+    def _index_text(self, text: str, source: str) -> None:
         for line in find_long_lines(text) & self._wanted.lines:
-            _put(self._lines, line, source, NEWEST_LINES)
+            _add_source(self._lines, line, source, NEWEST_LINES)
             del self._lines[line][:-NEWEST_LINES]
         for word in find_rare_words(text) & self._wanted.words:
-            _put(self._words, word, source, MOST_SOURCES)
+            _add_source(self._words, word, source, MOST_SOURCES)
 
 
-def _put(known: dict[str, list[str]], part: str, source: str, most: int) -> None:
-    """One more than `most` says that there are too many."""
+def _add_source(known: dict[str, list[str]], part: str, source: str, most: int) -> None:
+    """Add a source; one more than `most` means that there are too many."""
     sources = known.setdefault(part, [])
     if source not in sources and len(sources) <= most:
         sources.append(source)
 
 
-def _replaced(use: ToolUse) -> Iterator[str]:
-    """The texts that a call to an editor puts others in place of."""
+def _list_replaced_texts(use: ToolUse) -> Iterator[str]:
+    """The texts that a call of an edit tool replaces."""
     edits = use.input.get("edits") if use.name == "MultiEdit" else None
     for edit in (use.input, *(edits if isinstance(edits, list) else ())):
         if use.name in ("Edit", "MultiEdit") and isinstance(edit, dict):
             yield str(edit.get("old_string", ""))
 
 
-def _own_words(message: Message) -> Iterator[str]:
+def _iterate_own_texts(message: Message) -> Iterator[str]:
     for block in message.content:
         if isinstance(block, Text):
             yield block.text
@@ -217,39 +216,35 @@ def find_long_lines(text: str) -> set[str]:
 
 
 def find_rare_words(text: str) -> set[str]:
-    """Identifiers, paths and numbers; plain words of a language say nothing about where they are from."""
+    """Identifiers, paths and numbers; plain words do not show where they come from."""
     return {word for word in _WORD.findall(text) if len(word) >= SHORTEST_WORD and _SHAPED.search(word)}
 
 
 class LostItem(msgspec.Struct, frozen=True):
-    """Something that is not in the view any more."""
+    """Something that has left the view."""
 
     tokens: int
     layer: str
-    """Who took it away."""
+    """The layer that removed it."""
 
 
 class AbsenceTracker:
-    """Follows what is gone. Tokens are the provider's own count."""
+    """Tracks what is gone from the view. Tokens are the provider's own count."""
 
     def __init__(
         self, rate: Callable[[Id], float], known: Mapping[Id, Id], view: Callable[[], View]
     ) -> None:
-        """`rate`: real tokens for an estimated one, by entry of the recording. `known`: entries of the
-        recording by those of ours.
-        """
+        """`rate`: real tokens per estimated one, by recorded entry. `known`: recorded entries by ours."""
         self._rate, self._known, self._view = rate, known, view
         self.gone: dict[str, LostItem] = {}
-        self._first: dict[str, str] = {}
-        """Whose result a result that was read back repeats."""
+        self._original: dict[str, str] = {}
+        """The original use of each result that was read back."""
         self._uses: dict[str, ToolUse] = {}
         self._results: dict[str, tuple[ToolResult, float]] = {}
         self._thoughts: dict[str, str] = {}
 
-    # --- what comes -------------------------------------------------------------------------------------
-
-    def came(self, message: Message, id: Id) -> None:
-        """A message of the recording, by its entry there."""
+    def add_message(self, message: Message, id: Id) -> None:
+        """Add a message of the recording, with its entry there."""
         rate = self._rate(id)
         for block in message.content:
             match block:
@@ -262,97 +257,95 @@ class AbsenceTracker:
                 case _:
                     pass
 
-    def use_of(self, use_id: str) -> ToolUse | None:
+    def find_use(self, use_id: str) -> ToolUse | None:
         return self._uses.get(use_id)
 
-    # --- what goes --------------------------------------------------------------------------------------
+    def remove_results(self, use_ids: Iterable[str], layer: str) -> list[LostItem]:
+        """Mark results as gone; the view shows something else for them."""
+        return [
+            self._mark_gone(self._original.get(use, use), self._count_tokens(use), layer) for use in use_ids
+        ]
 
-    def results_went(self, use_ids: Iterable[str], layer: str) -> list[LostItem]:
-        """Results are shown otherwise from now on."""
-        return [self._went(self._first.get(use, use), self._weight(use), layer) for use in use_ids]
-
-    def messages_went(self, placed: Sequence[PlacedMessage], layer: str) -> list[LostItem]:
-        """Whole messages left the view. A call counts once, whatever of it was still there."""
+    def remove_messages(self, placed: Sequence[PlacedMessage], layer: str) -> list[LostItem]:
+        """Mark whole messages as gone. A call counts once, even if part of it was gone before."""
         lost: list[LostItem] = []
         for one in placed:
             message = one.message
             for result in message.results:
-                source = self._first.get(result.tool_use_id, result.tool_use_id)
+                source = self._original.get(result.tool_use_id, result.tool_use_id)
                 if source in self._results and source not in self.gone:
-                    lost.append(self._went(source, self._weight(source), layer))
+                    lost.append(self._mark_gone(source, self._count_tokens(source), layer))
             for use in message.tool_uses:
-                if use.id not in self._first:
-                    self._went(use.id + INPUT, self._weight(use.id + INPUT), layer)
-            self._words_went(one, layer)
+                if use.id not in self._original:
+                    self._mark_gone(use.id + INPUT, self._count_tokens(use.id + INPUT), layer)
+            self._remove_words(one, layer)
         return lost
 
-    def _words_went(self, one: PlacedMessage, layer: str) -> None:
+    def _remove_words(self, one: PlacedMessage, layer: str) -> None:
         id = self._known.get(one.id)
         if id is not None and any(isinstance(block, Text) for block in one.message.content):
-            self._went(f"{SAID}{id}", 0, layer)
+            self._mark_gone(f"{SAID}{id}", 0, layer)
 
-    def thoughts_went(self, ids: Iterable[Id], layer: str) -> None:
-        """What was thought in these entries of ours."""
+    def remove_thoughts(self, ids: Iterable[Id], layer: str) -> None:
+        """Mark the thinking of these entries of ours as gone."""
         for id in ids:
             if (source := f"{THOUGHT}{self._known.get(id)}") in self._thoughts:
-                self._went(source, self._weight(source), layer)
+                self._mark_gone(source, self._count_tokens(source), layer)
 
-    def _went(self, source: str, tokens: int, layer: str) -> LostItem:
+    def _mark_gone(self, source: str, tokens: int, layer: str) -> LostItem:
         lost = self.gone.get(source)
         if lost is None:
             lost = self.gone[source] = LostItem(tokens, layer)
         return lost
 
-    def _weight(self, source: str) -> int:
+    def _count_tokens(self, source: str) -> int:
         if is_result_source(source) and source in self._results:
             result, rate = self._results[source]
             return round(estimate_message(Message("user", (result,))) * rate)
-        return round(estimate_message(Message("user", (Text(self._text(source)),))) * self._rate(-1))
+        return round(estimate_message(Message("user", (Text(self._find_text(source)),))) * self._rate(-1))
 
-    def as_shown(self, results: Iterable[ToolResult]) -> int:
-        """Tokens of what stands in the view for these results."""
+    def count_shown_tokens(self, results: Iterable[ToolResult]) -> int:
+        """Tokens of what the view shows for these results."""
         weights = (
             estimate_message(Message("user", (shown,))) * self._results[shown.tool_use_id][1]
             for shown in results
         )
         return sum(map(round, weights))
 
-    def _text(self, source: str) -> str:
+    def _find_text(self, source: str) -> str:
         if source in self._thoughts:
             return self._thoughts[source]
         use = self._uses.get(source.removesuffix(INPUT))
         return "\n".join(iterate_strings(use.input)) if use else ""
 
-    # --- what is missed ---------------------------------------------------------------------------------
-
-    def missed(self, needs: Sequence[ReplyNeed]) -> list[MissedSource]:
+    def find_missed(self, needs: Sequence[ReplyNeed]) -> list[MissedSource]:
         if not self.gone or not needs:
             return []
-        found = find_missed(needs, self.gone.keys(), self._is_told)
+        found = find_missed(needs, self.gone.keys(), self._is_in_view)
         return [one for one in found if is_recoverable(one.use_id)]
 
-    def _is_told(self, part: str) -> bool:
-        """Whether it stands anywhere in the view: in a summary, or as part of a longer path."""
-        return any(part in text for placed in self._view() for text in _texts(placed.message))
+    def _is_in_view(self, part: str) -> bool:
+        """True if it stands anywhere in the view: in a summary, or as part of a longer path."""
+        return any(part in text for placed in self._view() for text in _iterate_texts(placed.message))
 
     def read_back(self, missed: Sequence[MissedSource]) -> Iterator[tuple[ToolUse, ToolResult]]:
-        """A call for each, and what it gives. They are in the view from then on."""
+        """A call for each source, and its result. They count as in view from then on."""
         for one in missed:
-            source, again = one.use_id, f"{one.use_id}.again{len(self._first) + 1}"
+            source, again = one.use_id, f"{one.use_id}.again{len(self._original) + 1}"
             del self.gone[source]
             use = self._uses.get(source.removesuffix(INPUT))
             if is_result_source(source) and source in self._results:
                 result, rate = self._results[source]
             else:
-                result, rate = ToolResult(again, self._text(source)), self._rate(-1)
+                result, rate = ToolResult(again, self._find_text(source)), self._rate(-1)
             name, given = (use.name, use.input) if use and is_result_source(source) else ("Read", {})
             self._uses[again] = ToolUse(again, name, given)
             self._results[again] = msgspec.structs.replace(result, tool_use_id=again), rate
-            self._first[again] = source
+            self._original[again] = source
             yield self._uses[again], self._results[again][0]
 
 
-def _texts(message: Message) -> Iterator[str]:
+def _iterate_texts(message: Message) -> Iterator[str]:
     for block in message.content:
         match block:
             case Text():

@@ -1,4 +1,4 @@
-"""What came of driving a recorded session again: every request, every break, every loss, as values.
+"""The outcome of replaying a session: every request, every break, every loss, as values.
 
 Prices are in base-price input tokens: what one plain input token costs is 1. `Price.units` of a usage gives
 them, `Price.cost` the currency.
@@ -7,40 +7,47 @@ them, `Price.cost` the currency.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 import msgspec
 
 from sevenfold.core.tokens import Usage
 
 Kind: TypeAlias = Literal["turn", "read back", "keep warm", "notes", "summary", "extraction"]
-"""What a request was for: the session itself, reading again what was gone, or a layer beside it."""
+"""The purpose of a request: the session itself, reading back what was gone, or a layer beside it."""
 BESIDE: tuple[Kind, ...] = ("keep warm", "notes", "summary", "extraction")
-"""Requests that go beside the conversation."""
+"""Requests beside the conversation."""
+Numbers = TypeVar("Numbers", bound=msgspec.Struct)
+
+
+def add_fields(first: Numbers, second: Numbers) -> Numbers:
+    """The sum of two values, field by field."""
+    pairs = zip(msgspec.structs.astuple(first), msgspec.structs.astuple(second), strict=True)
+    return type(first)(*(a + b for a, b in pairs))
 
 
 class LayerAction(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Something a layer did before a request, or that the recording did."""
+    """An action of a layer, or of the recording, before a request."""
 
     layer: str
     """tool results, microcompaction, session memory, compaction, read back, keep warm or recording."""
     what: str
     """In a few words."""
     tokens: int = 0
-    """That left the view (or came back to it, below nothing), in the provider's own count."""
+    """Tokens that left the view (negative: came back to it), in the provider's own count."""
 
 
 class RequestRow(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One request: when, for what, and what the provider would have counted."""
+    """One request, with the usage that the provider would have counted."""
 
     at: float
     kind: Kind
     usage: Usage
     recorded: Usage = Usage()
-    """What was counted then; nothing for a request that there was not."""
+    """The recorded usage; empty for a request that was not recorded."""
     happened: tuple[LayerAction, ...] = ()
     model: str = ""
-    """Who answered then, where the recording says so."""
+    """The model that answered, if the recording says so."""
 
     @property
     def context(self) -> int:
@@ -48,21 +55,21 @@ class RequestRow(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CacheBreak(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A request that had to pay again for what had been sent before."""
+    """A request that paid again for what had been sent before."""
 
     request: int
-    """Its place among the rows."""
+    """Its index among the rows."""
     tokens: int
-    """Paid again."""
+    """Tokens paid again."""
     why: str
-    """silence, cleared, compacted, stored or another word for what changed."""
+    """silence, cleared, compacted, stored or another word for the cause."""
 
 
 class ReplayRegret(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What left the view, and what of it was needed after all."""
+    """The parts that left the view, and those of them that were needed later."""
 
     removed: int = 0
-    """Tool results (and other things that can be asked for again) that left the view."""
+    """Tool results (and other recoverable parts) that left the view."""
     removed_tokens: int = 0
     needed: int = 0
     """Of these, needed by a later reply: an edited line or a rare word stood nowhere else."""
@@ -70,7 +77,7 @@ class ReplayRegret(msgspec.Struct, frozen=True, omit_defaults=True):
     """Of these, beyond doubt: an edited line, or two rare words."""
     needed_tokens: int = 0
     by_layer: dict[str, tuple[int, int]] = {}
-    """Of each layer: how many things it took away, and how many of them were needed."""
+    """By layer: the parts it removed, and those of them that were needed."""
 
     def __add__(self, other: ReplayRegret) -> ReplayRegret:
         layers = {*self.by_layer, *other.by_layer}
@@ -101,33 +108,30 @@ class ReplayCompaction(msgspec.Struct, frozen=True, omit_defaults=True):
     """The older part of the view was replaced."""
 
     request: int
-    """The place among the rows of the first request after it."""
+    """The index of the first request after it among the rows."""
     by: str
     """notes, summary, digest, or recorded."""
     tokens_before: int
     tokens_after: int
     fidelity: float | None = None
-    """The share of what was said that can still be found; None where it was not measured."""
+    """The share of the facts that can still be found; None if it was not measured."""
 
 
 class LayerShare(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one layer saved and what it cost, in base-price input tokens."""
+    """Savings and costs of one layer, in base-price input tokens."""
 
     saved: float = 0.0
-    """What its removals would have cost to carry, request by request."""
+    """The cost of carrying what it removed, request by request."""
     cost: float = 0.0
-    """Breaks it made, requests it made beside the conversation, and reading back what it took away."""
-
-    def __add__(self, other: LayerShare) -> LayerShare:
-        return LayerShare(self.saved + other.saved, self.cost + other.cost)
+    """Its cache breaks, its requests beside the conversation, and reading back what it removed."""
 
 
 class TimeSpent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Seconds of our own: reading the file is added by whoever read it."""
+    """Seconds of our own; `parsing` is added by the code that read the file."""
 
     parsing: float = 0.0
     tracing: float = 0.0
-    """Finding out what each reply needed."""
+    """Finding the needs of each reply."""
     layers: float = 0.0
     asking: float = 0.0
     """Writing notes and summaries by rule in place of a model."""
@@ -135,14 +139,7 @@ class TimeSpent(msgspec.Struct, frozen=True, omit_defaults=True):
     other: float = 0.0
 
     def __add__(self, other: TimeSpent) -> TimeSpent:
-        return TimeSpent(
-            self.parsing + other.parsing,
-            self.tracing + other.tracing,
-            self.layers + other.layers,
-            self.asking + other.asking,
-            self.simulator + other.simulator,
-            self.other + other.other,
-        )
+        return add_fields(self, other)
 
     @property
     def total(self) -> float:
@@ -157,18 +154,18 @@ class ReplayOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
     regret: ReplayRegret = ReplayRegret()
     compactions: tuple[ReplayCompaction, ...] = ()
     layers: dict[str, LayerShare] = {}
-    """By the names that `LayerAction.layer` has."""
+    """By the names in `LayerAction.layer`."""
     spent: TimeSpent = TimeSpent()
 
     @property
     def turns(self) -> int:
         """The session's own requests, as many as were recorded."""
-        return self.count("turn")
+        return self.count_requests("turn")
 
     @property
     def extra_requests(self) -> int:
-        """Made only to read back what was gone."""
-        return self.count("read back")
+        """Requests that only read back what was gone."""
+        return self.count_requests("read back")
 
     @property
     def extra_per_100(self) -> float:
@@ -176,27 +173,28 @@ class ReplayOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def usage(self) -> Usage:
-        """Of all requests. The output of the session's own replies is in it."""
+        """The usage of all requests, with the output of the session's own replies."""
         return sum_usage(row.usage for row in self.rows)
 
     @property
-    def charged(self) -> Usage:
-        """What a policy can change: all input, and the output of requests that the session did not make
-        itself. Compare it with `paid`.
+    def charged_usage(self) -> Usage:
+        """The usage that a policy can change: all input, and the output of requests that it added.
+
+        Compare it with `paid_usage`.
         """
         own = sum(row.usage.output for row in self.rows if row.kind == "turn")
         used = self.usage
         return msgspec.structs.replace(used, output=used.output - own)
 
     @property
-    def paid(self) -> Usage:
-        """What was really counted for input then, where the recording says so."""
+    def paid_usage(self) -> Usage:
+        """The input that was really counted, where the recording says so."""
         used = sum_usage(row.recorded for row in self.rows)
         return msgspec.structs.replace(used, output=0)
 
     @property
     def context(self) -> int:
-        """Tokens sent by the session's own requests and those that read back, summed up."""
+        """Tokens sent by the session's own requests and those that read back."""
         return sum(row.context for row in self.rows if row.kind not in BESIDE)
 
     @property
@@ -205,9 +203,9 @@ class ReplayOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def errors(self) -> list[float]:
-        """By how much our count of each request differs from the recorded one, up to the first compaction
-        or until the recording left something out by itself. It says how good the accounts are when nothing
-        was changed: for append-only.
+        """The relative error of our count of each request, while nothing was changed.
+
+        It ends at the first compaction, or where the recording left something out by itself.
         """
         end = self.compactions[0].request if self.compactions else len(self.rows)
         own = (n for n, row in enumerate(self.rows) if any(h.layer == "recording" for h in row.happened))
@@ -215,7 +213,7 @@ class ReplayOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
         known = [row for row in self.rows[:end] if row.recorded.prompt]
         return [abs(row.context - row.recorded.prompt) / row.recorded.prompt for row in known]
 
-    def count(self, kind: Kind) -> int:
+    def count_requests(self, kind: Kind) -> int:
         return sum(row.kind == kind for row in self.rows)
 
 

@@ -1,8 +1,7 @@
-"""Policies: which layers work on a replayed session, and how they are set. Small TOML files say it.
+"""Policies: the layers of a replayed session and their settings, read from small TOML files.
 
-The tables and keys are those of the settings; what is left out is as the product has it by default.
-
-Reads a policy from a TOML file; a mistake is named by file and line, with what was probably meant.
+The tables and keys are those of the settings, with the same defaults. An error names file and line, and
+what was probably meant.
 """
 
 from __future__ import annotations
@@ -40,25 +39,25 @@ _AT: Final = re.compile(r" - at `\$\.?(.*)`$")
 
 
 def read_policy(path: Path, kind: type[Kind]) -> Kind:
-    """What the file says, as this kind of value."""
-    text = _text(path)
+    """Read the file as this kind of value."""
+    text = _read_text(path)
     try:
         values = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         found = _LINE.search(str(error))
         where = f"{path}:{found[1]}" if found else f"{path}"
-        raise SettingsError(f"{where}: not valid TOML: {_plain_policy_files(error)}.") from None
-    lines = _lines(text)
-    for key, why in _unknown(inspect.type_info(kind), values, ""):
-        raise SettingsError(f"{_where(path, lines, key)}: {why}")
+        raise SettingsError(f"{where}: not valid TOML: {_format_toml_error(error)}.") from None
+    lines = _index_lines(text)
+    for key, why in _find_unknown_keys(inspect.type_info(kind), values, ""):
+        raise SettingsError(f"{_format_position(path, lines, key)}: {why}")
     try:
         return msgspec.convert(values, kind, dec_hook=lambda wanted, value: wanted(value))
     except msgspec.ValidationError as error:
         at = _AT.search(str(error))
         key = at[1].partition("[")[0] if at else ""
         said = _AT.sub("", str(error)).replace("`", "").lower()
-        known = _permitted(inspect.type_info(kind), key) if "enum" in said else ""
-        where = f"{_where(path, lines, key)}: {key or 'the file'}"
+        known = _list_permitted(inspect.type_info(kind), key) if "enum" in said else ""
+        where = f"{_format_position(path, lines, key)}: {key or 'the file'}"
         raise SettingsError(f"{where}: {said}{known}.") from None
 
 
@@ -67,7 +66,7 @@ def format_suggestion(given: str, known: Iterable[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else ""
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return read_bounded(path, LARGEST).decode("utf-8-sig")
     except StorageFailure as error:
@@ -76,25 +75,25 @@ def _text(path: Path) -> str:
         raise SettingsError(f"{path}: this is not UTF-8 text; save it as UTF-8.") from None
 
 
-def _unknown(kind: inspect.Type, value: Any, key: str) -> Iterator[tuple[str, str]]:
-    """Keys that mean nothing, each with what may have been meant."""
-    struct = _struct(kind)
+def _find_unknown_keys(kind: inspect.Type, value: Any, key: str) -> Iterator[tuple[str, str]]:
+    """Unknown keys, each with a suggestion."""
+    struct = _find_struct(kind)
     if struct is None or not isinstance(value, dict):
         return
     fields = {field.encode_name: field for field in struct.fields}
     for name, inner in value.items():
         at = f"{key}.{name}" if key else name
         if name in fields:
-            yield from _unknown(fields[name].type, inner, at)
+            yield from _find_unknown_keys(fields[name].type, inner, at)
         else:
             near = format_suggestion(name, fields) or f"there are {', '.join(fields)}."
             yield at, f"{at} is not a key of a policy; {near}"
 
 
-def _permitted(kind: inspect.Type, key: str) -> str:
-    """The values that a key may have, where they can be listed."""
+def _list_permitted(kind: inspect.Type, key: str) -> str:
+    """The values that a key may have, if they can be listed."""
     for name in key.split("."):
-        struct = _struct(kind)
+        struct = _find_struct(kind)
         fields = {field.encode_name: field.type for field in struct.fields} if struct else {}
         if name not in fields:
             return ""
@@ -106,39 +105,39 @@ def _permitted(kind: inspect.Type, key: str) -> str:
     return f"; it may be {', '.join(values)}" if values else ""
 
 
-def _struct(kind: inspect.Type) -> inspect.StructType | None:
+def _find_struct(kind: inspect.Type) -> inspect.StructType | None:
     while isinstance(kind, inspect.Metadata):
         kind = kind.type
     if isinstance(kind, inspect.UnionType):
-        return next((found for t in kind.types if (found := _struct(t))), None)
+        return next((found for t in kind.types if (found := _find_struct(t))), None)
     return kind if isinstance(kind, inspect.StructType) else None
 
 
-def _lines(text: str) -> dict[str, int]:
-    """Where each key and each table stands; good enough to point at."""
+def _index_lines(text: str) -> dict[str, int]:
+    """The line of each key and each table, for error messages."""
     found: dict[str, int] = {}
     table = ""
     for number, line in enumerate(text.splitlines(), 1):
         if header := _TABLE.match(line):
-            table = _dotted(header[1])
+            table = _normalise_key(header[1])
             found.setdefault(table, number)
         elif key := _KEY.match(line):
-            name = _dotted(key[1])
+            name = _normalise_key(key[1])
             found.setdefault(f"{table}.{name}" if table else name, number)
     return found
 
 
-def _dotted(written: str) -> str:
+def _normalise_key(written: str) -> str:
     return ".".join(part.strip().strip("\"'") for part in written.split("."))
 
 
-def _where(path: Path, lines: dict[str, int], key: str) -> str:
+def _format_position(path: Path, lines: dict[str, int], key: str) -> str:
     while key and key not in lines:
         key = key.rpartition(".")[0]
     return f"{path}:{lines[key]}" if key in lines else f"{path}"
 
 
-def _plain_policy_files(error: BaseException) -> str:
+def _format_toml_error(error: BaseException) -> str:
     said = str(error) or "nested too deeply"
     return said.rstrip(".")
 
@@ -150,7 +149,7 @@ Lifetime: TypeAlias = Literal["5m", "1h", "recorded"]
 
 
 class ClearRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A rule that clears old tool results by counting alone, as others have it, in place of layer 2."""
+    """A rule that clears old tool results by counting alone, in place of layer 2."""
 
     every: Annotated[
         int, Meta(ge=0, description="Clear when so many results are old. 0: not by number.")
@@ -186,7 +185,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ] = None
     compactions: Annotated[
         Literal["own", "recorded"],
-        Meta(description="Compact where the load_policy does, or where the recording did."),
+        Meta(description="Compact where the policy does, or where the recording did."),
     ] = "own"
     clear: ClearRule | None = None
     flags: Switches = Switches()
@@ -198,9 +197,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def compacts(self) -> bool:
-        """Whether it compacts by itself. A window that nobody compacts would overflow: then what the
-        recording did is done.
-        """
+        """True if it compacts by itself; if not, the recorded compactions are carried out."""
         return self.compactions == "own" and self.flags.compact
 
 
@@ -212,7 +209,7 @@ LAYERS: Final[dict[str, dict[str, bool]]] = {
     "keep_warm": {"pre_cold": False},
     "extraction": {"extraction": False},
 }
-"""What can be switched off, and the flags that do it."""
+"""The layers that can be left out, and the flags that do it."""
 
 
 ELSEWHERE: Final = frozenset(
@@ -227,13 +224,13 @@ ELSEWHERE: Final = frozenset(
         "agent_summaries",
     }
 )
-"""Flags of what a replay does not carry out: what the provider does, recall, and layers 6 and 7."""
+"""Flags without effect in a replay: those of the provider, of recall, and of layers 6 and 7."""
 
 
 def load_policy(name: str) -> Policy:
     """A policy that comes with this package, or the one in a file."""
     if name in BUILT_IN:
-        return _named(FOLDER / f"{name}.toml", name)
+        return _load_file(FOLDER / f"{name}.toml", name)
     path = Path(name).expanduser()
     if not path.is_file():
         near = format_suggestion(name, BUILT_IN)
@@ -241,17 +238,17 @@ def load_policy(name: str) -> Policy:
             f"there is no policy {name!r}: {near or 'it is neither a file nor one of ours'}; "
             f"ours are {', '.join(BUILT_IN)}"
         )
-    return _named(path, path.stem)
+    return _load_file(path, path.stem)
 
 
-def _named(path: Path, name: str) -> Policy:
+def _load_file(path: Path, name: str) -> Policy:
     found = read_policy(path, Policy)
     return found if found.name else replace(found, name=name)
 
 
 def describe_unheeded(policy: Policy) -> str:
-    """A note on what a user's policy asks for in vain; empty when there is nothing."""
-    said = [_turned(policy)]
+    """A note on settings of a user's policy that have no effect; empty without any."""
+    said = [_describe_useless_flags(policy)]
     if not policy.flags.compact:
         said.append(
             "with compact off the compactions of the recording are carried out, and no notes are kept"
@@ -259,7 +256,7 @@ def describe_unheeded(policy: Policy) -> str:
     return "; ".join(one for one in said if one)
 
 
-def _turned(policy: Policy) -> str:
+def _describe_useless_flags(policy: Policy) -> str:
     usual = Switches()
     turned = [flag for flag in Switches.__struct_fields__ if flag in ELSEWHERE]
     turned = [flag for flag in turned if getattr(policy.flags, flag) != getattr(usual, flag)]
@@ -267,7 +264,7 @@ def _turned(policy: Policy) -> str:
 
 
 def list_active_layers(policy: Policy) -> dict[str, bool]:
-    """Which layers, and which flags of theirs, do anything in a replay of this policy."""
+    """The layers and flags, each True if it has an effect in a replay of this policy."""
     on, plain = policy.flags, policy.micro.policy == "plain"
     own = policy.clear is None
     flags = {
@@ -291,17 +288,17 @@ def list_active_layers(policy: Policy) -> dict[str, bool]:
 
 
 def find_useless_exclusions(policy: Policy, layers: Sequence[str]) -> list[str]:
-    """What of this is off in the policy, so that leaving it out changes nothing."""
+    """The layers among these that are off in the policy anyway."""
     known = list_active_layers(policy)
-    return [name for name in map(_plain, layers) if not known.get(name, True)]
+    return [name for name in map(_normalise_name, layers) if not known.get(name, True)]
 
 
 def exclude_layers(policy: Policy, layers: Sequence[str]) -> Policy:
     """The same policy with some layers, or single flags, switched off; its name says so."""
     flags = dict[str, bool]()
-    left_out = list(map(_plain, layers))
+    left_out = list(map(_normalise_name, layers))
     for given, layer in zip(layers, left_out, strict=True):
-        flags.update(LAYERS.get(layer) or {_flag(given, layer): False})
+        flags.update(LAYERS.get(layer) or {_check_flag(given, layer): False})
     if not left_out:
         return policy
     less = replace(
@@ -309,7 +306,7 @@ def exclude_layers(policy: Policy, layers: Sequence[str]) -> Policy:
         flags=replace(policy.flags, **flags),
         keep_warm=0 if "keep_warm" in left_out else policy.keep_warm,
         clear=None if "micro" in left_out else policy.clear,
-        # The plain rule is a setting, and on whatever the flags say.
+        # The plain rule is a setting; the flags do not turn it off.
         micro=replace(policy.micro, policy="cost") if "micro" in left_out else policy.micro,
     )
     went = list_active_layers(policy)["notes"] and not less.compacts and "notes" not in left_out
@@ -317,12 +314,12 @@ def exclude_layers(policy: Policy, layers: Sequence[str]) -> Policy:
     return replace(less, name=f"{policy.name} without {', '.join(left_out)}{also}")
 
 
-def _plain(layer: str) -> str:
+def _normalise_name(layer: str) -> str:
     return layer.strip().replace("-", "_")
 
 
-def _flag(given: str, flag: str) -> str:
-    """A flag that changes something here; `Mistake` for any other word."""
+def _check_flag(given: str, flag: str) -> str:
+    """The flag; raises `Mistake` if it has no effect in a replay or does not exist."""
     if flag in ELSEWHERE:
         raise Mistake(
             f"a replay does not carry out {given!r}, so leaving it out changes nothing: it runs layers 1 "

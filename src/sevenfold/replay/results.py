@@ -1,7 +1,4 @@
-"""What is said about a replayed session under a policy: few numbers, however long the session was.
-
-What a replay charges and what it does not, in words that every place shows alike.
-"""
+"""The figures of a replayed session under a policy, and texts about what a replay charges."""
 
 from __future__ import annotations
 
@@ -17,8 +14,16 @@ from msgspec.structs import replace
 
 from sevenfold.cache.prices import Price
 from sevenfold.core.tokens import Usage
-from sevenfold.replay.bookkeeping import READ_BACK, RECORDING, WHO
-from sevenfold.replay.outcome import BESIDE, LayerAction, ReplayOutcome, ReplayRegret, RequestRow, TimeSpent
+from sevenfold.replay.bookkeeping import MICRO, NOTES, READ_BACK, RECORDING, TOOL_RESULTS, WHO
+from sevenfold.replay.outcome import (
+    BESIDE,
+    LayerAction,
+    ReplayOutcome,
+    ReplayRegret,
+    RequestRow,
+    TimeSpent,
+    add_fields,
+)
 from sevenfold.replay.stand_ins import NOTHING, SOMETHING
 
 NONE: Final[Mapping[str, Price]] = MappingProxyType({})
@@ -32,7 +37,7 @@ class ReplayCost(msgspec.Struct, frozen=True):
     currency: str | None = None
 
     def __add__(self, other: ReplayCost) -> ReplayCost:
-        """Amounts add up where both are known and in one currency."""
+        """The sum; its amount is known if both are known and in one currency."""
         same = self.currency == other.currency
         known = self.amount is not None and other.amount is not None and same
         amount = (self.amount or 0.0) + (other.amount or 0.0) if known else None
@@ -44,11 +49,11 @@ class LeftBranches(msgspec.Struct, frozen=True):
 
     requests: int = 0
     paid: ReplayCost | None = None
-    """For their input, as everywhere; None where the file does not say."""
+    """The cost of their input; None if the file does not say."""
 
 
 class BreakFigure(msgspec.Struct, frozen=True):
-    """A cache break: in which request, why, and how many tokens were paid for again."""
+    """A cache break: its request, its reason, and the tokens that were paid for again."""
 
     at: int
     reason: str
@@ -64,35 +69,29 @@ class CompactionFigure(msgspec.Struct, frozen=True):
 
 
 class LayerFigure(msgspec.Struct, frozen=True):
-    """What one layer did, saved and cost, in base-price input tokens."""
+    """Actions, savings and costs of one layer, in base-price input tokens."""
 
     times: int = 0
-    """That it did something, or asked a model beside the conversation."""
+    """Actions, and requests beside the conversation."""
     tokens: int = 0
     saved: float = 0.0
     cost: float = 0.0
     requests: int = 0
-    """That it made beside the conversation."""
+    """Requests that it made beside the conversation."""
 
     @property
     def net(self) -> float:
         return self.saved - self.cost
 
     def __add__(self, other: LayerFigure) -> LayerFigure:
-        return LayerFigure(
-            self.times + other.times,
-            self.tokens + other.tokens,
-            self.saved + other.saved,
-            self.cost + other.cost,
-            self.requests + other.requests,
-        )
+        return add_fields(self, other)
 
 
 class ChartPoint(msgspec.Struct, frozen=True):
     """One request in a drawing."""
 
     turn: int
-    """How many requests of the session's own were before it."""
+    """The number of the session's own requests before it."""
     at: float
     kind: str
     context: int
@@ -114,32 +113,32 @@ class ReplayFigures(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage = Usage()
     cost: ReplayCost = ReplayCost()
     paid: ReplayCost | None = None
-    """What was really paid, for the same things; None where no file says."""
+    """The recorded cost of the same things; None if no file has it."""
     compared: ReplayCost | None = None
-    """The simulated cost of the requests of which it is known what was paid, and of those added there."""
+    """The simulated cost of the requests whose recorded cost is known, and of those added there."""
     files: int = 0
-    """How many sessions these figures are of."""
+    """The number of sessions."""
     paid_files: int = 0
-    """Of these, how many say what was paid: `paid` and `compared` are of them."""
+    """The sessions whose recorded cost is known: `paid` and `compared` are of them."""
     paid_requests: int = 0
-    """Of the sessions' own requests, how many say what was paid: `paid` is of them."""
+    """The sessions' own requests whose recorded cost is known: `paid` is of them."""
     paid_at: str = ""
-    """The model at whose price all is counted, where one was asked for: else each at its own."""
+    """The model of --price, at whose price all is counted."""
     priced_files: int = 0
-    """Of these, how many have a known price: amounts in a currency are of them."""
+    """The sessions with a known price: amounts in a currency are of them."""
     breaks: tuple[BreakFigure, ...] = ()
     compactions: tuple[CompactionFigure, ...] = ()
     layers: dict[str, LayerFigure] = {}
     regret: ReplayRegret = ReplayRegret()
     accounting: tuple[float, ...] = ()
-    """By how much our count of each request is off the recorded one, where the policy changed nothing."""
+    """The relative error of our count of each request, where the policy changed nothing."""
     spent: TimeSpent = TimeSpent()
     points: tuple[ChartPoint, ...] = ()
     """For the report alone."""
 
     @property
     def fidelity(self) -> float | None:
-        """Over all compactions, weighed by what they replaced."""
+        """The mean of all compactions, weighted by the tokens they replaced."""
         known = [(c.fidelity, c.tokens_before) for c in self.compactions if c.fidelity is not None]
         weight = sum(tokens for _, tokens in known)
         if not known:
@@ -154,16 +153,16 @@ class ReplayFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def of_paid(self) -> float | None:
-        """The simulated cost as a share of what was paid, over the sessions that say it."""
+        """The simulated cost as a share of the recorded one, for the sessions that have it."""
         if not self.paid or not self.paid.units:
             return None
         return (self.compared or self.cost).units / self.paid.units
 
 
-CHANGING = frozenset({"tool results", "microcompaction", "session memory", "read back"})
+CHANGING = frozenset({TOOL_RESULTS, MICRO, NOTES, READ_BACK})
 """Layers after which a request is no longer the recorded one."""
 MOST_POINTS = 600
-"""Of one session in a drawing; a longer one is thinned out, events kept."""
+"""Points of one session in a drawing; a longer one is thinned out, events kept."""
 
 
 def compute_figures(
@@ -175,15 +174,15 @@ def compute_figures(
     others: Mapping[str, Price] = NONE,
     paid_at: str = "",
 ) -> ReplayFigures:
-    """What is said about an outcome at this price; `priced`: it is really the price of the model.
+    """The figures of an outcome at this price; `priced`: it is the real price of the model.
 
-    `others`: what further models cost that answered some of it. `paid_at`: the price was asked for.
+    `others`: the prices of further models that answered. `paid_at`: the model of --price.
     """
     rows = outcome.rows
     recorded = [(r.model, replace(r.recorded, output=0)) for r in rows if r.recorded.prompt]
     known = [row for row in rows if row.kind != "turn" or row.recorded.prompt]
     first = outcome.compactions[0].request if outcome.compactions else len(rows)
-    costing = partial(sum_costs, price=price, priced=priced, others=others)
+    price_usages = partial(sum_costs, price=price, priced=priced, others=others)
     changed = any(did.layer in CHANGING for row in rows[:first] for did in row.happened)
     return ReplayFigures(
         requests=len(rows),
@@ -191,9 +190,9 @@ def compute_figures(
         extra=outcome.extra_requests,
         beside=sum(row.kind in BESIDE for row in rows),
         usage=outcome.usage,
-        cost=costing(map(_charged, rows)),
-        paid=costing(recorded) if recorded else None,
-        compared=costing(map(_charged, known)) if recorded else None,
+        cost=price_usages(map(_find_charged, rows)),
+        paid=price_usages(recorded) if recorded else None,
+        compared=price_usages(map(_find_charged, known)) if recorded else None,
         files=1,
         paid_files=int(bool(recorded)),
         paid_requests=len(recorded),
@@ -204,21 +203,18 @@ def compute_figures(
             CompactionFigure(c.request, c.by, c.tokens_before, c.tokens_after, c.fidelity)
             for c in outcome.compactions
         ),
-        layers=_layers(outcome),
+        layers=_sum_layers(outcome),
         regret=outcome.regret,
         accounting=() if changed else tuple(round(error, 5) for error in outcome.errors),
         spent=outcome.spent,
-        points=_points(rows) if drawn else (),
+        points=_make_points(rows) if drawn else (),
     )
 
 
 def sum_costs(
     used: Iterable[tuple[str, Usage]], price: Price, *, priced: bool, others: Mapping[str, Price] = NONE
 ) -> ReplayCost:
-    """Request by request, each at the price of the model that answered: a long prompt may have another.
-
-    Units are plain input tokens of `price` throughout.
-    """
+    """The cost of all requests, each at the price of the model that answered, in units of `price`."""
     units = amount = 0.0
     for model, usage in used:
         own = others.get(model, price)
@@ -227,13 +223,13 @@ def sum_costs(
     return ReplayCost(units, amount, price.currency) if priced else ReplayCost(units)
 
 
-def _charged(row: RequestRow) -> tuple[str, Usage]:
-    """What a policy can change: the words of the session's own replies are the same under each."""
+def _find_charged(row: RequestRow) -> tuple[str, Usage]:
+    """The usage that a policy can change: without the output of the session's own replies."""
     return row.model, replace(row.usage, output=0) if row.kind == "turn" else row.usage
 
 
-def _layers(outcome: ReplayOutcome) -> dict[str, LayerFigure]:
-    """Reading back is on the account of who took it away, and the recording is no layer of ours."""
+def _sum_layers(outcome: ReplayOutcome) -> dict[str, LayerFigure]:
+    """The figures of each layer; the layer that removed something pays for reading it back."""
     found: dict[str, LayerFigure] = {}
     asked = Counter(WHO[row.kind] for row in outcome.rows if row.kind in WHO)
     for row in outcome.rows:
@@ -243,12 +239,12 @@ def _layers(outcome: ReplayOutcome) -> dict[str, LayerFigure]:
         found[name] = found.get(name, LayerFigure()) + LayerFigure(saved=share.saved, cost=share.cost)
     for name, requests in asked.items():
         known = found.get(name, LayerFigure())
-        # A summary is asked for and put in: that is one time. Whoever only asks has done so as often.
+        # A summary is asked for and put in: that is one time.
         found[name] = replace(known, times=max(known.times, requests), requests=requests)
     return {name: did for name, did in found.items() if name not in (READ_BACK, RECORDING)}
 
 
-def _points(rows: Sequence[RequestRow]) -> tuple[ChartPoint, ...]:
+def _make_points(rows: Sequence[RequestRow]) -> tuple[ChartPoint, ...]:
     step = max(1, -(-len(rows) // MOST_POINTS))
     turns = list(accumulate((row.kind == "turn" for row in rows), initial=0))
     return tuple(
@@ -261,7 +257,7 @@ def _points(rows: Sequence[RequestRow]) -> tuple[ChartPoint, ...]:
 
 
 def sum_figures(parts: Iterable[ReplayFigures]) -> ReplayFigures:
-    """All of them as one; breaks and compactions of each stay told apart by their sessions alone."""
+    """The sum of all of them, with the breaks and compactions of each."""
     known = list(parts)
     if not known:
         return ReplayFigures()
@@ -275,9 +271,9 @@ def sum_figures(parts: Iterable[ReplayFigures]) -> ReplayFigures:
         extra=sum(part.extra for part in known),
         beside=sum(part.beside for part in known),
         usage=sum((part.usage for part in known), Usage()),
-        cost=_sum([part.cost for part in known]) or ReplayCost(),
-        paid=_sum([part.paid for part in known]),
-        compared=_sum([part.compared for part in known]),
+        cost=_add_costs([part.cost for part in known]) or ReplayCost(),
+        paid=_add_costs([part.paid for part in known]),
+        compared=_add_costs([part.compared for part in known]),
         files=sum(part.files for part in known),
         paid_files=sum(part.paid_files for part in known),
         paid_requests=sum(part.paid_requests for part in known),
@@ -294,11 +290,11 @@ def sum_figures(parts: Iterable[ReplayFigures]) -> ReplayFigures:
 
 def sum_left(parts: Iterable[LeftBranches]) -> LeftBranches:
     known = list(parts)
-    return LeftBranches(sum(part.requests for part in known), _sum([part.paid for part in known]))
+    return LeftBranches(sum(part.requests for part in known), _add_costs([part.paid for part in known]))
 
 
-def _sum(parts: Iterable[ReplayCost | None]) -> ReplayCost | None:
-    """Of those that are known; amounts likewise, where all of them are in one currency."""
+def _add_costs(parts: Iterable[ReplayCost | None]) -> ReplayCost | None:
+    """The sum of the known costs; its amount is known if all of them are in one currency."""
     known = [part for part in parts if part is not None]
     if not known:
         return None
@@ -311,17 +307,14 @@ def _sum(parts: Iterable[ReplayCost | None]) -> ReplayCost | None:
 
 
 NOT_CHARGED: Final = "what recall attaches, dreams, the status of agents"
-"""What no figure has in it."""
 CHARGED: Final = "layers 1 to 4, and extraction where a policy has it and a person talked"
 LOOKS: Final = (
     "extraction looks when its own rules say, mostly in a silence: one request on the prefix with "
     f"{NOTHING} tokens of answer, and one more with {SOMETHING} where something lasting was said"
 )
-"""How that is charged which no recording shows."""
 GUESSED: Final = "How often a model would find something worth remembering is not known."
 BY_RULE: Final = (
     "Fidelity and regret measure the writer by rule that stands in for a model. Of 30 summaries that "
     "were recorded, written by a model, the same measure finds 61.5 % on average, and 82.6 % with the "
     "user's words put in verbatim."
 )
-"""What fidelity is the fidelity of."""

@@ -1,8 +1,4 @@
-"""One recorded file under some policies: read it, drive it, and say what came of it or what is wrong.
-
-Several processes that replay files at the same time, one file each at any moment. How far a replay
-is, how fast it goes, and how long it will still take: one line that is drawn again.
-"""
+"""Replays recorded files under policies, in one or several processes, with a progress line."""
 
 from __future__ import annotations
 
@@ -40,15 +36,15 @@ from sevenfold.replay.results import LeftBranches, ReplayFigures, compute_figure
 from sevenfold.replay.stand_ins import UNKNOWN, adjust_extraction, has_person, is_extraction_uncertain
 
 MOST_ERRORS: Final = 20
-"""That are listed of one file; the rest is counted."""
+"""Errors that are listed of one file; the rest is counted."""
 TELL_EVERY: Final = 0.2
-"""Seconds between two words on how far a file is."""
+"""Seconds between two progress reports of a file."""
 BROKEN: Final = (ValueError, LookupError, ArithmeticError, RecursionError, MemoryError)
-"""What a file that nobody has thought of may lead to: it ends this session, and the others go on."""
+"""Errors that an unexpected file may raise: they end this session, and the others go on."""
 
 
 class ReplayJob(msgspec.Struct, frozen=True):
-    """A file, and what to do with it. It goes to another process as it is."""
+    """A file and what to do with it; it is sent to another process."""
 
     number: int
     found: ReplayFile
@@ -58,20 +54,20 @@ class ReplayJob(msgspec.Struct, frozen=True):
     prices: Path | None = None
     """The user's own price table."""
     drawn: bool = False
-    """Whether each request is wanted, for a drawing."""
+    """True if each request is wanted, for a drawing."""
     scratch: Path | None = None
-    """A folder for what layers write; whoever made it takes it away."""
+    """A folder for the files of layers."""
 
 
 class ReplayResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a file."""
+    """The result of one conversation of a file."""
 
     number: int
     path: str
     format: str = ""
     session: str = ""
     agent: str = ""
-    """Of the sub-agent whose conversation it is; `session` is then the one that it worked for."""
+    """The sub-agent whose conversation it is; `session` is then the session it worked for."""
     title: str = ""
     model: str = ""
     began: float = 0.0
@@ -79,19 +75,19 @@ class ReplayResult(msgspec.Struct, frozen=True, kw_only=True):
     """Requests in the recording."""
     by_policy: dict[str, ReplayFigures] = {}
     left: LeftBranches = LeftBranches()
-    """What is not replayed, since the user went back behind it."""
+    """Requests on branches that the user left; they are not replayed."""
     errors: tuple[str, ...] = ()
-    """What could not be read, known or believed: the figures are not the whole truth."""
+    """Problems of the file: the figures are incomplete."""
     notes: tuple[str, ...] = ()
-    """What files of this kind do not say."""
+    """Data that files of this format do not have."""
     passed_over: bool = False
-    """Something else that lay in a folder."""
+    """True for a file that is no session."""
     agents: tuple[ReplayResult, ...] = ()
     """The sub-agents whose conversations are in the same file."""
 
     @property
-    def called(self) -> str:
-        """What it is called where many stand below each other."""
+    def short_name(self) -> str:
+        """The name in a list of results."""
         name = Path(self.path).name
         for end in (".gz", ".jsonl", ".json", ".ndjson"):
             name = name.removesuffix(end)
@@ -99,7 +95,7 @@ class ReplayResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileProgress(msgspec.Struct, frozen=True):
-    """How far a file is."""
+    """The progress of a file."""
 
     number: int
     share: float
@@ -110,44 +106,44 @@ Tell: TypeAlias = Callable[[FileProgress], None]
 
 
 def ignore_progress(so_far: FileProgress) -> None:
-    """Nobody wants to know."""
+    """Do nothing."""
 
 
 def replay_file(job: ReplayJob, tell: Tell = ignore_progress) -> ReplayResult:
-    """Replay one file. Whatever is wrong with it is in the answer, never raised."""
+    """Replay one file. Errors of the file are in the result, never raised."""
     path, began = job.found.path, perf_counter()
     try:
         recorded = read_recording(job.found)
     except (SevenfoldError, OSError, *BROKEN) as error:
-        return make_failed_result(job, _sentence(error, path))
+        return make_failed_result(job, _format_error(error, path))
     if recorded is None:
         return ReplayResult(number=job.number, path=path, passed_over=True)
     done: list[ReplayResult] = []
     for one in iterate_sessions(recorded):
-        done.append(_session(job, one, began, tell if not done else ignore_progress))
+        done.append(_replay_session(job, one, began, tell if not done else ignore_progress))
         began = perf_counter()
     return replace(done[0], agents=tuple(done[1:]))
 
 
-def _session(job: ReplayJob, recorded: RecordedSession, began: float, tell: Tell) -> ReplayResult:
-    """One conversation of a file; its reading began then."""
+def _replay_session(job: ReplayJob, recorded: RecordedSession, began: float, tell: Tell) -> ReplayResult:
+    """Replay one conversation of a file; reading it began at `began`."""
     try:
         transcript = convert_recording(recorded)
     except (SevenfoldError, *BROKEN) as error:
-        why = _sentence(error, job.found.path)
+        why = _format_error(error, job.found.path)
         return replace(make_failed_result(job, why), session=recorded.session, agent=recorded.agent)
     entries = transcript.entries
-    errors = _problems(transcript.problems)
-    notes, more = _silences(recorded, entries)
+    errors = _format_problems(transcript.problems)
+    notes, more = _find_missing_data(recorded, entries)
     took = perf_counter() - began
-    return _driven(job, recorded, entries, (*errors, *more), notes, took, tell)
+    return _drive_policies(job, recorded, entries, (*errors, *more), notes, took, tell)
 
 
 def make_failed_result(job: ReplayJob, why: str) -> ReplayResult:
     return ReplayResult(number=job.number, path=job.found.path, errors=(why,))
 
 
-def _driven(
+def _drive_policies(
     job: ReplayJob,
     recorded: RecordedSession,
     entries: Sequence[Entry],
@@ -156,20 +152,20 @@ def _driven(
     parsing: float,
     tell: Tell,
 ) -> ReplayResult:
-    at = find_session_price(entries, _prices(job.prices), job.price)
+    at = find_session_price(entries, _load_prices(job.prices), job.price)
     done: dict[str, ReplayFigures] = {}
     answered = any(isinstance(entry.what, Reply) for entry in entries)
     unnamed = recorded.format == MESSAGES and not at.model  # such files mostly name none
     if answered and is_extraction_uncertain(recorded, job.policies):
         notes += (UNKNOWN,)
     for n, policy in enumerate(job.policies if answered else ()):
-        told = _telling(job, entries, n, tell)
+        told = _make_progress_callback(job, entries, n, tell)
         try:
             under = adjust_extraction(policy, has_person(recorded))
-            done[policy.name] = _under(under, job, entries, at, parsing, told)
+            done[policy.name] = _drive_policy(under, job, entries, at, parsing, told)
         except (SevenfoldError, *BROKEN) as error:
-            errors += (f"{policy.name}: {_sentence(error, job.found.path)}",)
-        gc.collect()  # what drove it refers to itself in circles, and holds the texts of a view
+            errors += (f"{policy.name}: {_format_error(error, job.found.path)}",)
+        gc.collect()  # the drive has reference cycles that hold the texts of a view
     return ReplayResult(
         number=job.number,
         path=job.found.path,
@@ -181,13 +177,13 @@ def _driven(
         began=entries[0].at if entries else 0.0,
         recorded=sum(isinstance(entry.what, Reply) for entry in entries),
         by_policy=done,
-        left=_left(recorded, at),
+        left=_price_left_branches(recorded, at),
         errors=(*errors, at.error) if at.error and answered and not unnamed else errors,
         notes=(*notes, at.error) if at.error and answered and unnamed else notes,
     )
 
 
-def _under(
+def _drive_policy(
     policy: Policy,
     job: ReplayJob,
     entries: Sequence[Entry],
@@ -195,7 +191,6 @@ def _under(
     parsing: float,
     told: Callable[[int], None],
 ) -> ReplayFigures:
-    """What came of it under one policy."""
     outcome = drive_session(
         entries,
         policy,
@@ -204,7 +199,7 @@ def _under(
         window=at.window,
         prices=at.prices,
         scratch=job.scratch,
-        told=told,
+        tell=told,
     )
     outcome = replace(outcome, spent=replace(outcome.spent, parsing=parsing))
     return compute_figures(
@@ -212,8 +207,10 @@ def _under(
     )
 
 
-def _telling(job: ReplayJob, entries: Sequence[Entry], before: int, tell: Tell) -> Callable[[int], None]:
-    """Tells how far the file is, now and then; `before`: so many policies are done."""
+def _make_progress_callback(
+    job: ReplayJob, entries: Sequence[Entry], before: int, tell: Tell
+) -> Callable[[int], None]:
+    """A callback that reports the progress now and then; `before`: policies that are done."""
     last = monotonic()
     replies = list(accumulate((isinstance(e.what, Reply) for e in entries), initial=0))
 
@@ -227,8 +224,8 @@ def _telling(job: ReplayJob, entries: Sequence[Entry], before: int, tell: Tell) 
     return told
 
 
-def _left(recorded: RecordedSession, at: SessionPrice) -> LeftBranches:
-    """What was asked on branches that were left, and what is known of its price."""
+def _price_left_branches(recorded: RecordedSession, at: SessionPrice) -> LeftBranches:
+    """The requests on branches that were left, and their price if it is known."""
     left = recorded.abandoned
     used = [(r.model, replace(r.usage, output=0)) for r in left if r.usage.prompt]
     if not used:
@@ -237,14 +234,14 @@ def _left(recorded: RecordedSession, at: SessionPrice) -> LeftBranches:
 
 
 @cache
-def _prices(override: Path | None) -> Prices:
+def _load_prices(override: Path | None) -> Prices:
     return Prices.load(override)
 
 
-def _silences(
+def _find_missing_data(
     recorded: RecordedSession, entries: Sequence[Entry]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What the file does not say: (as such files do not, although such files do)."""
+    """The data that the file lacks: (notes, if its format never has them; errors, if it should)."""
     replies = [entry.what for entry in entries if isinstance(entry.what, Reply)]
     notes, errors = list[str](), list[str]()
     if not replies:
@@ -265,14 +262,14 @@ def _silences(
     return tuple(notes), tuple(errors)
 
 
-def _problems(problems: Sequence[Problem]) -> tuple[str, ...]:
+def _format_problems(problems: Sequence[Problem]) -> tuple[str, ...]:
     said = [f"line {problem.line}: {problem.why}" for problem in problems[:MOST_ERRORS]]
     if len(problems) > MOST_ERRORS:
         said.append(f"and {len(problems) - MOST_ERRORS:,} more lines that cannot be read")
     return tuple(said)
 
 
-def _sentence(error: BaseException, path: str) -> str:
+def _format_error(error: BaseException, path: str) -> str:
     said = " ".join(str(error).split()) or type(error).__name__
     return said.removeprefix(f"{path}: ")
 
@@ -292,7 +289,7 @@ class _ReplayWorker:
     def start(cls, work: Work) -> _ReplayWorker:
         ours, theirs = _CONTEXT.Pipe()
         process = _CONTEXT.Process(target=_serve, args=(theirs, work), daemon=True)
-        with _undisturbed():
+        with _block_interrupts():
             process.start()
         theirs.close()
         return cls(process, ours)
@@ -307,9 +304,9 @@ class _ReplayWorker:
 def replay_files(
     jobs: Iterable[ReplayJob], processes: int, work: Work = replay_file, tell: Tell = ignore_progress
 ) -> Generator[ReplayResult, None, None]:
-    """What came of each job, as they are done. With one process it is this one.
+    """The result of each job, as they are done. With `processes=1` no other process is started.
 
-    `tell` is called now and then with how far a job is.
+    `tell` is called now and then with the progress of a job.
     """
     if processes <= 1:
         for job in jobs:
@@ -320,43 +317,45 @@ def replay_files(
         for job in waiting:
             if len(crew) < processes:
                 crew.append(_ReplayWorker.start(work))
-                _hand(crew[-1], job)
+                _give_job(crew[-1], job)
                 continue
-            done, free = _next(crew, work, tell)
-            _hand(free, job)
+            done, free = _wait_for_result(crew, work, tell)
+            _give_job(free, job)
             yield done
         while any(worker.job for worker in crew):
-            done, _ = _next(crew, work, tell)
+            done, _ = _wait_for_result(crew, work, tell)
             yield done
     finally:
         for worker in crew:
             worker.end()
 
 
-def _hand(worker: _ReplayWorker, job: ReplayJob) -> None:
+def _give_job(worker: _ReplayWorker, job: ReplayJob) -> None:
     worker.job = job
-    with suppress(OSError):  # it has died: that is noticed when its answer is waited for
+    with suppress(OSError):  # it has died: `_wait_for_result` will notice
         worker.line.send(job)
 
 
-def _next(crew: list[_ReplayWorker], work: Work, tell: Tell) -> tuple[ReplayResult, _ReplayWorker]:
-    """The next answer, and who is free now."""
+def _wait_for_result(
+    crew: list[_ReplayWorker], work: Work, tell: Tell
+) -> tuple[ReplayResult, _ReplayWorker]:
+    """The next result, and the worker that is free now."""
     busy = {worker.line: n for n, worker in enumerate(crew) if worker.job}
     while True:
         [ready, *_] = wait(list(busy))
         n = busy[ready]  # type: ignore[index]
         worker = crew[n]
         try:
-            heard: ReplayResult | FileProgress = worker.line.recv()
+            received: ReplayResult | FileProgress = worker.line.recv()
         except (EOFError, OSError):
             assert worker.job is not None
-            heard = make_failed_result(worker.job, LOST)
+            received = make_failed_result(worker.job, LOST)
             worker.end()
             worker = crew[n] = _ReplayWorker.start(work)
-        if isinstance(heard, ReplayResult):
+        if isinstance(received, ReplayResult):
             worker.job = None
-            return heard, worker
-        tell(heard)
+            return received, worker
+        tell(received)
 
 
 def _serve(line: Connection, work: Work) -> None:
@@ -369,8 +368,8 @@ def _serve(line: Connection, work: Work) -> None:
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
-    """What is started here never hears of Ctrl-C: who started it does, and ends it."""
+def _block_interrupts() -> Iterator[None]:
+    """Block Ctrl-C for a process started here: its parent gets the signal and ends it."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
@@ -383,7 +382,7 @@ def _undisturbed() -> Iterator[None]:
 
 @contextmanager
 def end_on_sigterm() -> Iterator[None]:
-    """What asks this process to end (SIGTERM) ends it in order: files are taken away, processes ended."""
+    """Make SIGTERM raise SystemExit, so that files are removed and processes ended."""
 
     def end(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
@@ -405,7 +404,7 @@ CLEAR: Final = "\r\x1b[K"
 
 @dataclass(slots=True)
 class ReplayProgress:
-    """Told of every file that is done, and how far others are; draws on `out`, which is a terminal."""
+    """Draws a progress line on `out`, which is a terminal."""
 
     out: TextIO
     files: int
@@ -416,7 +415,7 @@ class ReplayProgress:
     read: int = 0
     requests: int = 0
     _within: dict[int, tuple[float, int]] = field(default_factory=dict)
-    """Of files that are not done yet: bytes and requests that are."""
+    """Bytes and requests done, by file that is not done yet."""
     _began: float | None = None
     _drawn: float = float("-inf")
 
@@ -424,13 +423,13 @@ class ReplayProgress:
         self._began = self.now()
         self.draw()
 
-    def underway(self, number: int, read: float, requests: int) -> None:
-        """So many bytes of a file are done, and as many requests."""
+    def update_file(self, number: int, read: float, requests: int) -> None:
+        """Set the bytes and requests of a file that are done."""
         self._within[number] = read, requests
         if self.now() - self._drawn >= TICK:
             self.draw()
 
-    def add(self, size: int, requests: int, number: int = -1) -> None:
+    def add_file(self, size: int, requests: int, number: int = -1) -> None:
         self._within.pop(number, None)
         self.done += 1
         self.read += size
@@ -440,14 +439,14 @@ class ReplayProgress:
 
     def draw(self) -> None:
         self._drawn = self.now()
-        self.out.write(f"{CLEAR}{self.line()}")
+        self.out.write(f"{CLEAR}{self.format_line()}")
         self.out.flush()
 
     def end(self) -> None:
         self.out.write(CLEAR)
         self.out.flush()
 
-    def line(self) -> str:
+    def format_line(self) -> str:
         took = self.now() - (self.now() if self._began is None else self._began)
         said = f"replaying: {self.done:,} of {self.files:,} file{'' if self.files == 1 else 's'}"
         read = self.read + sum(part for part, _ in self._within.values())
@@ -458,11 +457,11 @@ class ReplayProgress:
             said += f" · {min(99.0, 100 * read / self.size):.0f}%"
         said += f" · {requests / took:,.0f} requests/s"
         if read and self.size > read:
-            said += f" · {_left_progress((self.size - read) * took / read)} left"
+            said += f" · {_format_remaining((self.size - read) * took / read)} left"
         return said
 
 
-def _left_progress(seconds: float) -> str:
+def _format_remaining(seconds: float) -> str:
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
     if seconds < 5_400:

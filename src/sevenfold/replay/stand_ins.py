@@ -1,16 +1,10 @@
-"""Who writes notes and summaries when a session is driven again: the offline engine, charged as a model is.
+"""Stand-ins for the world of a replayed session: a model for notes and summaries, extraction, files.
 
-It writes by rule what a model would write in its own words: longer than the summaries of the recordings
-(about 4,700 estimated tokens against 2,700), so the room they take is not understated. What writing them
-costs is taken from the recordings: a summary has 3,000 tokens whatever it was of, and half as much of
-analysis before them. Notes cost what a model that edits lines would write: a little in any
-case, and as much for what is new as a recorded summary has for what it replaced, a third more for
-the lines that an edit quotes. (The rules write whole sections anew each time, which no model would.)
-
-When a recorded session would have been looked through for what is worth remembering, and at what
-cost. Whether a person talked in a recorded session: where nobody did, nothing is looked for to
-remember. What the files of a recorded session held, as far as its own calls show: no disk is looked
-at.
+The offline engine writes notes and summaries by rule. They are longer than the recorded ones (about 4,700
+estimated tokens against 2,700), so the room they take is not understated. Their price is taken from the
+recordings: a summary has 3,000 tokens, and half as much of analysis before them. Notes cost what a model
+that edits lines would write: a little in any case, and for what is new as much as a recorded summary has
+for what it replaced, and a third more for the lines that an edit quotes.
 """
 
 from __future__ import annotations
@@ -40,11 +34,11 @@ from sevenfold.testing.doubles import FakeClock
 
 NOTES, SUMMARY = "fork:notes", "fork:compact"
 SUMMARY_OUTPUT: Final = 4_500
-"""Tokens that a model answers with when it is asked for a summary."""
+"""Output tokens of a model that writes a summary."""
 NOTES_OUTPUT: Final = 400
-"""Tokens that bringing notes up to date takes in any case ..."""
+"""Output tokens of any update of the notes ..."""
 NOTED: Final = 0.035
-"""... and for each token that came since the last time."""
+"""... and for each token that came since the last one."""
 
 
 class RuleModel:
@@ -69,13 +63,13 @@ class RuleModel:
         blocks = make_reply(OfflineConversation.of(request))
         self.seconds += process_time() - began
         message = Message("assistant", blocks)
-        used = replace(used, output=self._output(request, used.prompt))
+        used = replace(used, output=self._estimate_output(request, used.prompt))
         self._answered(request, used)
         for block in blocks:
             yield block
         yield Reply(message, used, "tool_use" if message.tool_uses else "end_turn", model=self.name)
 
-    def _output(self, request: Request, prompt: int) -> int:
+    def _estimate_output(self, request: Request, prompt: int) -> int:
         if request.source == NOTES:
             new, self._noted_at = max(0, prompt - self._noted_at), prompt
             return NOTES_OUTPUT + round(NOTED * new)
@@ -86,48 +80,46 @@ _check: type[Model] = RuleModel
 
 
 ASKED: Final = 900
-"""Tokens of the question what should be remembered."""
+"""Tokens of the extraction prompt."""
 NOTHING, SOMETHING = 150, 600
-"""Tokens of the answer that there is nothing, and of a memory that is written."""
+"""Tokens of an answer without a memory, and of one that writes a memory."""
 WRITING: Final = 1
-"""Requests more when something is written: the list of memories is in the question, and one says that it is
-done."""
+"""Further requests when a memory is written."""
 
 
 class ReplayExtraction:
     """The extraction of one session. `ask`: one request on the prefix as it is now."""
 
     def __init__(
-        self, policy: Policy, price: Price, ask: Callable[[], Usage], tally: ReplayBooks, clock: FakeClock
+        self, policy: Policy, price: Price, ask: Callable[[], Usage], books: ReplayBooks, clock: FakeClock
     ) -> None:
         self._on, self._every = policy.flags.extraction, policy.extraction.every
         self._patient = policy.extraction.patient and price.input > 0
-        self._ask, self._tally, self._clock = ask, tally, clock
+        self._ask, self._books, self._clock = ask, books, clock
         self._said: list[str] = []
 
-    def said(self, message: Message) -> None:
+    def note_message(self, message: Message) -> None:
         if self._on and (text := extract_typed_text(message)):
             self._said.append(text)
 
-    def rested(self) -> None:
-        """A turn has ended."""
+    def end_turn(self) -> None:
         if len(self._said) >= self._every and (not self._patient or is_urgent(self._said)):
-            self._look()
+            self._extract()
 
     def catch_up(self) -> bool:
-        """The user is silent, or the session is over: what waits is looked at. Whether anything did."""
+        """Extract from the messages that wait, in a silence or at the end; True if there were any."""
         waited = bool(self._said)
         if waited:
-            self._look()
+            self._extract()
         return waited
 
-    def _look(self) -> None:
+    def _extract(self) -> None:
         found = any(map(is_lasting, self._said))
         self._said.clear()
         for n in range(1 + WRITING * found):
             used = self._ask()
             output = SOMETHING if found and n < WRITING else NOTHING
-            self._tally.asked(
+            self._books.record_request(
                 "extraction",
                 self._clock.time,
                 replace(used, input=used.input + ASKED + n * SOMETHING, output=output),
@@ -138,65 +130,65 @@ UNKNOWN: Final = "the file does not say whether a person talked: extraction is c
 
 
 def has_person(recorded: RecordedSession) -> bool | None:
-    """None where a file of ours does not say; of other tools' sessions only the agents' are told apart."""
+    """True if a person talked in the session; None if a file of ours does not say."""
     if recorded.agent:
         return False
     return recorded.interactive if isinstance(recorded, OwnRecordedSession) else True
 
 
 def adjust_extraction(policy: Policy, person: bool | None) -> Policy:
-    """The policy as it would have been in a session with a person in it, or without."""
+    """The policy as it applies to a session with a person, or without."""
     if person is not False or policy.extraction.non_interactive:
         return policy
     return replace(policy, flags=replace(policy.flags, extraction=False))
 
 
 def is_extraction_uncertain(recorded: RecordedSession, policies: tuple[Policy, ...]) -> bool:
-    """Whether something is charged that perhaps was not done."""
+    """True if extraction is charged although perhaps no person talked."""
     either = any(p.flags.extraction and not p.extraction.non_interactive for p in policies)
     return has_person(recorded) is None and either
 
 
 PATH: Final = "file_path"
 TOO_LONG: Final = " " * 120_000
-"""Stands for a file of which only a part was ever shown: it would not be shown again as a whole."""
+"""Stands for a file of which only a part was shown: it is too long to be restored."""
 _NUMBERED: Final = re.compile(r"^\s*\d+[→\t]", re.M)
 _REMINDER: Final = "<system-reminder>"
 
 
 class ReplayDisk:
-    """Files by path, as they are now."""
+    """The files of a recorded session, as far as its tool calls show them."""
 
     def __init__(self) -> None:
         self._files: dict[str, str] = {}
         self._results: dict[str, str] = {}
-        """Of files that were last read: the very texts of the recording, which are there anyway."""
+        """The recorded results of files that were read and not changed since."""
 
     def read(self, path: str) -> str | None:
         result = self._results.get(path)
-        return self._files.get(path) if result is None else _plain(result)
+        return self._files.get(path) if result is None else _strip_line_numbers(result)
 
-    def take(self, use: ToolUse, result: ToolResult) -> None:
-        """A call and what came of it."""
+    def apply_call(self, use: ToolUse, result: ToolResult) -> None:
+        """Apply a call and its result."""
         path = use.input.get(PATH)
         if not isinstance(path, str) or result.is_error:
             return
         match use.name:
             case "Read":
-                self._shown(path, use, result.text)
+                self._apply_read(path, use, result.text)
             case "Write":
-                self._keep(path, str(use.input.get("content", "")))
+                self._keep_text(path, str(use.input.get("content", "")))
             case "Edit":
-                self._edited(path, use.input)
+                self._apply_edit(path, use.input)
             case "MultiEdit":
                 edits = use.input.get("edits")
                 for edit in edits if isinstance(edits, list) else ():
                     if isinstance(edit, dict):
-                        self._edited(path, edit)
+                        self._apply_edit(path, edit)
             case _:
                 pass
 
-    def _shown(self, path: str, use: ToolUse, text: str) -> None:
+    def _apply_read(self, path: str, use: ToolUse, text: str) -> None:
         if use.input.get("offset") or use.input.get("limit"):
             if path not in self._results:
                 self._files.setdefault(path, TOO_LONG)
@@ -204,17 +196,17 @@ class ReplayDisk:
         self._files.pop(path, None)
         self._results[path] = text
 
-    def _edited(self, path: str, edit: dict[str, object]) -> None:
+    def _apply_edit(self, path: str, edit: dict[str, object]) -> None:
         old, new = str(edit.get("old_string", "")), str(edit.get("new_string", ""))
         if not old or (text := self.read(path)) is None:
             return
-        self._keep(path, text.replace(old, new, -1 if edit.get("replace_all") else 1))
+        self._keep_text(path, text.replace(old, new, -1 if edit.get("replace_all") else 1))
 
-    def _keep(self, path: str, text: str) -> None:
+    def _keep_text(self, path: str, text: str) -> None:
         self._results.pop(path, None)
         self._files[path] = text
 
 
-def _plain(result: str) -> str:
-    """What a file holds, of what reading it showed."""
+def _strip_line_numbers(result: str) -> str:
+    """The text of a file from the result of reading it."""
     return _NUMBERED.sub("", result.partition(_REMINDER)[0].rstrip("\n"))

@@ -274,7 +274,7 @@ class AgentConversation:
     def _guarded(self, tools: Sequence[Tool]) -> Tools:
         spec, session = self.spec, self._of.tools
         who, watched = f"agent {spec.name}", lambda: self._watched
-        gate = session.gate.beside(self._permissions(), self._workspace, who, watched)
+        gate = session.gate.make_agent_gate(self._permissions(), self._workspace, who, watched)
         toolbox: Tools = Toolbox(tools, gate, self._aside)
         if spec.for_memory and spec.memory:
             toolbox = PermittedTools(toolbox, self._only_memory)
@@ -291,7 +291,7 @@ class AgentConversation:
             own = (spec.memory,) if spec.memory else ()
             folders = None if spec.on else own
             apart = spec.folder is not None
-            self.permissions = parent.beside(folders, apart=apart, looks=spec.only_looks)
+            self.permissions = parent.make_agent_permissions(folders, apart=apart, looks=spec.only_looks)
         return self.permissions
 
     def _only_memory(self, use: ToolUse) -> str | None:

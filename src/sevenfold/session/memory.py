@@ -267,10 +267,10 @@ class MemoryKeeper:
         self._folder = resolve_path(store.folder)
         self._say: dict[Path, str] = {}
 
-    def keeps(self, path: Path) -> bool:
+    def is_kept(self, path: Path) -> bool:
         return path.is_relative_to(self._folder)
 
-    def instead(self, path: Path, data: bytes) -> str | None:
+    def replace_write(self, path: Path, data: bytes) -> str | None:
         from sevenfold.memory.agent_writes import redirect_write
 
         try:
@@ -308,7 +308,7 @@ class MemoryKeeper:
             said = one.name, str(one.path), one.action, one.revision, kind
             self._emit(Remembered(*said))
 
-    def remark(self, path: Path) -> str:
+    def make_remark(self, path: Path) -> str:
         try:
             modified = path.stat().st_mtime
         except OSError:

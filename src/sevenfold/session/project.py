@@ -196,7 +196,7 @@ class Toolset:
 
         `talks`: a person sits in front of it, who is wanted when a turn ends.
         """
-        if not self.hooks.hears("Notification"):
+        if not self.hooks.has_hooks("Notification"):
             return
         self._start = start
         if talks:

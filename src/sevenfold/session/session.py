@@ -195,7 +195,7 @@ class Session(SessionState):
             self.ledger.recall(self._stored_frame, self._recording.transcript)
         if self.settings.telemetry.enabled:
             self.overhear(telemetry := Telemetry(self.id))
-            self.knowledge.measured = telemetry.memory
+            self.knowledge.measured = telemetry.record_memory
 
     def _layers(self, accounts: ServerCompaction) -> Layers:
         lender = SessionParts(

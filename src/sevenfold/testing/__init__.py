@@ -1,4 +1,4 @@
-"""Doubles for your own tests: a model that follows a script, tools, a clock you move, a tray you run."""
+"""Doubles for your own tests: a scripted model, tools, a clock you move, background work you run."""
 
 from sevenfold.testing.doubles import FakeClock, FakeTools, NoAccounts, Postponed, ScriptedModel
 

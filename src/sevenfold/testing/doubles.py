@@ -1,4 +1,4 @@
-"""Real implementations of the seams that do as they are told."""
+"""Real implementations of the protocols, for tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Line: TypeAlias = str | Message | Reply | Exception | Callable[[Request], "str |
 
 @dataclass
 class ScriptedModel:
-    """Says its lines in order: a text, a message, a reply, an error to raise, or a function."""
+    """Answers with its lines in order: a text, a message, a reply, an error to raise, or a function."""
 
     script: Iterable[Line] = ()
     capabilities: Capabilities = field(default_factory=Capabilities)
@@ -35,7 +35,7 @@ class ScriptedModel:
     async def stream(self, request: Request) -> AsyncGenerator[str | Block | Reply, None]:
         self.seen.append(encode_prefix(request))
         self.requests.append(request)
-        reply = self._next(request)
+        reply = self._make_reply(request)
         for block in reply.message.content:
             if isinstance(block, Text):
                 for i in range(0, len(block.text), 12):
@@ -45,7 +45,7 @@ class ScriptedModel:
             yield block
         yield reply
 
-    def _next(self, request: Request) -> Reply:
+    def _make_reply(self, request: Request) -> Reply:
         try:
             line = next(self._lines)
         except StopIteration:
@@ -63,7 +63,7 @@ class ScriptedModel:
 
 @dataclass
 class FakeClock:
-    """Moves when told to, and when somebody waits on it."""
+    """Moves when `time` is set, and when a task sleeps on it."""
 
     time: float = 1_000_000.0
 
@@ -97,7 +97,7 @@ class FakeTools:
 
 @dataclass
 class Postponed:
-    """Keeps work until the test runs it; what it hands back waits to be collected."""
+    """Keeps work until the test runs it; its changes wait to be collected."""
 
     work: list[tuple[str, Work]] = field(default_factory=list)
     done: list[tuple[str, Sequence[Change]]] = field(default_factory=list)

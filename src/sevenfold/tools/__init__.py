@@ -1,1 +1,1 @@
-"""What the model can do to the machine: read, write, search and run commands, each under rules."""
+"""The tools of the model: read, write, search and run commands, each under permission rules."""

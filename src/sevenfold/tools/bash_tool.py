@@ -1,4 +1,4 @@
-"""Bash: runs a command in the working folder, which it keeps, and ends all of it when time is up."""
+"""The Bash tool: runs a command in the working folder, and ends all of it when its time is up."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sevenfold.tools.workspace import Workspace
 DEFAULT_SECONDS: Final = 120.0
 MOST_SECONDS: Final = 600.0
 LONGEST_COMMAND: Final = 100_000
-"""Bytes; the system takes no longer arguments than about this."""
+"""Bytes; the system accepts no much longer arguments."""
 
 # The command is evaluated, not pasted, so that its own quoting and line numbers stay its own. The
 # trap keeps the exit code; a command that sets a trap of its own merely does not move us.
@@ -64,7 +64,7 @@ SCHEMA: Final[Json] = {
 
 
 class BashTool:
-    """Runs commands. Output is bounded, nobody is asked, and nothing outlives its time limit."""
+    """Runs commands with bounded output, without input, and with a time limit for all they start."""
 
     name = "Bash"
     schema = SCHEMA
@@ -83,17 +83,17 @@ class BashTool:
             raise ToolFailed("a command cannot hold a NUL character; write it without")
         if len(command.encode("utf-8")) > LONGEST_COMMAND:
             raise ToolFailed("the command is too long; Write it to a file and run that")
-        bash = self._workspace.program("bash")
+        bash = self._workspace.find_program("bash")
         if bash is None:
             raise ToolFailed("bash is not installed, or not on the PATH; install it to run commands")
         self._workspace.forget_ended()
-        gone = self._back_if_gone()
+        gone = self._leave_missing_folder()
         if args.get("run_in_background", False):
-            return gone + await self._background(bash, command)
+            return gone + await self._start_background(bash, command)
         seconds = min(args.get("timeout", DEFAULT_SECONDS * 1000) / 1000, MOST_SECONDS)
-        return gone + await self._foreground(bash, command, seconds)
+        return gone + await self._run_foreground(bash, command, seconds)
 
-    def _back_if_gone(self) -> str:
+    def _leave_missing_folder(self) -> str:
         workspace = self._workspace
         if workspace.cwd.is_dir():
             return ""
@@ -102,9 +102,9 @@ class BashTool:
             raise ToolFailed(f"the project folder {workspace.root} is gone; nothing can run in it")
         return f"[{gone} is gone; this ran in {workspace.root}]\n"
 
-    async def _foreground(self, bash: str, command: str, seconds: float) -> str:
+    async def _run_foreground(self, bash: str, command: str, seconds: float) -> str:
         workspace = self._workspace
-        # Without a name and on no pipe: whatever inherits it can neither find nor block anything.
+        # A file without a name and no pipe: a process that inherits it cannot find or block anything.
         with tempfile.TemporaryFile() as place:
             ran = await run_program(
                 [bash, "-c", _FOREGROUND % place.fileno(), "bash", command],
@@ -114,13 +114,13 @@ class BashTool:
                 most=workspace.most_output,
                 keep=(place.fileno(),),
             )
-            moved = self._move(os.pread(place.fileno(), 1 << 16, 0))
+            moved = self._follow_folder(os.pread(place.fileno(), 1 << 16, 0))
         if is_group_alive(ran.group):
             workspace.leftovers.add(ran.group)
-        return _report(ran, seconds, moved)
+        return _format_run(ran, seconds, moved)
 
-    def _move(self, said: bytes) -> str:
-        """Go where the command went; what to tell about it."""
+    def _follow_folder(self, said: bytes) -> str:
+        """Move to the folder the command went to; returns a note about it."""
         workspace, before = self._workspace, self._workspace.cwd
         path = Path(os.fsdecode(said.removesuffix(b"\n"))) if said else before
         if not path.is_absolute() or not path.is_dir():
@@ -129,7 +129,7 @@ class BashTool:
             workspace.cwd = resolve_path(path)
         return f"[now in {workspace.cwd}]" if workspace.cwd != before else ""
 
-    async def _background(self, bash: str, command: str) -> str:
+    async def _start_background(self, bash: str, command: str) -> str:
         workspace = self._workspace
         make_private_dir(workspace.outputs)
         fd, name = tempfile.mkstemp(".txt", "shell-", workspace.outputs)
@@ -147,14 +147,14 @@ class BashTool:
 
 
 def make_environment(workspace: Workspace, *, looking: bool) -> dict[str, str]:
-    """What a command gets to see: nothing that runs by itself, nothing found by where we are."""
+    """The environment of a command, without variables that run code and relative search paths."""
     env = {name: value for name, value in workspace.environment.items() if name not in _UNWANTED}
     env["PATH"] = workspace.search_path
-    env["GIT_OPTIONAL_LOCKS"] = "0"  # `git status` writes, and would stop another from doing so
+    env["GIT_OPTIONAL_LOCKS"] = "0"  # `git status` would lock the index
     return {**env, **QUIET_GIT} if looking else env
 
 
-def _report(ran: ProcessRun, seconds: float, moved: str) -> str:
+def _format_run(ran: ProcessRun, seconds: float, moved: str) -> str:
     said = strip_terminal_codes(ran.output.text).strip("\n")
     notes = [moved] if moved else []
     if ran.held and ran.code is not None:
@@ -171,11 +171,11 @@ def _report(ran: ProcessRun, seconds: float, moved: str) -> str:
     if ran.code is None:
         raise ToolFailed(body)
     if ran.code:
-        raise ToolFailed(f"{_ending(ran.code)}\n{body}".rstrip("\n"))
+        raise ToolFailed(f"{_describe_exit(ran.code)}\n{body}".rstrip("\n"))
     return body or "[no output]"
 
 
-def _ending(code: int) -> str:
+def _describe_exit(code: int) -> str:
     if code > 0:
         return f"Exit code {code}"
     try:
@@ -185,7 +185,7 @@ def _ending(code: int) -> str:
 
 
 def strip_terminal_codes(text: str) -> str:
-    """What would be left on a terminal: no colours, and of a line drawn over itself the last state."""
+    """The text as a terminal would show it: without colours, of an overwritten line the last state."""
     if "\x1b" in text:
         text = _ESCAPES.sub("", text)
     if "\r" not in text:

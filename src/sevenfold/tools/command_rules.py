@@ -1,10 +1,8 @@
-"""Whether a shell command is meant by a rule such as `git status:*`, `npm test` or `npm run *`.
+"""Rules for shell commands, such as `git status:*`, `npm test` or `npm run *`; the files a command names.
 
-A rule that allows is compared word by word with one simple command, and with nothing else. A rule
-that denies or asks also looks behind wrappers (`sudo`, `env`, `xargs`, `bash -c`), past options
-(`git -C x push`) and, where the command cannot be taken apart, for its first word anywhere.
-
-Which files a shell command names, as far as that can be told without running it.
+A rule that allows is compared word by word with one simple command. A rule that denies or asks also looks
+behind wrappers (`sudo`, `env`, `xargs`, `bash -c`), past options (`git -C x push`) and, if the command
+cannot be parsed, for its first word anywhere.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ parts_of = lru_cache(maxsize=256)(split_compound)
 
 
 def split_command(text: str) -> list[str] | None:
-    """The words of one simple command without quotes, or None if that cannot be told."""
+    """The words of one simple command without quotes, or None if they are uncertain."""
     try:
         return shlex.split(text)
     except ValueError:
@@ -49,13 +47,13 @@ def split_command(text: str) -> list[str] | None:
 
 
 def make_exact_pattern(command: str) -> str:
-    """The text of a pattern that means this command alone."""
+    """A pattern that matches this command alone."""
     return command.replace("\\", "\\\\").replace("*", "\\*")
 
 
 def check_pattern(about: str) -> str | None:
-    """What is wrong with a pattern; None: nothing."""
-    plain = _plain(about.removesuffix(":*"))
+    """The error in a pattern; None: there is none."""
+    plain = _unescape_stars(about.removesuffix(":*"))
     if not about.removesuffix(":*").strip(" *"):
         return "it names no program"
     if not _is_prefix(about):
@@ -64,73 +62,77 @@ def check_pattern(about: str) -> str | None:
 
 
 def is_command_allowed(about: str, part: str) -> bool:
-    """Whether the rule means this simple command, to the word."""
-    return _fits(about, part, split_command(part), loose=False)
+    """True if the rule matches this simple command, word by word."""
+    return _is_match(about, part, split_command(part), loose=False)
 
 
 def is_exact_command(about: str, command: str) -> bool:
-    """Whether the rule is this very command, letter by letter, whatever it contains."""
-    return not _is_prefix(about) and not _STAR.search(about) and _plain(about).strip() == command.strip()
+    """True if the rule is this very command, letter by letter."""
+    return (
+        not _is_prefix(about)
+        and not _STAR.search(about)
+        and _unescape_stars(about).strip() == command.strip()
+    )
 
 
 def can_contain(about: str, command: str, depth: int = 0) -> bool:
-    """Whether anything in the command is, or might be, what the rule means."""
+    """True if anything in the command matches the rule, or might."""
     found = parts_of(command)
     if found is None or depth > _DEEPEST:
-        return _mentions(about, command)
-    return any(_part_holds(about, part, depth) for part in found)
+        return _can_mention(about, command)
+    return any(_can_part_contain(about, part, depth) for part in found)
 
 
-def _part_holds(about: str, part: str, depth: int) -> bool:
+def _can_part_contain(about: str, part: str, depth: int) -> bool:
     words = split_command(part)
     if words is None or not words or not re.fullmatch(r"[\w./+:@%\[-]+", words[0]):
-        return _mentions(about, part)  # the program is only known when it runs
+        return _can_mention(about, part)  # the program is only known when it runs
     for behind in _behind_wrappers(words):
-        if _fits(about, shlex.join(behind), behind, loose=True):
+        if _is_match(about, shlex.join(behind), behind, loose=True):
             return True
-    nested = [word for word in words[1:] if re.search(r"\s", word)] if _wraps(words) else []
+    nested = [word for word in words[1:] if re.search(r"\s", word)] if _is_wrapper(words) else []
     return any(can_contain(about, word, depth + 1) for word in nested)
 
 
-def _wraps(words: Sequence[str]) -> bool:
-    return bool(words) and _name(words[0]) in _WRAPPERS
+def _is_wrapper(words: Sequence[str]) -> bool:
+    return bool(words) and _strip_folder(words[0]) in _WRAPPERS
 
 
 def _behind_wrappers(words: list[str]) -> Iterator[list[str]]:
-    """The command itself, and whatever a wrapper at its front might run."""
-    last = len(words) if _wraps(words) else 1
+    """The command itself, and each command that a wrapper at its front might run."""
+    last = len(words) if _is_wrapper(words) else 1
     for i in range(last):
-        yield [_name(words[i]), *words[i + 1 :]]
+        yield [_strip_folder(words[i]), *words[i + 1 :]]
 
 
-def _name(program: str) -> str:
+def _strip_folder(program: str) -> str:
     return program.rpartition("/")[2] or program
 
 
-def _mentions(about: str, text: str) -> bool:
-    first = _name(_plain(about.removesuffix(":*")).split()[0])
+def _can_mention(about: str, text: str) -> bool:
+    first = _strip_folder(_unescape_stars(about.removesuffix(":*")).split()[0])
     bare = text.translate(str.maketrans("", "", "\\'\""))
     return "$'" in text or "*" in first or first in _TOKEN.findall(bare)
 
 
-def _fits(about: str, text: str, words: list[str] | None, *, loose: bool) -> bool:
+def _is_match(about: str, text: str, words: list[str] | None, *, loose: bool) -> bool:
     if _is_prefix(about):
-        wanted = split_command(_plain(about.removesuffix(":*")))
+        wanted = split_command(_unescape_stars(about.removesuffix(":*")))
         if not wanted or words is None:
             return False
-        return _begins(words, wanted) if loose else words[: len(wanted)] == wanted
+        return _is_loose_prefix(words, wanted) if loose else words[: len(wanted)] == wanted
     if _STAR.search(about):
-        return _wild(about).fullmatch(text) is not None
-    return words is not None and words == split_command(_plain(about))
+        return _compile_wildcard(about).fullmatch(text) is not None
+    return words is not None and words == split_command(_unescape_stars(about))
 
 
 def _is_prefix(about: str) -> bool:
     return about.endswith(":*") and not about.endswith("\\:*")
 
 
-def _begins(words: list[str], wanted: list[str]) -> bool:
-    """The same with options between the wanted words passed over, each with one value at most."""
-    at = {0} if words and words[0] == _name(wanted[0]) else set()
+def _is_loose_prefix(words: list[str], wanted: list[str]) -> bool:
+    """True if the words begin with the wanted ones; options between them are skipped, with a value each."""
+    at = {0} if words and words[0] == _strip_folder(wanted[0]) else set()
     for word in wanted[1:]:
         near, at = {i + 1 for i in at}, set()
         while near:
@@ -143,18 +145,18 @@ def _begins(words: list[str], wanted: list[str]) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _wild(about: str) -> re.Pattern[str]:
-    """`*` fits anything; ` *` at the end also nothing, so that `npm run *` means `npm run` too."""
+def _compile_wildcard(about: str) -> re.Pattern[str]:
+    """The rule as an expression: `*` matches anything; ` *` at the end also nothing."""
     tail = about.endswith(" *")
     pieces = _STAR.split(about.removesuffix(" *"))
-    first, *rest = [re.escape(_plain(piece)) for piece in pieces]
-    # Between two stars the first fit is as good as any; without this a rule could take for ever.
+    first, *rest = [re.escape(_unescape_stars(piece)) for piece in pieces]
+    # Atomic groups: the first match between two stars is as good as any; backtracking could take for ever.
     middle = "".join(f"(?>.*?{piece})" for piece in rest[:-1])
     expression = first + middle + "".join(f".*{piece}" for piece in rest[-1:])
     return re.compile(expression + ("(?: .*)?" if tail else ""), re.DOTALL)
 
 
-def _plain(text: str) -> str:
+def _unescape_stars(text: str) -> str:
     return re.sub(r"\\([\\*])", r"\1", text)
 
 
@@ -165,7 +167,7 @@ _MOST_FILES: Final = 1_000
 _MOST_WILD: Final = 2
 _MOST_FOLDERS: Final = 8
 _WILD: Final = re.compile(r"[*?\[]")
-# Signs that mean nothing inside quotes are swapped for others while the command is taken apart.
+# Signs that mean nothing inside quotes are swapped for others while the command is parsed.
 _QUOTED: Final = re.compile(r"""'[^']*'|\\.|"(?:[^"\\]|\\.)*\"""", re.DOTALL)
 _ESCAPED: Final = re.compile(r"\\.", re.DOTALL)
 _SIGNS: Final = "*?[{}$`"
@@ -188,49 +190,49 @@ _MOVES: Final = frozenset({"pushd", "popd"})
 
 
 class CommandReach(msgspec.Struct, frozen=True):
-    """The places a command names, and why there may be others."""
+    """The paths that a command names, and the reason why there may be others."""
 
     places: tuple[ResolvedPath, ...] = ()
     unclear: str = ""
     redirected: bool = False
-    """Whether something is fed from a file, which the words of a rule do not show."""
+    """True if it reads input from a file, which a rule does not cover."""
 
 
 def find_reach(command: str, parts: Sequence[str] | None, cwd: Path, home: Path) -> CommandReach:
-    """Every word that could be a path, seen from every folder in which the command may be."""
-    # The parts are what bash reads: no comments, no line continuations.
+    """Every word that could be a path, relative to every folder in which the command may run."""
+    # The parts have no comments and no line continuations.
     read = command.replace("\\\n", "") if parts is None else "\n".join(parts)
-    hidden = _QUOTED.sub(_without_signs, read)
-    words = _words(hidden)
+    hidden = _QUOTED.sub(_hide_signs, read)
+    words = _lex_words(hidden)
     if words is None:
         return CommandReach(unclear="its quotes cannot be read", redirected=True)
-    folders, unclear = _folders(parts or (), cwd, home)
+    folders, unclear = _find_folders(parts or (), cwd, home)
     programs = {found[0] for part in parts or () if (found := split_command(part))}
-    whole, here, doubt = _reading_whole(parts or ())
+    whole, here, doubt = _find_folder_reads(parts or ())
     unclear = unclear or doubt
     places = {path: ResolvedPath.of(path) for path in folders[1:]}
     for word in words:
         if word in programs and ("/" in word or word == "["):
             continue
         for folder in folders:
-            for text in _candidates(_filled(word, folder, home)):
-                paths, doubt = _paths(text, folder, home)
+            for text in _list_candidates(_fill_variables(word, folder, home)):
+                paths, doubt = _find_paths(text, folder, home)
                 unclear = unclear or doubt
-                places |= {path: ResolvedPath.of(path) for path in paths if _counts(path, word)}
+                places |= {path: ResolvedPath.of(path) for path in paths if _is_relevant(path, word)}
     if whole:
-        below, doubt = _below(dict.fromkeys((*places, *(folders if here else ()))))
+        below, doubt = _list_below(dict.fromkeys((*places, *(folders if here else ()))))
         unclear = unclear or doubt
         places |= {path: ResolvedPath.of(path) for path in below}
     redirected = "<" in _QUOTED.sub("_", read)
-    return CommandReach(tuple(places.values()), unclear or _dynamic(hidden, words), redirected)
+    return CommandReach(tuple(places.values()), unclear or _explain_dynamic(hidden, words), redirected)
 
 
-def _counts(path: Path, word: str) -> bool:
-    """Whether there is something to read; in `HEAD:path` it may be in the past."""
+def _is_relevant(path: Path, word: str) -> bool:
+    """True if the path exists, or may be a secret file in an old revision (`HEAD:path`)."""
     return path not in _STREAMS and (os.path.lexists(path) or (":" in word and is_secret_file(path)))
 
 
-def _without_signs(quoted: re.Match[str]) -> str:
+def _hide_signs(quoted: re.Match[str]) -> str:
     text = quoted[0]
     if text[0] != '"':
         return text.translate(_HIDE)
@@ -245,7 +247,7 @@ def parse_cd(part: str) -> str | None:
     return words[1]
 
 
-def _words(command: str) -> list[str] | None:
+def _lex_words(command: str) -> list[str] | None:
     lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
     lexer.whitespace_split, lexer.commenters = True, ""
     try:
@@ -254,13 +256,13 @@ def _words(command: str) -> list[str] | None:
         return None
 
 
-def _filled(word: str, cwd: Path, home: Path) -> str:
+def _fill_variables(word: str, cwd: Path, home: Path) -> str:
     for name, value in (("HOME", home), ("PWD", cwd)):
         word = word.replace(f"${{{name}}}", str(value)).replace(f"${name}", str(value))
     return word
 
 
-def _folders(parts: Sequence[str], cwd: Path, home: Path) -> tuple[list[Path], str]:
+def _find_folders(parts: Sequence[str], cwd: Path, home: Path) -> tuple[list[Path], str]:
     folders = [cwd]
     for part in parts:
         words = split_command(part) or [""]
@@ -268,34 +270,34 @@ def _folders(parts: Sequence[str], cwd: Path, home: Path) -> tuple[list[Path], s
         if words[0] in _MOVES or (words[0] == "cd" and target is None):
             return folders, "it goes to a folder that cannot be told"
         if target is not None:
-            # bash takes `link/..` at its word, the system follows the link
-            reached = [_expanded(target, folder, home) for folder in folders]
+            # bash reads `link/..` literally, the system follows the link
+            reached = [_expand_home(target, folder, home) for folder in folders]
             folders = list(dict.fromkeys((*folders, *reached, *map(normalise_path, reached))))
         if len(folders) > _MOST_FOLDERS:
             return folders[:_MOST_FOLDERS], "it goes to many folders"
     return folders, ""
 
 
-def _candidates(word: str) -> Iterator[str]:
-    """The word, and what follows `=`, `:` or a short option in it."""
+def _list_candidates(word: str) -> Iterator[str]:
+    """The word, and the parts of it after `=`, `:` or a short option."""
     yield word
     if word.startswith("-") and not word.startswith("--"):
         yield from (word[at:] for at in range(2, len(word)))  # `-bfFILE` is `-b -f FILE`
     yield from (word[at + 1 :] for at, sign in enumerate(word[:-1]) if sign in "=:")
 
 
-def _expanded(text: str, folder: Path, home: Path) -> Path:
+def _expand_home(text: str, folder: Path, home: Path) -> Path:
     if text == "~" or text.startswith("~/"):
         return home / text[2:]
     return folder / text
 
 
-def _paths(text: str, folder: Path, home: Path) -> tuple[list[Path], str]:
+def _find_paths(text: str, folder: Path, home: Path) -> tuple[list[Path], str]:
     if re.match(r"~[^/]", text):
         return [], "it names another home folder"
     if not _WILD.search(text):
-        return [_expanded(text.translate(_SHOW), folder, home)], ""
-    path = _expanded(text, folder, home)
+        return [_expand_home(text.translate(_SHOW), folder, home)], ""
+    path = _expand_home(text, folder, home)
     names = text.split("/")
     wild = [name for name in names if _WILD.search(name)]
     plain = Path(*_plain_parts(path))
@@ -322,8 +324,8 @@ def _plain_parts(path: Path) -> list[str]:
     return kept
 
 
-def _reading_whole(parts: Sequence[str]) -> tuple[bool, bool, str]:
-    """Whether folders are read as a whole, whether the working folder may be one, what is unclear."""
+def _find_folder_reads(parts: Sequence[str]) -> tuple[bool, bool, str]:
+    """True if whole folders are read, True if the working folder may be one, and what is unclear."""
     whole = here = False
     for part in parts:
         words = split_command(part) or [""]
@@ -345,7 +347,7 @@ def _reading_whole(parts: Sequence[str]) -> tuple[bool, bool, str]:
     return whole, here, ""
 
 
-def _below(folders: Iterable[Path]) -> tuple[list[Path], str]:
+def _list_below(folders: Iterable[Path]) -> tuple[list[Path], str]:
     found: list[Path] = []
     for folder in folders:
         for at, inner, files in os.walk(folder):
@@ -356,7 +358,7 @@ def _below(folders: Iterable[Path]) -> tuple[list[Path], str]:
     return found, ""
 
 
-def _dynamic(hidden: str, words: Sequence[str]) -> str:
+def _explain_dynamic(hidden: str, words: Sequence[str]) -> str:
     if _VARIABLE.search(hidden):
         return "a word of it is only known when it runs"
     if any("{" in _IDLE_BRACES.sub("", word) for word in words):

@@ -1,8 +1,8 @@
-"""The tools of a fork that keeps memory: it looks around, and changes markdown in one folder.
+"""The tools of a fork that keeps memory: it reads, and changes Markdown files in one folder.
 
-The list of tools in its requests is its parent's, because another one would be another prefix. What may
-run is decided here, call by call: Read, Grep, Glob, commands that only look, and Write and Edit of `.md`
-files in the folder. A refusal says why, and is counted.
+Its requests have the parent's list of tools, because another list would be another prefix. Each call is
+checked here: Read, Grep, Glob, commands that only read, and Write and Edit of `.md` files in the folder are
+allowed. Refusals are counted.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from sevenfold.tools.toolbox import Toolbox, ToolGate, make_standard_tools
 from sevenfold.tools.workspace import FileKeeper, Workspace
 
 COMMANDS: Final = frozenset({"ls", "find", "grep", "cat", "stat", "wc", "head", "tail"})
-"""Programs that may be run, as far as they only read."""
+"""Programs that may be run if they only read."""
 _ENDING: Final = ".md"
 _SEARCHES: Final = frozenset({"grep"})
 
 
 class ConfinedTools:
-    """Implements `protocols.Tools` for a fork: nobody is asked, what is not allowed is denied."""
+    """Implements `protocols.Tools` for a fork; what is not allowed is denied without a question."""
 
     def __init__(
         self,
@@ -40,16 +40,16 @@ class ConfinedTools:
         keeper: FileKeeper | None = None,
         wrap: Callable[[Tools], Tools] = lambda tools: tools,
     ) -> None:
-        """`folder` is what it may change. `rules` are the user's: those that deny or ask deny here.
+        """`folder`: it may change this one. `rules`: the user's; those that deny or ask deny here.
 
-        `readable`: more folders that it may look into. `transcripts`: a folder whose `.jsonl` files are
-        searched and never read whole. `wrap` puts something around the tools: the user's hooks.
+        `readable`: more folders that it may read. `transcripts`: a folder whose `.jsonl` files it may
+        search, but not read whole. `wrap` puts the user's hooks around the tools.
         """
         self.folder = resolve_path(folder)
         self._transcripts = resolve_path(transcripts) if transcripts else None
         self.denied = 0
         self.reasons: list[str] = []
-        """Why each of the calls that were denied was."""
+        """The reason of each denial."""
         self.workspace = Workspace(
             parent.root,
             parent.home,
@@ -67,22 +67,22 @@ class ConfinedTools:
         looks = (*readable, *((transcripts,) if transcripts else ()))
         permissions = Permissions(held, readable=looks, memory_dirs=(self.folder,))
         gate = ToolGate(permissions, self.workspace)
-        self._tools = wrap(Toolbox(make_standard_tools(self.workspace), gate, self._denied))
+        self._tools = wrap(Toolbox(make_standard_tools(self.workspace), gate, self._note_denial))
 
     def safe(self, use: ToolUse) -> bool:
         return self._tools.safe(use)
 
     async def call(self, use: ToolUse) -> ToolResult:
-        why = self._not_here(use)
-        return self.refused(use, why) if why else await self._tools.call(use)
+        why = self._find_objection(use)
+        return self.refuse(use, why) if why else await self._tools.call(use)
 
-    def refused(self, use: ToolUse, why: str) -> ToolResult:
-        """The answer to a call that is not run, which counts."""
-        self._deny(why)
+    def refuse(self, use: ToolUse, why: str) -> ToolResult:
+        """Count a refusal, and make the result of the call."""
+        self._count_denial(why)
         return ToolResult(use.id, f"not allowed here: {why}", is_error=True)
 
-    def changed_by(self, use: ToolUse) -> str:
-        """The file of the folder that a call changes, relative to it; empty: none."""
+    def find_changed_file(self, use: ToolUse) -> str:
+        """The file in the folder that a call changes, relative to it; empty: none."""
         path = use.input.get("file_path")
         if use.name not in EDITORS or not isinstance(path, str):
             return ""
@@ -92,28 +92,28 @@ class ConfinedTools:
             return ""
         return place.relative_to(self.folder).as_posix() if is_inside(place, self.folder) else ""
 
-    def _denied(self, event: Event) -> None:
-        """What the rules of the user deny; nobody else is told, for nobody asked for it."""
+    def _note_denial(self, event: Event) -> None:
+        """Count what the user's rules deny; the event goes nowhere else."""
         if isinstance(event, Denied):
-            self._deny(event.reason)
+            self._count_denial(event.reason)
 
-    def _deny(self, why: str) -> None:
+    def _count_denial(self, why: str) -> None:
         self.denied += 1
         self.reasons.append(why)
 
-    def _not_here(self, use: ToolUse) -> str:
+    def _find_objection(self, use: ToolUse) -> str:
         if use.name in READERS:
-            return self._not_whole(use) if use.name == "Read" else ""
+            return self._check_transcript(use) if use.name == "Read" else ""
         if use.name == "Bash":
-            return self._not_run(use)
+            return self._check_command(use)
         if use.name not in EDITORS:
             return f"{use.name} is not; Read, Grep, Glob, looking with Bash, Write and Edit are"
-        file = self.changed_by(use)
+        file = self.find_changed_file(use)
         if not file:
             return f"only files in {self.folder} may be changed"
         return "" if file.endswith(_ENDING) else f"only {_ENDING} files may be changed"
 
-    def _not_run(self, use: ToolUse) -> str:
+    def _check_command(self, use: ToolUse) -> str:
         command = use.input.get("command")
         if not isinstance(command, str) or use.input.get("run_in_background", False):
             return "a command may only look, and nothing runs in the background"
@@ -123,10 +123,10 @@ class ConfinedTools:
             return f"only commands that look are ({known}), and {verdict.why}"
         if classify_within(command, _SEARCHES).read_only:
             return ""
-        return self._not_whole(use)
+        return self._check_transcript(use)
 
-    def _not_whole(self, use: ToolUse) -> str:
-        """Transcripts are far too long to be read, and what stands in them is searched for."""
+    def _check_transcript(self, use: ToolUse) -> str:
+        """The reason if the call reads a transcript: they are too long and must be searched."""
         if self._transcripts is None:
             return ""
         try:

@@ -1,14 +1,10 @@
-"""Write and Edit: change whole files or exact pieces of them, and only what was seen as it is now.
-
-Finds out why a piece of text was not found in a file, so that the next try can be the last.
-"""
+"""The tools Write and Edit: change whole files or exact parts of files that were read before."""
 
 from __future__ import annotations
 
 import codecs
 import os
 import re
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -37,7 +33,7 @@ _QUOTES: Final = str.maketrans("‘’‚“”„–—\u00a0", "'''\"\"\"-- ")
 
 
 def explain_not_found(text: str, old: str, new: str) -> str:
-    """The end of a sentence that says what is nearly the same, and where."""
+    """The end of an error message: the nearly equal text in the file, so that the next try succeeds."""
     text = text.replace("\r\n", "\n")
     without = _LINE_NUMBERS.sub("", old)
     if without != old and without in text:
@@ -49,14 +45,14 @@ def explain_not_found(text: str, old: str, new: str) -> str:
     if len(lines) > _MOST_LINES:
         return "; Read the place again"
     return (
-        _blanks_differ(lines, old.split("\n"))
-        or _characters_differ(text, old)
-        or _beginning(lines, old)
+        _explain_by_blanks(lines, old.split("\n"))
+        or _explain_by_characters(text, old)
+        or _explain_by_beginning(lines, old)
         or "; Read it again and copy the text exactly"
     )
 
 
-def _blanks_differ(lines: list[str], wanted: list[str]) -> str:
+def _explain_by_blanks(lines: list[str], wanted: list[str]) -> str:
     squeezed = [" ".join(line.split()) for line in wanted]
     while squeezed and not squeezed[0]:
         squeezed.pop(0)
@@ -73,7 +69,7 @@ def _blanks_differ(lines: list[str], wanted: list[str]) -> str:
     return ""
 
 
-def _characters_differ(text: str, old: str) -> str:
+def _explain_by_characters(text: str, old: str) -> str:
     at = text.translate(_QUOTES).find(old.translate(_QUOTES))
     if at < 0:
         return ""
@@ -81,7 +77,7 @@ def _characters_differ(text: str, old: str) -> str:
     return f", but line {line} differs only in quotes, dashes or special blanks: {text[at : at + 200]!r}"
 
 
-def _beginning(lines: list[str], old: str) -> str:
+def _explain_by_beginning(lines: list[str], old: str) -> str:
     first = next((line for line in old.split("\n") if len(line.strip()) > 3), None)
     if first is None:
         return ""
@@ -139,8 +135,8 @@ class WriteTool:
         return False
 
     async def run(self, args: Json, use_id: str) -> str:
-        # Not abandoned on cancel: a write is short, and half-known is worse than late.
-        return await anyio.to_thread.run_sync(partial(self._write, args["file_path"], args["content"]))
+        # Not abandoned on cancel: a write is short, and its result must be known.
+        return await anyio.to_thread.run_sync(self._write, args["file_path"], args["content"])
 
     def _write(self, asked: str, content: str) -> str:
         path = self._workspace.locate(asked)
@@ -154,7 +150,9 @@ class WriteTool:
             return said.instead
         lines = content.count("\n") + (not content.endswith("\n") and bool(content))
         verb = "Created" if before is None else "Replaced"
-        return f"{verb} {self._workspace.shown(path)} ({lines:,} line{'s' * (lines != 1)}).{said.also}"
+        return (
+            f"{verb} {self._workspace.format_path(path)} ({lines:,} line{'s' * (lines != 1)}).{said.also}"
+        )
 
 
 class EditTool:
@@ -170,61 +168,60 @@ class EditTool:
         return False
 
     async def run(self, args: Json, use_id: str) -> str:
-        fields = (args["file_path"], args["old_string"], args["new_string"])
-        work = partial(self._edit, *fields, every=args.get("replace_all", False))
-        return await anyio.to_thread.run_sync(work)
+        old, new, every = args["old_string"], args["new_string"], args.get("replace_all", False)
+        return await anyio.to_thread.run_sync(self._edit, args["file_path"], old, new, every)
 
-    def _edit(self, asked: str, old: str, new: str, *, every: bool) -> str:
+    def _edit(self, asked: str, old: str, new: str, every: bool) -> str:
         path = self._workspace.locate(asked)
-        shown = self._workspace.shown(path)
+        shown = self._workspace.format_path(path)
         old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
         if not old:
             raise ToolFailed("old_string is empty; name the text to replace, or use Write")
         if old == new:
             raise ToolFailed("old_string and new_string are the same; nothing would change")
-        loaded = _load(self._workspace, path)
+        loaded = _load_text(self._workspace, path)
         spans = find_occurrences(loaded.text, old)
         if not spans:
             raise ToolFailed(
                 f"{shown} does not contain old_string{explain_not_found(loaded.text, old, new)}"
             )
         if len(spans) > 1 and not every:
-            where = ", ".join(str(_line(loaded.text, start)) for start, _ in spans[:_PLACES])
+            where = ", ".join(str(_count_line(loaded.text, start)) for start, _ in spans[:_PLACES])
             raise ToolFailed(
                 f"old_string occurs {len(spans)} times in {shown} (lines {where}"
                 f"{', …' if len(spans) > _PLACES else ''}); add lines around it, or set replace_all"
             )
         if len(loaded.text) + len(spans) * len(new) > 2 * LARGEST_EDIT:
             raise ToolFailed(f"the result would be larger than {format_size(2 * LARGEST_EDIT)}")
-        after = loaded.bytes_of(replace_spans(loaded.text, spans, new))
+        after = loaded.encode(replace_spans(loaded.text, spans, new))
         said = store_file(self._workspace, path, after, loaded.seen)
         if said.instead:
             return said.instead
-        line = _line(loaded.text, spans[0][0])
+        line = _count_line(loaded.text, spans[0][0])
         if len(spans) == 1:
             return f"Edited {shown} at line {line}.{said.also}"
         return f"Edited {shown}: {len(spans)} replacements, the first at line {line}.{said.also}"
 
 
 class _LoadedText(msgspec.Struct, frozen=True):
-    """A text with what is needed to write it back as it was."""
+    """A text, with its byte order mark and encoding for writing it back."""
 
     text: str
     mark: bytes
     encoding: str
     seen: SeenFile
 
-    def bytes_of(self, text: str) -> bytes:
+    def encode(self, text: str) -> bytes:
         return self.mark + text.encode(self.encoding, "surrogateescape")
 
 
-def _load(workspace: Workspace, path: Path) -> _LoadedText:
+def _load_text(workspace: Workspace, path: Path) -> _LoadedText:
     with open_ordinary(workspace, path) as file:
         seen = look_at_file(file, 0.0)
         check_unchanged(workspace, path, seen, "editing")
         if seen.size > LARGEST_EDIT:
             raise ToolFailed(
-                f"{workspace.shown(path)} is larger than {format_size(LARGEST_EDIT)};"
+                f"{workspace.format_path(path)} is larger than {format_size(LARGEST_EDIT)};"
                 " change it with Bash, for instance with sed"
             )
         file.seek(0)
@@ -235,17 +232,19 @@ def _load(workspace: Workspace, path: Path) -> _LoadedText:
     elif data.startswith(codecs.BOM_UTF8):
         mark = codecs.BOM_UTF8
     try:
-        # Bytes that are not UTF-8 become stand-ins that turn back into the same bytes.
+        # Bytes that are not UTF-8 become surrogates, which are written back as the same bytes.
         text = data[len(mark) :].decode(encoding, "surrogateescape")
     except UnicodeDecodeError:
-        raise ToolFailed(f"{workspace.shown(path)} is not valid {encoding}; convert it first") from None
+        raise ToolFailed(
+            f"{workspace.format_path(path)} is not valid {encoding}; convert it first"
+        ) from None
     if "\0" in text:
-        raise ToolFailed(f"{workspace.shown(path)} is not text; Edit changes text only")
+        raise ToolFailed(f"{workspace.format_path(path)} is not text; Edit changes text only")
     return _LoadedText(text, mark, encoding, seen)
 
 
 def find_occurrences(text: str, old: str) -> list[tuple[int, int]]:
-    """Where the piece stands; a line end in it fits either kind of line end in the text."""
+    """The spans of `old` in the text; a line end in it matches LF and CRLF."""
     piece = re.compile("\r?\n".join(re.escape(line) for line in old.split("\n")))
     return [match.span() for match in piece.finditer(text)]
 
@@ -263,32 +262,32 @@ def replace_spans(text: str, spans: list[tuple[int, int]], new: str) -> str:
 
 
 class WriteNote(msgspec.Struct, frozen=True):
-    """What there is to say about a write."""
+    """Notes about a write."""
 
     also: str = ""
-    """After what was done, with a space before it."""
+    """Text to append to the result, with a space before it."""
     instead: str = ""
-    """Something else was done than to write the file."""
+    """The result, if something else was done than to write the file."""
 
 
 def store_file(workspace: Workspace, path: Path, data: bytes, before: SeenFile | None) -> WriteNote:
-    """Put the bytes in place at once, unless that would leave the project or lose a change."""
-    target, shown = resolve_path(path), workspace.shown(path)
-    if not target.is_relative_to(workspace.root) and _enters(path, workspace.root):
+    """Write the bytes atomically, unless that would leave the project or lose a change."""
+    target, shown = resolve_path(path), workspace.format_path(path)
+    if not target.is_relative_to(workspace.root) and _goes_through(path, workspace.root):
         raise ToolFailed(
             f"{shown} leads through a link to {target}, outside the project;"
             " if that is meant, name that path itself"
         )
-    kept = workspace.keeper.keeps(target)
+    kept = workspace.keeper.is_kept(target)
     if kept:
         if before is not None:
             _check_replaceable(target, shown, before)
-        if (done := workspace.keeper.instead(target, data)) is not None:
+        if (done := workspace.keeper.replace_write(target, data)) is not None:
             workspace.seen.pop(target, None)
             return WriteNote(instead=done)
         data = workspace.keeper.before_write(target, data)
     if before is None:
-        _make_room(target.parent, private=kept)
+        _make_folder(target.parent, private=kept)
         if os.path.lexists(target):
             raise ToolFailed(f"{shown} has just been created by something else; Read it first")
     else:
@@ -303,7 +302,7 @@ def store_file(workspace: Workspace, path: Path, data: bytes, before: SeenFile |
     return WriteNote(f" {said}" if said else "")
 
 
-def _make_room(folder: Path, *, private: bool) -> None:
+def _make_folder(folder: Path, *, private: bool) -> None:
     if not private:
         folder.mkdir(parents=True, exist_ok=True)
         return
@@ -313,8 +312,8 @@ def _make_room(folder: Path, *, private: bool) -> None:
         raise ToolFailed(str(error)) from error
 
 
-def _enters(path: Path, root: Path) -> bool:
-    """Whether the path, taken at its word, goes through the project."""
+def _goes_through(path: Path, root: Path) -> bool:
+    """True if the path as written, without following links, goes through the project."""
     plain = normalise_path(path)
     return any(resolve_path(folder).is_relative_to(root) for folder in (plain, *plain.parents))
 
@@ -327,7 +326,7 @@ def _check_replaceable(target: Path, shown: str, before: SeenFile) -> None:
         raise ToolFailed(f"{shown} changed just now; Read it again")
 
 
-def _line(text: str, at: int) -> int:
+def _count_line(text: str, at: int) -> int:
     return text.count("\n", 0, at) + 1
 
 

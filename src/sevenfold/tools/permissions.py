@@ -1,11 +1,10 @@
-"""Decides whether a tool may run: allowed, denied, or to be asked about. Deny beats ask beats allow.
+"""Permission rules: decide if a tool may run, may not, or the user is asked. Deny beats ask beats allow.
 
-Without any rule: reading inside the project and commands that only read pass, everything else is
-asked about. Files that usually hold secrets are asked about wherever they are, and a rule opens them
-only if it speaks of them: `Read(./**)` does not open `.env`, `Read(.env)` does.
+Without any rule, reading inside the project and commands that only read are allowed, and everything else
+is asked about. Files that usually hold secrets are asked about everywhere, and only a rule that names them
+opens them: `Read(./**)` does not open `.env`, `Read(.env)` does.
 
-Permission rules as people write them: `Bash(git status:*)`, `Edit(./src/**)`, `mcp__server__*`.
-What a tool call would touch: the places it names, the commands it runs, and what is unclear.
+Rules look like this: `Bash(git status:*)`, `Edit(./src/**)`, `mcp__server__*`.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _FORM: Final = re.compile(r"(?P<tool>[A-Za-z][\w-]*(?:\.[\w-]+)*\*?)(?:\((?P<abo
 
 
 class PermissionRule(msgspec.Struct, frozen=True):
-    """One rule: a tool, and what it is about; `None` means everything."""
+    """One rule: a tool, and the pattern in its brackets; `None` means everything."""
 
     text: str
     tool: str
@@ -54,23 +53,23 @@ class PermissionRule(msgspec.Struct, frozen=True):
     def parse(cls, text: str) -> PermissionRule:
         found = _FORM.fullmatch(text.strip())
         if found is None:
-            raise _wrong(text, "write Tool or Tool(what), for instance Bash(npm test)")
+            raise _make_error(text, "write Tool or Tool(what), for instance Bash(npm test)")
         tool, about = found["tool"], found["about"]
         if "*" in tool and not tool.startswith("mcp__"):
-            raise _wrong(text, "only the names of mcp__ tools may end in *")
+            raise _make_error(text, "only the names of mcp__ tools may end in *")
         if about is not None and not about.strip():
-            raise _wrong(text, f"the brackets are empty; write {tool} for every use of it")
+            raise _make_error(text, f"the brackets are empty; write {tool} for every use of it")
         if about is not None:
             _check_about(text, tool, about)
         return cls(text.strip(), tool, None if about in (None, "*", "**") else about)
 
     @classmethod
-    def exactly(cls, command: str) -> PermissionRule:
+    def make_exact(cls, command: str) -> PermissionRule:
         return cls.parse(f"Bash({command_rules.make_exact_pattern(command)})")
 
     @property
     def names_secret(self) -> bool:
-        """Whether the rule speaks of files that hold secrets, and does not merely include them."""
+        """True if the rule names files that hold secrets, and does not merely include them."""
         return self.about is not None and is_secret_file(Path(self.about.removesuffix("/**")))
 
     @property
@@ -78,7 +77,7 @@ class PermissionRule(msgspec.Struct, frozen=True):
         return self.about is not None and is_protected(Path(self.about.removesuffix("/**")))
 
     def is_for(self, name: str, *, loose: bool) -> bool:
-        """Whether the rule speaks of this tool at all."""
+        """True if the rule is about this tool."""
         if self.tool == name:
             return True
         if self.tool.startswith("mcp__"):
@@ -89,42 +88,42 @@ class PermissionRule(msgspec.Struct, frozen=True):
             return name in READERS
         return name in EDITORS and (self.tool == "Edit" or (loose and self.tool == "Write"))
 
-    def fits(
+    def is_match(
         self, use: ToolUse, place: ResolvedPath | None, root: Path, home: Path, *, loose: bool
     ) -> bool:
-        """Whether the rule means this use of any tool but Bash."""
+        """True if the rule matches this use of any tool but Bash."""
         if not self.is_for(use.name, loose=loose):
             return False
         if self.about is None:
             return True
         if self.tool == "WebFetch":
-            return _host_fits(self.about, str(use.input.get("url", "")))
+            return _is_host_match(self.about, str(use.input.get("url", "")))
         return place is not None and path_rules.is_pattern_match(self.about, place, root, home, loose=loose)
 
 
 def _check_about(text: str, tool: str, about: str) -> None:
     if tool == "Bash":
         if about not in ("*", "**") and (wrong := command_rules.check_pattern(about)):
-            raise _wrong(text, wrong)
+            raise _make_error(text, wrong)
     elif tool == "WebFetch":
         if not re.fullmatch(r"domain:[\w.*-]+", about):
-            raise _wrong(text, "write WebFetch(domain:example.com)")
+            raise _make_error(text, "write WebFetch(domain:example.com)")
     elif tool in READERS | EDITORS:
         if "\0" in about:
-            raise _wrong(text, "a path cannot hold a NUL character")
+            raise _make_error(text, "a path cannot hold a NUL character")
         braces, stars = about.count("{"), re.findall(r"\*+/?", about)
         deep = sum(star.startswith("**") for star in stars)
         if braces > 4 or deep > 4 or stars.count("**") > 2 or (braces and len(stars) > 3):
-            raise _wrong(text, "it has too many patterns; write several rules")
+            raise _make_error(text, "it has too many patterns; write several rules")
     else:
-        raise _wrong(text, f"{tool} takes no brackets; write {tool} alone")
+        raise _make_error(text, f"{tool} takes no brackets; write {tool} alone")
 
 
-def _wrong(text: str, why: str) -> SettingsError:
+def _make_error(text: str, why: str) -> SettingsError:
     return SettingsError(f"the permission rule {text!r} cannot be understood: {why}")
 
 
-def _host_fits(about: str, url: str) -> bool:
+def _is_host_match(about: str, url: str) -> bool:
     try:
         host = (urlsplit(url).hostname or "").rstrip(".").lower()
     except ValueError:
@@ -146,7 +145,7 @@ def _classify_without_git(part: str) -> CommandVerdict:
 
 
 class PermissionCall(msgspec.Struct, frozen=True):
-    """One use of a tool, taken apart for the rules."""
+    """One use of a tool, parsed for the rules."""
 
     use: ToolUse
     kind: Kind
@@ -156,21 +155,21 @@ class PermissionCall(msgspec.Struct, frozen=True):
     parts: tuple[str, ...] | None = ()
     read_only: bool = False
     why: str = ""
-    """Why a command is not read-only."""
+    """The reason why a command is not read-only."""
     unclear: str = ""
-    """Why a command may reach more than `places`."""
+    """The reason why a command may reach more than `places`."""
     redirected: bool = False
 
 
 def parse_call(use: ToolUse, workspace: Workspace) -> PermissionCall:
-    """Raises `ToolFailed` when the call names a path that cannot be one."""
+    """Parse a call; raises `ToolFailed` if it names an impossible path."""
     if use.name == "Bash":
-        return _command(use, workspace)
+        return _decide_command(use, workspace)
     if use.name in EDITORS or use.name == "Read":
-        place = _place(workspace, use.input.get("file_path"))
+        place = _find_place(workspace, use.input.get("file_path"))
         return PermissionCall(use, "edit" if use.name in EDITORS else "read", (place,))
     if use.name in READERS:
-        return PermissionCall(use, "read", (_place(workspace, use.input.get("path", ".")),))
+        return PermissionCall(use, "read", (_find_place(workspace, use.input.get("path", ".")),))
     return PermissionCall(use, "other")
 
 
@@ -179,23 +178,23 @@ def is_read_only(part: str) -> bool:
 
 
 def is_git_read(part: str) -> bool:
-    """Whether a command only reads, but by git, which does what the repository's own files say."""
+    """True if a command only reads, but with git, which runs what the repository's files say."""
     return is_read_only(part) and not _classify_without_git(part).read_only
 
 
 def is_look_only(command: str) -> bool:
-    """Whether all of it reads or goes to another folder."""
+    """True if every part of it only reads or changes the folder."""
     parts = parts_of(command)
     return parts is not None and all(is_read_only(part) or parse_cd(part) for part in parts)
 
 
-def _place(workspace: Workspace, asked: object) -> ResolvedPath:
+def _find_place(workspace: Workspace, asked: object) -> ResolvedPath:
     if not isinstance(asked, str):
         raise ToolFailed("the path is missing")
     return ResolvedPath.of(workspace.locate(asked))
 
 
-def _command(use: ToolUse, workspace: Workspace) -> PermissionCall:
+def _decide_command(use: ToolUse, workspace: Workspace) -> PermissionCall:
     command = use.input.get("command")
     if not isinstance(command, str) or not command.strip() or "\0" in command:
         raise ToolFailed("the command is missing, or holds a NUL character")
@@ -217,7 +216,6 @@ def _command(use: ToolUse, workspace: Workspace) -> PermissionCall:
 
 Mode: TypeAlias = Literal["default", "acceptEdits", "plan", "bypassPermissions", "dontAsk"]
 Behaviour: TypeAlias = Literal["allow", "ask", "deny"]
-_NARROWING: Final = ("plan", "dontAsk")
 
 
 class PermissionRules(
@@ -234,26 +232,11 @@ class PermissionRules(
     ask: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     additional_directories: tuple[str, ...] = ()
-    """Folders that count as if they were in the project."""
-
-    def restricting(self) -> PermissionRules:
-        """Only what takes away: all that a workspace nobody trusts may say."""
-        mode = self.mode if self.mode in _NARROWING else None
-        return PermissionRules(mode, ask=self.ask, deny=self.deny)
-
-    def over(self, lower: PermissionRules) -> PermissionRules:
-        """Both together; the mode is this one's, where it has one."""
-        return PermissionRules(
-            self.mode or lower.mode,
-            self.allow + lower.allow,
-            self.ask + lower.ask,
-            self.deny + lower.deny,
-            self.additional_directories + lower.additional_directories,
-        )
+    """Folders that count as part of the project."""
 
 
 class PermissionDecision(msgspec.Struct, frozen=True):
-    """What is to happen, why, by which rule, and which rules would allow it."""
+    """The decision, its reason, the rule it comes from, and the rules that would allow the call."""
 
     behaviour: Behaviour
     reason: str
@@ -262,7 +245,7 @@ class PermissionDecision(msgspec.Struct, frozen=True):
 
 
 class _SharedMode(msgspec.Struct):
-    """Shared by a session and its agents: to switch it is to switch it for all."""
+    """The mode that a session shares with its agents."""
 
     now: Mode
 
@@ -278,9 +261,9 @@ class Permissions:
         memory_dirs: Sequence[Path] = (),
         free: Collection[str] = (),
     ) -> None:
-        """`readable`: folders open to reading. `memory_dirs`: `.md` files there may be changed.
+        """`readable`: folders that may be read. `memory_dirs`: `.md` files there may be changed.
 
-        `free`: other tools that need no permission of their own.
+        `free`: other tools that need no permission.
         """
         self._mode = _SharedMode(settings.mode or "default")
         self._allow = [PermissionRule.parse(text) for text in settings.allow]
@@ -299,13 +282,13 @@ class Permissions:
     def mode(self, mode: Mode) -> None:
         self._mode.now = mode
 
-    def beside(
+    def make_agent_permissions(
         self, memory_dirs: Sequence[Path] | None, *, apart: bool = False, looks: bool = False
     ) -> Permissions:
-        """For an agent: the same rules and the same mode, also as they change; its own memory, if any.
+        """The permissions of an agent: the same rules and mode, also as they change; its own memory.
 
-        `apart`: it works in another folder, and what it is allowed there holds nowhere else. `looks`: it
-        changes nothing, whatever rules would let it.
+        `apart`: it works in another folder, and rules added there hold nowhere else. `looks`: it may only
+        read, whatever the rules allow.
         """
         other = copy(self)
         if memory_dirs is not None:
@@ -315,11 +298,11 @@ class Permissions:
         return other
 
     def allow(self, rule: str) -> None:
-        """From now on, in this session."""
+        """Add a rule for this session."""
         self._allow.append(PermissionRule.parse(rule))
 
-    def hides(self, path: Path, workspace: Workspace) -> bool:
-        """Whether a search over a folder must leave this file out."""
+    def is_hidden(self, path: Path, workspace: Workspace) -> bool:
+        """True if a search over a folder must leave this file out."""
         use = ToolUse("", "Read", {"file_path": str(path)})
         return self.decide(use, workspace).behaviour != "allow"
 
@@ -328,96 +311,103 @@ class Permissions:
             call = parse_call(use, workspace)
         except ToolFailed as error:
             return PermissionDecision("deny", str(error))
-        if rule := self._held_back(self._deny, call, workspace):
+        if rule := self._find_restriction(self._deny, call, workspace):
             return PermissionDecision("deny", f"the rule {rule.text} denies it", rule.text)
-        if self._looks and not (self._only_looks(call) or self._keeps_memory(call)):
+        if self._looks and not (self._is_reading(call) or self._is_memory_edit(call)):
             return PermissionDecision(
                 "deny", "this agent only looks: report what should be changed instead"
             )
         if self.mode == "bypassPermissions":
             return PermissionDecision("allow", "the mode bypassPermissions allows everything")
-        if self.mode == "plan" and not self._only_looks(call):
+        if self.mode == "plan" and not self._is_reading(call):
             return PermissionDecision(
                 "deny", "in plan mode nothing is changed; describe the change instead"
             )
-        decision = self._open(call, workspace)
+        decision = self._decide_open(call, workspace)
         if decision.behaviour == "ask" and self.mode == "dontAsk":
             reason = f"{decision.reason}, and the mode dontAsk never asks"
             return msgspec.structs.replace(decision, behaviour="deny", reason=reason)
         return decision
 
-    def _open(self, call: PermissionCall, workspace: Workspace) -> PermissionDecision:
-        """The decision once nothing denies it outright."""
-        if rule := self._held_back(self._ask, call, workspace):
-            return self._asking(call, workspace, f"the rule {rule.text} wants it asked", rule.text)
+    def _decide_open(self, call: PermissionCall, workspace: Workspace) -> PermissionDecision:
+        """The decision about a call that no deny rule matches."""
+        if rule := self._find_restriction(self._ask, call, workspace):
+            return self._make_question(call, workspace, f"the rule {rule.text} wants it asked", rule.text)
         if call.kind == "run":
-            return self._command(call, workspace)
-        if rule := self._allowed_by(call, workspace):
+            return self._decide_command(call, workspace)
+        if rule := self._find_permission(call, workspace):
             return PermissionDecision("allow", f"the rule {rule.text} allows it", rule.text)
         if call.kind == "read":
-            doubt = self._doubt(call, workspace)
-            return self._asking(call, workspace, doubt) if doubt else _fine("it reads in the project")
+            doubt = self._find_doubt(call, workspace)
+            return (
+                self._make_question(call, workspace, doubt)
+                if doubt
+                else _make_approval("it reads in the project")
+            )
         if call.kind == "edit":
-            return self._edit(call, workspace)
+            return self._decide_edit(call, workspace)
         if call.use.name in self._free:
-            return _fine("it needs no permission of its own")
-        return self._asking(call, workspace, f"{call.use.name} may do anything")
+            return _make_approval("it needs no permission of its own")
+        return self._make_question(call, workspace, f"{call.use.name} may do anything")
 
-    def _held_back(
+    def _find_restriction(
         self, rules: list[PermissionRule], call: PermissionCall, workspace: Workspace
     ) -> PermissionRule | None:
-        return next((rule for rule in rules if _holds(rule, call, workspace)), None)
+        """The first of these rules, which deny or ask, that matches the call or might."""
+        roots = workspace.roots
+        return next(
+            (r for r in rules if any(_is_restricted_at(at, r, call, workspace) for at in roots)), None
+        )
 
-    def _allowed_by(self, call: PermissionCall, workspace: Workspace) -> PermissionRule | None:
+    def _find_permission(self, call: PermissionCall, workspace: Workspace) -> PermissionRule | None:
         place = call.places[0] if call.places else None
-        where = (workspace.root, workspace.home)
         for rule in self._allow:
-            if not rule.fits(call.use, place, *where, loose=False):
+            if not rule.is_match(call.use, place, workspace.root, workspace.home, loose=False):
                 continue
-            if place is None or _opens(rule, call.kind, place, workspace):
+            if place is None or _is_opened_by(rule, call.kind, place, workspace):
                 return rule
         return None
 
-    def _edit(self, call: PermissionCall, workspace: Workspace) -> PermissionDecision:
+    def _decide_edit(self, call: PermissionCall, workspace: Workspace) -> PermissionDecision:
         place = call.places[0]
-        if self._keeps_memory(call):
-            return _fine("it keeps a memory")
-        if not self._within(place, workspace):
-            return self._asking(call, workspace, f"{place.real} is outside the project")
-        if _is(is_protected, place, workspace):
-            why = f"{workspace.shown(place.asked)} is a file that other programs act on or trust"
-            return self._asking(call, workspace, why)
+        if self._is_memory_edit(call):
+            return _make_approval("it keeps a memory")
+        if not self._is_within(place, workspace):
+            return self._make_question(call, workspace, f"{place.real} is outside the project")
+        if _is_kind(is_protected, place, workspace):
+            why = f"{workspace.format_path(place.asked)} is a file that other programs act on or trust"
+            return self._make_question(call, workspace, why)
         if self.mode == "acceptEdits":
-            return _fine("the mode acceptEdits allows changes in the project")
-        return self._asking(call, workspace, f"it changes {workspace.shown(place.asked)}")
+            return _make_approval("the mode acceptEdits allows changes in the project")
+        return self._make_question(call, workspace, f"it changes {workspace.format_path(place.asked)}")
 
-    def _keeps_memory(self, call: PermissionCall) -> bool:
+    def _is_memory_edit(self, call: PermissionCall) -> bool:
         if call.kind != "edit" or call.places[0].real.suffix != ".md":
             return False
         return any(is_inside(call.places[0].real, folder) for folder in self._memory)
 
-    def _command(self, call: PermissionCall, workspace: Workspace) -> PermissionDecision:
-        missing = self._not_allowed(call, workspace)
+    def _decide_command(self, call: PermissionCall, workspace: Workspace) -> PermissionDecision:
+        missing = self._find_unallowed(call, workspace)
         if not missing:
-            return _fine("every command in it only reads or is allowed by a rule")
+            return _make_approval("every command in it only reads or is allowed by a rule")
         reason = f"it may change something: {call.why}"
         if call.use.input.get("run_in_background", False):
             reason = "it goes on running in the background"
         elif all(is_read_only(part) or parse_cd(part) for part in missing):
-            reason = call.unclear or self._doubt(call, workspace)
+            reason = call.unclear or self._find_doubt(call, workspace)
         return PermissionDecision(
-            "ask", reason, remedies=tuple(PermissionRule.exactly(part).text for part in missing)
+            "ask", reason, remedies=tuple(PermissionRule.make_exact(part).text for part in missing)
         )
 
-    def _not_allowed(self, call: PermissionCall, workspace: Workspace) -> list[str]:
-        """The commands in it that neither a rule allows nor are harmless by themselves."""
+    def _find_unallowed(self, call: PermissionCall, workspace: Workspace) -> list[str]:
+        """The commands in it that are not harmless and that no rule allows."""
         rules = [rule for rule in self._allow if rule.tool == "Bash"]
         if any(rule.about is None for rule in rules):
             return []
         abouts = [rule.about for rule in rules if rule.about is not None]
         if any(command_rules.is_exact_command(about, call.command) for about in abouts):
             return []
-        clear = not call.unclear and not self._doubt(call, workspace)
+        clear = not call.unclear and not self._find_doubt(call, workspace)
         if call.parts is None or (call.redirected and not clear):
             return [call.command]
         background = call.use.input.get("run_in_background", False)
@@ -428,13 +418,13 @@ class Permissions:
             and not (clear and not background and (is_read_only(part) or parse_cd(part)))
         ]
 
-    def _only_looks(self, call: PermissionCall) -> bool:
+    def _is_reading(self, call: PermissionCall) -> bool:
         if call.kind == "run":
             return is_look_only(call.command) and not call.use.input.get("run_in_background", False)
         return call.kind == "read" or call.use.name in self._free
 
-    def _doubt(self, call: PermissionCall, workspace: Workspace) -> str:
-        """Why reading these is not a matter of course; empty: it is."""
+    def _find_doubt(self, call: PermissionCall, workspace: Workspace) -> str:
+        """The reason to ask before reading these places; empty: there is none."""
         places = call.places
         if call.kind == "run":
             places += (ResolvedPath.of(workspace.cwd),)
@@ -444,54 +434,48 @@ class Permissions:
                     " ('sevenfold trust' does)"
                 )
         for place in places:
-            if _is(is_secret_file, place, workspace):
-                return f"{workspace.shown(place.asked)} may hold secrets"
-            if not self._within(place, workspace, reading=True):
+            if _is_kind(is_secret_file, place, workspace):
+                return f"{workspace.format_path(place.asked)} may hold secrets"
+            if not self._is_within(place, workspace, reading=True):
                 return f"{place.real} is outside the project"
         return ""
 
-    def _within(self, place: ResolvedPath, workspace: Workspace, *, reading: bool = False) -> bool:
+    def _is_within(self, place: ResolvedPath, workspace: Workspace, *, reading: bool = False) -> bool:
         more = [make_absolute(text, workspace.root, workspace.home) for text in self._more]
         folders = [workspace.root, *more]
         if reading:
             folders += [*self._readable, workspace.outputs]
         return any(is_inside(place.real, folder) for folder in folders)
 
-    def _asking(
+    def _make_question(
         self, call: PermissionCall, workspace: Workspace, reason: str, rule: str = ""
     ) -> PermissionDecision:
-        return PermissionDecision("ask", reason, rule, _remedies(call, workspace))
+        return PermissionDecision("ask", reason, rule, _find_remedies(call, workspace))
 
 
-def _fine(reason: str) -> PermissionDecision:
+def _make_approval(reason: str) -> PermissionDecision:
     return PermissionDecision("allow", reason)
 
 
-def _is(check: Callable[[Path], bool], place: ResolvedPath, workspace: Workspace) -> bool:
-    """Whether the place is of this sort, as written or where it leads; the project's own is not."""
+def _is_kind(check: Callable[[Path], bool], place: ResolvedPath, workspace: Workspace) -> bool:
+    """True if the check holds for the place, as written or resolved, relative to the project."""
     return any(
         check(path.relative_to(workspace.root) if path.is_relative_to(workspace.root) else path)
         for path in (place.asked, place.real)
     )
 
 
-def _opens(rule: PermissionRule, kind: str, place: ResolvedPath, workspace: Workspace) -> bool:
-    """A wide rule does not open what is kept apart; a rule that speaks of it does."""
+def _is_opened_by(rule: PermissionRule, kind: str, place: ResolvedPath, workspace: Workspace) -> bool:
+    """True if the rule opens this place: a secret or protected file only if the rule names it."""
     if kind == "read":
-        return rule.names_secret or not _is(is_secret_file, place, workspace)
-    return rule.names_protected or not _is(is_protected, place, workspace)
+        return rule.names_secret or not _is_kind(is_secret_file, place, workspace)
+    return rule.names_protected or not _is_kind(is_protected, place, workspace)
 
 
-def _holds(rule: PermissionRule, call: PermissionCall, workspace: Workspace) -> bool:
-    """Whether a rule that denies or asks means this call, or might."""
-    return any(_holds_at(root, rule, call, workspace) for root in workspace.roots)
-
-
-def _holds_at(root: Path, rule: PermissionRule, call: PermissionCall, workspace: Workspace) -> bool:
-    where = (root, workspace.home)
+def _is_restricted_at(root: Path, rule: PermissionRule, call: PermissionCall, workspace: Workspace) -> bool:
     if call.kind != "run":
         place = call.places[0] if call.places else None
-        return rule.fits(call.use, place, *where, loose=True)
+        return rule.is_match(call.use, place, root, workspace.home, loose=True)
     if rule.tool == "Bash":
         return rule.about is None or command_rules.can_contain(rule.about, call.command)
     if rule.about is None or rule.tool not in EDITORS | {"Read"}:
@@ -500,22 +484,22 @@ def _holds_at(root: Path, rule: PermissionRule, call: PermissionCall, workspace:
         return False
     # A file that may not be read may not be read by `cat` either, nor changed by `sed -i`.
     like = ToolUse("", rule.tool, {})
-    return any(rule.fits(like, place, *where, loose=True) for place in call.places)
+    return any(rule.is_match(like, place, root, workspace.home, loose=True) for place in call.places)
 
 
-def _remedies(call: PermissionCall, workspace: Workspace) -> tuple[str, ...]:
-    """The rules that would let this call pass the next time."""
+def _find_remedies(call: PermissionCall, workspace: Workspace) -> tuple[str, ...]:
+    """The rules that would allow this call."""
     if call.kind == "run":
         found = call.parts or (call.command,)
-        return tuple(PermissionRule.exactly(part).text for part in found)
+        return tuple(PermissionRule.make_exact(part).text for part in found)
     if not call.places:
         return (call.use.name,)
     place = call.places[0].real
     if call.kind == "edit":
-        if place.is_relative_to(workspace.root) and not _is(is_protected, call.places[0], workspace):
+        if place.is_relative_to(workspace.root) and not _is_kind(is_protected, call.places[0], workspace):
             return ("Edit(/**)",)
         return (f"Edit({make_path_pattern(place, workspace.root)})",)
-    if _is(is_secret_file, call.places[0], workspace):
+    if _is_kind(is_secret_file, call.places[0], workspace):
         return (f"Read({make_path_pattern(place, workspace.root)})",)
     folder = place if place.is_dir() else place.parent
     return (f"Read({make_path_pattern(folder, workspace.root, below=True)})",)

@@ -1,7 +1,7 @@
 """Runs a program in a process group of its own, with bounded memory and a certain end.
 
-The output comes through a pipe that is ours alone: waiting for the program is then not waiting for
-whatever it left behind with the same output.
+The output comes through a pipe of our own: so waiting for the program does not wait for processes that
+it left behind with the same output.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import anyio
 from anyio.abc import Process
 
 MOST_KEPT: Final = 100_000
-"""Bytes of output held in memory unless said otherwise: half from the beginning, half from the end."""
+"""Default for the bytes of output held in memory: half from the beginning, half from the end."""
 TERM_GRACE: Final = 2.0
 """Seconds between asking a group to end and ending it."""
 HELD_GRACE: Final = 0.5
-"""Seconds that output is still read after the program ended, if something holds it open."""
+"""Seconds to read output after the program ended, if another process holds it open."""
 _POLL: Final = 0.05
 _CHUNK: Final = 1 << 16
 _PROC: Final = Path("/proc")
@@ -31,14 +31,14 @@ _PROC: Final = Path("/proc")
 
 @dataclass(slots=True)
 class ProcessOutput:
-    """The beginning and the end of what was printed, and how much is missing between them."""
+    """The beginning and the end of an output, and how much is missing between them."""
 
     most: int = MOST_KEPT
     total: int = 0
     _head: bytearray = field(default_factory=bytearray)
     _tail: bytearray = field(default_factory=bytearray)
 
-    def take(self, chunk: bytes) -> None:
+    def add_chunk(self, chunk: bytes) -> None:
         self.total += len(chunk)
         room = max(0, self.most // 2 - len(self._head))
         self._head += chunk[:room]
@@ -61,12 +61,12 @@ class ProcessOutput:
 
 @dataclass(slots=True)
 class ProcessRun:
-    """How a program ended: `code` is negative for a signal, None when its time was up."""
+    """The end of a program: `code` is negative for a signal, None when its time was up."""
 
     code: int | None
     output: ProcessOutput
     held: bool
-    """Something it started still runs with the output open."""
+    """True if a process that it started still has the output open."""
     group: int
 
 
@@ -79,7 +79,7 @@ async def run_program(
     most: int = MOST_KEPT,
     keep: Sequence[int] = (),
 ) -> ProcessRun:
-    """Run to the end, or for so many seconds. Cancelled or late, the whole group is ended."""
+    """Run to the end, or for so many seconds. On cancellation or timeout the whole group is ended."""
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     process: Process | None = None
@@ -90,17 +90,17 @@ async def run_program(
         finally:
             os.close(writing)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_drain, reading, output, at_end)
+            tasks.start_soon(_read_output, reading, output, at_end)
             with anyio.move_on_after(seconds) as limit:
                 await process.wait()
             if limit.cancelled_caught:
-                await _end(process)
+                await _end_process(process)
             with anyio.move_on_after(HELD_GRACE):
                 await at_end.wait()
             tasks.cancel_scope.cancel()
-    except BaseException:  # cancelled: nothing of it stays, not even what the shell has left behind
+    except BaseException:  # cancelled: end everything, also what the shell has left behind
         if process is not None:
-            await _end(process)
+            await _end_process(process)
         raise
     finally:
         os.close(reading)
@@ -114,7 +114,7 @@ async def start_program(
     """Start a program as the leader of its own session, both outputs going to one place."""
     return await anyio.open_process(
         argv,
-        stdin=subprocess.DEVNULL,  # nobody is there to answer
+        stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
         cwd=cwd,
@@ -124,7 +124,7 @@ async def start_program(
     )
 
 
-async def _drain(reading: int, output: ProcessOutput, at_end: anyio.Event) -> None:
+async def _read_output(reading: int, output: ProcessOutput, at_end: anyio.Event) -> None:
     while True:
         await anyio.wait_readable(reading)
         with contextlib.suppress(BlockingIOError):
@@ -132,10 +132,10 @@ async def _drain(reading: int, output: ProcessOutput, at_end: anyio.Event) -> No
             if not chunk:
                 at_end.set()
                 return
-            output.take(chunk)
+            output.add_chunk(chunk)
 
 
-async def _end(process: Process) -> None:
+async def _end_process(process: Process) -> None:
     with anyio.CancelScope(shield=True):
         await end_groups({process.pid})
         await process.wait()
@@ -155,9 +155,7 @@ async def end_groups(groups: Iterable[int]) -> None:
 
 
 def is_group_alive(group: int) -> bool:
-    """Whether a process of the group still runs. Those that only wait to be buried do not count:
-    in a container nobody may ever bury them.
-    """
+    """True if a process of the group still runs. Zombies do not count: a container may never reap them."""
     if not signal_group(group, 0):
         return False
     if not _PROC.is_dir():
@@ -179,5 +177,5 @@ def signal_group(group: int, number: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        return False  # it runs as somebody else now; ours to see, not ours to end
+        return False  # it runs as another user now
     return True

@@ -1,4 +1,4 @@
-"""Read: a page of a text file with line numbers, or an image. It bounds itself, whatever the file."""
+"""The Read tool: a bounded page of a text file with line numbers, or an image."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import codecs
 import io
 import os
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -22,15 +21,15 @@ from sevenfold.tools.workspace import Workspace, describe_binary, format_size, l
 MOST_LINES: Final = 2_000
 MOST_BYTES: Final = 256 << 10
 MOST_TOKENS: Final = 25_000
-"""Of a page, in a window of 200,000; in a smaller one as much less."""
+"""Tokens of a page, in a window of 200,000; fewer in a smaller one."""
 LONGEST_LINE: Final = 2_000
-"""Characters of a line that are shown."""
+"""Most characters of a line that are shown."""
 LARGEST_IMAGE: Final = 5 << 20
 """Bytes as they go over the wire, in base64."""
 LARGEST_WIDE: Final = 16 << 20
-"""A file in UTF-16 is decoded as a whole, so it may not be larger than this."""
+"""Largest UTF-16 file (bytes): it is decoded as a whole."""
 FARTHEST_COUNT: Final = 256 << 20
-"""How far beyond the page lines are counted, to say how many there are."""
+"""Most bytes beyond the page in which lines are counted."""
 _CHUNK: Final = 1 << 20
 _SNIFFED: Final = 8192
 _JSON_NAMES: Final = frozenset({".json", ".jsonl", ".ndjson", ".ipynb", ".geojson", ".har"})
@@ -56,7 +55,7 @@ SCHEMA: Final[Json] = {
 
 
 class ReadTool:
-    """Shows what is in a file, and remembers that it was seen."""
+    """Shows the content of a file, and remembers that it was seen."""
 
     name = "Read"
     schema = SCHEMA
@@ -68,8 +67,10 @@ class ReadTool:
         return True
 
     async def run(self, args: Json, use_id: str) -> str | tuple[Block, ...]:
-        work = partial(self._read, args["file_path"], args.get("offset", 1), args.get("limit", MOST_LINES))
-        return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+        offset, limit = args.get("offset", 1), args.get("limit", MOST_LINES)
+        return await anyio.to_thread.run_sync(
+            self._read, args["file_path"], offset, limit, abandon_on_cancel=True
+        )
 
     def _read(self, asked: str, first: int, count: int) -> str | tuple[Block, ...]:
         path = self._workspace.locate(asked)
@@ -77,19 +78,19 @@ class ReadTool:
             head = file.read(_SNIFFED)
             shown: str | tuple[Block, ...]
             if kind := detect_image_type(head):
-                shown = self._image(path, file, kind)
+                shown = self._read_image(path, file, kind)
             else:
-                shown = self._text(path, file, head, first, count)
+                shown = self._read_text(path, file, head, first, count)
             seen = look_at_file(file, self._workspace.clock.now())
         self._workspace.remember(resolve_path(path), seen)
         keeper = self._workspace.keeper
-        if isinstance(shown, str) and keeper.keeps(resolve_path(path)):
-            shown = "\n".join(filter(None, [shown, keeper.remark(resolve_path(path))]))
+        if isinstance(shown, str) and keeper.is_kept(resolve_path(path)):
+            shown = "\n".join(filter(None, [shown, keeper.make_remark(resolve_path(path))]))
         return shown
 
-    def _image(self, path: Path, file: BinaryIO, kind: str) -> tuple[Block, ...]:
+    def _read_image(self, path: Path, file: BinaryIO, kind: str) -> tuple[Block, ...]:
         size = os.fstat(file.fileno()).st_size
-        name = self._workspace.shown(path)
+        name = self._workspace.format_path(path)
         if size * 4 > LARGEST_IMAGE * 3:
             raise ToolFailed(
                 f"{name} is an image of {format_size(size)}; at most {format_size(LARGEST_IMAGE * 3 // 4)}"
@@ -100,8 +101,8 @@ class ReadTool:
         source = {"type": "base64", "media_type": kind, "data": data}
         return (Text(f"{name}: {kind}, {format_size(size)}"), Image(source))
 
-    def _text(self, path: Path, file: BinaryIO, head: bytes, first: int, count: int) -> str:
-        name, size = self._workspace.shown(path), os.fstat(file.fileno()).st_size
+    def _read_text(self, path: Path, file: BinaryIO, head: bytes, first: int, count: int) -> str:
+        name, size = self._workspace.format_path(path), os.fstat(file.fileno()).st_size
         if not head:
             return f"[{name} is empty]"
         if head.startswith(b"%PDF-"):
@@ -109,9 +110,9 @@ class ReadTool:
                 f"{name} is a PDF of {format_size(size)}; turn it into text with Bash, for instance"
                 f" `pdftotext -layout '{name}' -`"
             )
-        source, page = file, FilePage(first, count, _budget(path, self._workspace.window))
+        source, page = file, FilePage(first, count, _find_budget(path, self._workspace.window))
         if encoding := detect_utf16(head):
-            source, page.encoding = _narrowed(name, file, encoding), encoding
+            source, page.encoding = _decode_utf16(name, file, encoding), encoding
         elif b"\0" in head:
             raise ToolFailed(f"{name} is not text: {describe_binary(head)}, {format_size(size)}")
         source.seek(0)
@@ -123,12 +124,12 @@ class ReadTool:
 
 @dataclass(slots=True)
 class FilePage:
-    """Some lines of a text, read without ever holding more than a page of it."""
+    """Some lines of a text; no more than a page is held in memory."""
 
     first: int
     count: int
     budget: int
-    """Bytes that may be shown."""
+    """Bytes that may still be shown."""
     encoding: str = "utf-8"
     lines: list[str] = field(default_factory=list)
     total: int = 0
@@ -141,10 +142,10 @@ class FilePage:
     def read(self, source: BinaryIO) -> None:
         if source.read(3) != codecs.BOM_UTF8:
             source.seek(0)
-        self.total = _skip(source, self.first - 1)
+        self.total = _skip_lines(source, self.first - 1)
         while len(self.lines) < self.count and (raw := source.readline(LONGEST_LINE * 4 + 1)):
             dropped = 0 if raw.endswith(b"\n") else _skip_line(source)
-            line = self._shown(raw, dropped)
+            line = self._format_line(raw, dropped)
             self.budget -= len(line.encode("utf-8", "replace")) + 1
             self.total += 1
             if self.budget < 0 and self.lines:
@@ -152,7 +153,7 @@ class FilePage:
             self.lines.append(line)
         self._count_rest(source)
 
-    def _shown(self, raw: bytes, dropped: int) -> str:
+    def _format_line(self, raw: bytes, dropped: int) -> str:
         text = raw.decode("utf-8", "replace").removesuffix("\n")
         if text.endswith("\r"):
             self._crlf, text = True, text[:-1]
@@ -177,7 +178,7 @@ class FilePage:
 
     @property
     def notes(self) -> list[str]:
-        """What a reader must know about the page, each on a line in brackets."""
+        """Notes on the page for the model, each on a line in brackets."""
         shown = self.first + len(self.lines) - 1
         notes = []
         if shown < self.total:
@@ -194,13 +195,13 @@ class FilePage:
         return notes
 
 
-def _budget(path: Path, window: int) -> int:
+def _find_budget(path: Path, window: int) -> int:
     rate = JSON_RATE if path.suffix.lower() in _JSON_NAMES else TEXT_RATE
     return min(MOST_BYTES, int(scale_constant(MOST_TOKENS, window) / rate))
 
 
-def _skip(source: BinaryIO, lines: int) -> int:
-    """Move past so many lines; how many there were."""
+def _skip_lines(source: BinaryIO, lines: int) -> int:
+    """Move past so many lines; returns the number there were."""
     left = lines
     while left > 0:
         at = source.tell()
@@ -221,7 +222,7 @@ def _skip(source: BinaryIO, lines: int) -> int:
 
 
 def _skip_line(source: BinaryIO) -> int:
-    """Move to the end of this line; how many bytes that was."""
+    """Move to the end of this line; returns the bytes skipped."""
     skipped = 0
     while chunk := source.read(_CHUNK):
         end = chunk.find(b"\n")
@@ -239,7 +240,7 @@ def detect_utf16(head: bytes) -> str | None:
     return next((name for mark, name in WIDE if head.startswith(mark)), None)
 
 
-def _narrowed(name: str, file: BinaryIO, encoding: str) -> BinaryIO:
+def _decode_utf16(name: str, file: BinaryIO, encoding: str) -> BinaryIO:
     file.seek(2)
     data = file.read(LARGEST_WIDE + 1)
     if len(data) > LARGEST_WIDE:

@@ -1,4 +1,4 @@
-"""Which programs only read: one rule per program, and no rule means no.
+"""The programs that only read: one rule per program, and no rule means no.
 
 Three sorts: programs that cannot do harm whatever they are given, programs with a table of
 harmless options, and programs whose words need a rule of their own (find, sed, test, …).
@@ -185,12 +185,12 @@ def check_git(words: Sequence[ShellWord]) -> None:
     if subcommand in _SPECIAL:
         _SPECIAL[subcommand](rest[1:])
     elif subcommand in _SUBCOMMANDS:
-        _parse(rest[1:], _SUBCOMMANDS[subcommand])
+        _parse_call(rest[1:], _SUBCOMMANDS[subcommand])
     else:
         raise UnsureError(f"`git {subcommand}` is not on the read-only list")
 
 
-def _parse(words: Sequence[ShellWord], table: ProgramOptions) -> ParsedWords:
+def _parse_call(words: Sequence[ShellWord], table: ProgramOptions) -> ParsedWords:
     parsed = parse_words(words, table)
     for name, value in parsed.values:
         if _SIGNATURE.search(value):
@@ -198,50 +198,50 @@ def _parse(words: Sequence[ShellWord], table: ProgramOptions) -> ParsedWords:
     return parsed
 
 
-def _first(words: Sequence[ShellWord]) -> str:
+def _find_first(words: Sequence[ShellWord]) -> str:
     return find_fixed_text(words[0]) if words else ""
 
 
-def _branch(words: Sequence[ShellWord]) -> None:
-    parsed = _parse(words, _BRANCH)
+def _check_branch(words: Sequence[ShellWord]) -> None:
+    parsed = _parse_call(words, _BRANCH)
     if parsed.operands and not parsed.names & _LISTS:
         raise UnsureError("`git branch` with a name creates a branch (use `--list`)")
 
 
-def _tag(words: Sequence[ShellWord]) -> None:
-    parsed = _parse(words, _TAG)
+def _check_tag(words: Sequence[ShellWord]) -> None:
+    parsed = _parse_call(words, _TAG)
     if parsed.operands and not parsed.names & (_LISTS | {"-l"}):
         raise UnsureError("`git tag` with a name creates a tag (use `--list`)")
 
 
-def _remote(words: Sequence[ShellWord]) -> None:
-    if _first(words) == "get-url":
-        _parse(words[1:], parse_options("--all --push", most=1, first=True))
+def _check_remote(words: Sequence[ShellWord]) -> None:
+    if _find_first(words) == "get-url":
+        _parse_call(words[1:], parse_options("--all --push", most=1, first=True))
     else:
-        _parse(words, parse_options("-v --verbose", most=0))
+        _parse_call(words, parse_options("-v --verbose", most=0))
 
 
-def _reflog(words: Sequence[ShellWord]) -> None:
-    if _first(words) == "show":
-        _parse(words[1:], _SUBCOMMANDS["log"])
-    elif _parse(words, _SUBCOMMANDS["log"]).operands:
+def _check_reflog(words: Sequence[ShellWord]) -> None:
+    if _find_first(words) == "show":
+        _parse_call(words[1:], _SUBCOMMANDS["log"])
+    elif _parse_call(words, _SUBCOMMANDS["log"]).operands:
         raise UnsureError("`git reflog` with a word other than `show`")
 
 
-def _stash(words: Sequence[ShellWord]) -> None:
-    if _first(words) not in {"list", "show"}:
+def _check_stash(words: Sequence[ShellWord]) -> None:
+    if _find_first(words) not in {"list", "show"}:
         raise UnsureError("`git stash` other than `list` and `show`")
-    _parse(words[1:], _SUBCOMMANDS["log"])
+    _parse_call(words[1:], _SUBCOMMANDS["log"])
 
 
-def _worktree(words: Sequence[ShellWord]) -> None:
-    if _first(words) != "list":
+def _check_worktree(words: Sequence[ShellWord]) -> None:
+    if _find_first(words) != "list":
         raise UnsureError("`git worktree` other than `list`")
-    _parse(words[1:], parse_options("-v -z --verbose --porcelain", most=0))
+    _parse_call(words[1:], parse_options("-v -z --verbose --porcelain", most=0))
 
 
-def _config(words: Sequence[ShellWord]) -> None:
-    parsed = _parse(words, _CONFIG_READ)
+def _check_config(words: Sequence[ShellWord]) -> None:
+    parsed = _parse_call(words, _CONFIG_READ)
     if parsed.names & _CONFIG_GETS:
         return
     if len(parsed.operands) != 1 or "." not in find_fixed_text(parsed.operands[0]):
@@ -249,13 +249,13 @@ def _config(words: Sequence[ShellWord]) -> None:
 
 
 _SPECIAL: dict[str, Callable[[Sequence[ShellWord]], None]] = {
-    "branch": _branch,
-    "config": _config,
-    "reflog": _reflog,
-    "remote": _remote,
-    "stash": _stash,
-    "tag": _tag,
-    "worktree": _worktree,
+    "branch": _check_branch,
+    "config": _check_config,
+    "reflog": _check_reflog,
+    "remote": _check_remote,
+    "stash": _check_stash,
+    "tag": _check_tag,
+    "worktree": _check_worktree,
 }
 
 
@@ -418,19 +418,19 @@ _XARGS_MARKS = frozenset({"{}", "%", "@"})
 _NAME = re.compile(r"(?:/usr/bin/|/bin/)?([a-z][a-z0-9_-]*|:|\[)")
 
 
-def _date(words: Sequence[ShellWord]) -> None:
+def _check_date(words: Sequence[ShellWord]) -> None:
     for word in parse_words(words, _DATE).operands:
         if not find_fixed_text(word).startswith("+"):
             raise UnsureError(f"`date {word.text}` sets the clock")
 
 
-def _jq(words: Sequence[ShellWord]) -> None:
+def _check_jq(words: Sequence[ShellWord]) -> None:
     found = parse_words(words, _JQ).operands
     if found and _JQ_REFUSED.search(find_fixed_text(found[0])):
         raise UnsureError("the jq program reads the environment or a module")
 
 
-def _ps(words: Sequence[ShellWord]) -> None:
+def _check_ps(words: Sequence[ShellWord]) -> None:
     parsed = parse_words(words, _PS)
     for word in parsed.operands:
         if find_fixed_text(word) not in _PS_OPERANDS:
@@ -440,7 +440,7 @@ def _ps(words: Sequence[ShellWord]) -> None:
             raise UnsureError(f"the ps columns `{value}` are not known to be harmless")
 
 
-def _sed(words: Sequence[ShellWord]) -> None:
+def _check_sed(words: Sequence[ShellWord]) -> None:
     parsed = parse_words(words, _SED)
     scripts = [value for name, value in parsed.values if name in {"-e", "--expression"}]
     if not {"-e", "--expression"} & parsed.names:
@@ -451,13 +451,13 @@ def _sed(words: Sequence[ShellWord]) -> None:
         raise UnsureError("the sed script is more than addresses with p, d, = or q")
 
 
-def _printf(words: Sequence[ShellWord]) -> None:
+def _check_printf(words: Sequence[ShellWord]) -> None:
     rest = words[1:] if words and words[0].text == "--" else words
     if not rest or not _PRINTF_FORMAT.fullmatch(find_fixed_text(rest[0])) or rest[0].text.startswith("-"):
         raise UnsureError("the printf format may assign a variable")
 
 
-def _test(words: Sequence[ShellWord]) -> None:
+def _check_test(words: Sequence[ShellWord]) -> None:
     for word in words:
         operator = word.text in _TEST_OPERATORS
         # `-v 'a[$(cmd)]'` runs cmd: no other operator, and nothing that could be a subscript.
@@ -465,7 +465,7 @@ def _test(words: Sequence[ShellWord]) -> None:
             raise UnsureError(f"`{word.source}` in a test is not known to be harmless")
 
 
-def _command(words: Sequence[ShellWord]) -> None:
+def _check_command(words: Sequence[ShellWord]) -> None:
     if len(words) < 2 or find_fixed_text(words[0]) not in {"-v", "-V"}:
         raise UnsureError("`command` other than `command -v NAME`")
     for word in words[1:]:
@@ -473,7 +473,7 @@ def _command(words: Sequence[ShellWord]) -> None:
             raise UnsureError("`command` with a further option")
 
 
-def _find(words: Sequence[ShellWord]) -> None:
+def _check_find(words: Sequence[ShellWord]) -> None:
     at = 0
     while at < len(words) and words[at].text in _FIND_OPTIONS:
         find_fixed_text(words[at])
@@ -489,11 +489,11 @@ def _find(words: Sequence[ShellWord]) -> None:
         if test not in _FIND_VALUED and not _FIND_NEWER.fullmatch(test):
             raise UnsureError(f"`find … {test}` is not known to be harmless")
         if at < len(words):
-            _find_value(test, words[at])
+            _check_find_value(test, words[at])
         at += 1
 
 
-def _find_value(test: str, word: ShellWord) -> None:
+def _check_find_value(test: str, word: ShellWord) -> None:
     if word.kind > WordCertainty.PATH:
         raise UnsureError(f"`{word.source}` after `{test}` may expand to options (quote it)")
     allowed = _FIND_PERM if test == "-perm" else _FIND_LESS
@@ -502,26 +502,26 @@ def _find_value(test: str, word: ShellWord) -> None:
 
 
 _RULES: dict[str, Callable[[Sequence[ShellWord]], None]] = {
-    "[": _test,
-    "command": _command,
-    "date": _date,
-    "find": _find,
+    "[": _check_test,
+    "command": _check_command,
+    "date": _check_date,
+    "find": _check_find,
     "git": check_git,
-    "jq": _jq,
-    "printf": _printf,
-    "ps": _ps,
-    "sed": _sed,
-    "test": _test,
+    "jq": _check_jq,
+    "printf": _check_printf,
+    "ps": _check_ps,
+    "sed": _check_sed,
+    "test": _check_test,
 }
 
 
-def _timeout_runs(words: Sequence[ShellWord]) -> Sequence[ShellWord]:
+def _find_timeout_command(words: Sequence[ShellWord]) -> Sequence[ShellWord]:
     if len(words) < 2 or not _DURATION.fullmatch(find_fixed_text(words[0])):
         raise UnsureError("`timeout` with more than a duration and a command")
     return words[1:]
 
 
-def _xargs_runs(words: Sequence[ShellWord]) -> Sequence[ShellWord]:
+def _find_xargs_command(words: Sequence[ShellWord]) -> Sequence[ShellWord]:
     at = 0
     while at < len(words) and words[at].text.startswith("-"):
         flag = find_fixed_text(words[at])
@@ -530,12 +530,12 @@ def _xargs_runs(words: Sequence[ShellWord]) -> Sequence[ShellWord]:
         if not (flag in _XARGS or numbered or (flag == "-I" and value in _XARGS_MARKS)):
             raise UnsureError(f"the xargs option `{flag}` is not known to be harmless")
         at += 1 if flag in _XARGS else 2
-    if at >= len(words) or _name(words[at]) not in _HARMLESS:
+    if at >= len(words) or _find_name(words[at]) not in _HARMLESS:
         raise UnsureError("`xargs` hands unknown words to a program that may act on them")
     return words[at:]
 
 
-_RUNNERS = {"timeout": _timeout_runs, "xargs": _xargs_runs}
+_RUNNERS = {"timeout": _find_timeout_command, "xargs": _find_xargs_command}
 
 # Every name that has a rule. Where git is not to be trusted, take it out of this set.
 READ_ONLY_COMMANDS = frozenset({*_HARMLESS, *_LISTED, *_RULES, *_RUNNERS})
@@ -543,7 +543,7 @@ READ_ONLY_COMMANDS = frozenset({*_HARMLESS, *_LISTED, *_RULES, *_RUNNERS})
 
 def check_read_only(words: Sequence[ShellWord], allowed: frozenset[str]) -> None:
     """Raise UnsureError unless this simple command only reads and its name is allowed."""
-    while (name := _name(words[0])) in _RUNNERS and name in allowed:
+    while (name := _find_name(words[0])) in _RUNNERS and name in allowed:
         words = _RUNNERS[name](words[1:])
     if name not in READ_ONLY_COMMANDS:
         raise UnsureError(f"`{name}` is not on the read-only list")
@@ -559,7 +559,7 @@ def check_read_only(words: Sequence[ShellWord], allowed: frozenset[str]) -> None
         _RULES[name](arguments)
 
 
-def _name(word: ShellWord) -> str:
+def _find_name(word: ShellWord) -> str:
     found = _NAME.fullmatch(word.source)
     if found is None or word.kind > WordCertainty.GLOB:
         raise UnsureError(f"the command name `{word.source}` is not a plain program name")

@@ -1,7 +1,4 @@
-"""Grep and Glob: search in files and for files, in a process that can be ended.
-
-What a search has found, as the model is told it: bounded, and with what was left out.
-"""
+"""The tools Grep and Glob: search in files and for files, in a process that can be ended."""
 
 from __future__ import annotations
 
@@ -17,7 +14,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,7 +28,7 @@ from sevenfold.tools.paths import resolve_path, suggest_similar
 from sevenfold.tools.workspace import Workspace, format_size
 
 SECONDS: Final = 30.0
-"""How long a search may take."""
+"""Time limit of a search."""
 LONGEST_LINE: Final = 400
 _NAMED: Final = 5
 """Names of files in a note."""
@@ -40,7 +36,7 @@ _NAMED: Final = 5
 
 @dataclass(slots=True)
 class SearchHits:
-    """What a search has found so far, as far as it is shown; the rest is only counted."""
+    """The hits of a search that are shown, and the number of the others."""
 
     workspace: Workspace
     root: Path
@@ -52,7 +48,7 @@ class SearchHits:
     counts: dict[str, int] = field(default_factory=dict)
     """Matches by file."""
     large: list[str] = field(default_factory=list)
-    """Files that were not looked into because of their size."""
+    """Files that were not searched because of their size."""
     _withheld: set[str] = field(default_factory=set)
     _passed: set[str] = field(default_factory=set)
     _at: tuple[str, int] = ("", 0)
@@ -61,33 +57,33 @@ class SearchHits:
         self.lines, self.matches, self.counts, self.large = [], 0, {}, []
         self._at = ("", 0)
 
-    def take(self, said: Json) -> None:
+    def add_hit(self, said: Json) -> None:
         kind, data = said["type"], said["data"]
         if kind not in ("match", "context", "more", "large"):
             return
-        path = os.fsdecode(_bytes_of(data["path"]))
+        path = os.fsdecode(_decode_bytes(data["path"]))
         if kind == "large":
             self.large.append(path)
-        elif self._belongs(path):
+        elif self._is_wanted(path):
             if kind != "context":
-                self._count(path, data.get("matches", 1))
+                self._count_matches(path, data.get("matches", 1))
             if kind != "more" and self.mode == "content" and self.matches <= self.limit:
-                text = _bytes_of(data["lines"]).decode("utf-8", "replace")
+                text = _decode_bytes(data["lines"]).decode("utf-8", "replace")
                 starts = [match["start"] for match in data.get("submatches", ())]
-                self._show(path, data["line_number"], text, starts[0] if starts else None)
+                self._add_lines(path, data["line_number"], text, starts[0] if starts else None)
 
-    def _count(self, path: str, matches: int) -> None:
+    def _count_matches(self, path: str, matches: int) -> None:
         self.matches += matches
         self.counts[path] = self.counts.get(path, 0) + matches
 
-    def weigh(self, paths: Iterable[bytes]) -> None:
-        """Note which of these files are too large, for a search that does not say so itself."""
+    def note_large(self, paths: Iterable[bytes]) -> None:
+        """Note the files that are too large, for a search that does not report them."""
         root = str(self.root)
         for path in map(os.fsdecode, paths):
             if walk.is_glob_match(self.wanted, walk.find_relative_path(path, root)) and _is_large(path):
                 self.large.append(path)
 
-    def _belongs(self, path: str) -> bool:
+    def _is_wanted(self, path: str) -> bool:
         if path in self._passed:
             return True
         if path in self._withheld:
@@ -101,10 +97,10 @@ class SearchHits:
         self._passed.add(path)
         return True
 
-    def _show(self, path: str, number: int, text: str, start: int | None) -> None:
+    def _add_lines(self, path: str, number: int, text: str, start: int | None) -> None:
         before, last = self._at
         if path != before:
-            self.lines += [""] * bool(self.lines) + [self.workspace.shown(Path(path))]
+            self.lines += [""] * bool(self.lines) + [self.workspace.format_path(Path(path))]
         elif number > last + 1:
             self.lines.append("--")
         sign = "-" if start is None else ":"
@@ -112,23 +108,23 @@ class SearchHits:
             if i == walk.MOST_LINES:
                 self.lines.append("[… more lines of this match …]")
                 break
-            self.lines.append(f"{number + i}{sign} {_short(line, start if i == 0 else 0)}")
+            self.lines.append(f"{number + i}{sign} {_shorten_line(line, start if i == 0 else 0)}")
             self._at = (path, number + i)
 
-    def told(self, whole: bool) -> str:
-        """The answer, with what it leaves out."""
+    def format_result(self, whole: bool) -> str:
+        """The result for the model, with notes on what was left out."""
         notes = [] if whole else [describe_timeout()]
         if self._withheld:
-            names = self._names(self._withheld)
+            names = self._format_names(self._withheld)
             notes.append(f"[left out because they may hold secrets or are denied: {names}]")
         if n := len(self.large):
             files = "1 file over 5 MB was" if n == 1 else f"{n:,} files over 5 MB were"
-            names = self._names(self.large)
+            names = self._format_names(self.large)
             notes.append(f"[{files} left out: {names}; to search one, name it in path]")
         if self.mode == "content":
             lines, total, kind = self.lines, self.matches, "matches"
         else:
-            lines, total, kind = self._files(), len(self.counts), "files"
+            lines, total, kind = self._format_files(), len(self.counts), "files"
         if total > self.limit:
             notes.append(
                 f"[the first {self.limit:,} of {total:,} {kind}; narrow the search, or raise limit]"
@@ -137,12 +133,12 @@ class SearchHits:
             lines = ["No matches."]
         return "\n".join([*lines, *notes])
 
-    def _names(self, paths: Iterable[str]) -> str:
-        names = sorted(self.workspace.shown(Path(path)) for path in paths)
+    def _format_names(self, paths: Iterable[str]) -> str:
+        names = sorted(self.workspace.format_path(Path(path)) for path in paths)
         return ", ".join(names[:_NAMED] + ["…"] * (len(names) > _NAMED))
 
-    def _files(self) -> list[str]:
-        shown = [(self.workspace.shown(Path(path)), n) for path, n in self.counts.items()]
+    def _format_files(self) -> list[str]:
+        shown = [(self.workspace.format_path(Path(path)), n) for path, n in self.counts.items()]
         counted = self.mode == "count"
         return [f"{path}: {n}" if counted else path for path, n in shown[: self.limit]]
 
@@ -155,14 +151,14 @@ def _is_large(path: str) -> bool:
     return size > walk.LARGEST and walk.read_text(path, named=False) is None
 
 
-def _bytes_of(said: Mapping[str, str]) -> bytes:
-    """rg gives what is not UTF-8 as base64."""
+def _decode_bytes(said: Mapping[str, str]) -> bytes:
+    """The bytes of a text in the output of rg, which gives invalid UTF-8 as base64."""
     if "text" in said:
         return said["text"].encode("utf-8", "surrogateescape")
     return base64.b64decode(said["bytes"])
 
 
-def _short(line: str, start: int | None) -> str:
+def _shorten_line(line: str, start: int | None) -> str:
     line = line.removesuffix("\r")
     if len(line) <= LONGEST_LINE:
         return line
@@ -180,7 +176,7 @@ MOST_MATCHES: Final = 200
 MOST_FILES: Final = 100
 MOST_CONTEXT: Final = 50
 _LONGEST_ANSWER: Final = 32 << 20
-"""Bytes of one line of the searching process."""
+"""Most bytes of one line from the search process."""
 MODES: Final = ("content", "files_with_matches", "count")
 
 GREP_SCHEMA: Final[Json] = {
@@ -221,7 +217,7 @@ GLOB_SCHEMA: Final[Json] = {
 
 
 class GrepTool:
-    """Finds lines. `rg` does it where there is one; the answer looks the same either way."""
+    """Finds lines, with `rg` if it is installed; the result looks the same either way."""
 
     name = "Grep"
     schema = GREP_SCHEMA
@@ -233,8 +229,8 @@ class GrepTool:
         return True
 
     async def run(self, args: Json, use_id: str) -> str:
-        root = _root(self._workspace, args.get("path", "."))
-        large = root.is_file() and _size(self._workspace, root) > walk.LARGEST
+        root = _find_root(self._workspace, args.get("path", "."))
+        large = root.is_file() and _check_size(self._workspace, root) > walk.LARGEST
         glob = args.get("glob")
         mode = args.get("output_mode", "files_with_matches")
         limit = args.get("limit", MOST_MATCHES if mode == "content" else MOST_FILES)
@@ -251,36 +247,37 @@ class GrepTool:
             "most": 0 if mode == "count" else limit,
         }
         whole = await self._search(asked, found, large)
-        return found.told(whole)
+        return found.format_result(whole)
 
     async def _search(self, asked: Json, found: SearchHits, large: bool) -> bool:
-        rg = self._workspace.program("rg")
-        if rg is not None and not large:  # it holds a long line several times, and tells all of it
-            argv, take = make_rg_command(rg, asked), _from_json(found.take)
-            code, whole = await _converse(self._workspace, argv, b"", take)
+        rg = self._workspace.find_program("rg")
+        if rg is not None and not large:  # rg holds a long line several times, and prints all of it
+            argv, take = make_rg_command(rg, asked), _decode_lines(found.add_hit)
+            code, whole = await _run_search(self._workspace, argv, b"", take)
             if code in (0, 1) and whole:
-                return found.root.is_file() or await self._weigh(rg, asked, found)
+                return found.root.is_file() or await self._find_large_files(rg, asked, found)
             if not whole:
                 return False
-            # Its regular expressions know less than ours: looking ahead, for one. Begin again.
+            # Its regular expressions are weaker than ours (no lookahead). Begin again.
             found.clear()
         try:
-            flags = {key: asked[key] for key in ("ignore_case", "multiline")}
-            walk.compile_pattern(asked["pattern"], **flags)
+            walk.compile_pattern(
+                asked["pattern"], ignore_case=asked["ignore_case"], multiline=asked["multiline"]
+            )
         except (re.error, OverflowError, RecursionError) as error:
             raise ToolFailed(
                 f"the pattern is not a valid regular expression: {error};"
                 " put a backslash before a character that is meant literally"
             ) from None
-        _, whole = await _walker(self._workspace, asked, found.take)
+        _, whole = await _run_walk(self._workspace, asked, found.add_hit)
         return whole
 
-    async def _weigh(self, rg: str, asked: Json, found: SearchHits) -> bool:
-        """ripgrep does not say what it left out for its size; False: finding out took too long."""
+    async def _find_large_files(self, rg: str, asked: Json, found: SearchHits) -> bool:
+        """Find the files that rg left out for their size; False: that took too long."""
         paths: list[bytes] = []
         argv = [*_rg_walk(rg), "--files", "--null", "--", asked["root"]]
-        _, whole = await _converse(self._workspace, argv, b"", paths.append, b"\0")
-        await anyio.to_thread.run_sync(partial(found.weigh, paths))
+        _, whole = await _run_search(self._workspace, argv, b"", paths.append, b"\0")
+        await anyio.to_thread.run_sync(found.note_large, paths)
         return whole
 
 
@@ -290,7 +287,7 @@ def _rg_walk(rg: str) -> list[str]:
 
 
 def make_rg_command(rg: str, asked: Json) -> list[str]:
-    """The same question for ripgrep. Which files the glob means is settled when the answer comes."""
+    """The same search as a command line of rg; its hits are filtered by the glob afterwards."""
     argv = [*_rg_walk(rg), "--json", f"--context={asked['context']}"]
     named = Path(asked["root"]).is_file()
     argv.append("--text" if named else f"--max-filesize={walk.LARGEST}")
@@ -315,19 +312,19 @@ class GlobTool:
         return True
 
     async def run(self, args: Json, use_id: str) -> str:
-        root = _root(self._workspace, args.get("path", "."))
+        root = _find_root(self._workspace, args.get("path", "."))
         pattern = args["pattern"].removeprefix("./")
         if not root.is_dir():
-            raise ToolFailed(f"{self._workspace.shown(root)} is a file; Glob looks in folders")
+            raise ToolFailed(f"{self._workspace.format_path(root)} is a file; Glob looks in folders")
         if pattern.startswith(("/", "~")) or ".." in pattern.split("/"):
             raise ToolFailed("the pattern is below path; name another folder in path")
         _glob_expression(pattern)
-        paths, total, whole = await self._files(root, pattern, every=False)
+        paths, total, whole = await self._find_files(root, pattern, every=False)
         note = ""
         if not paths and whole:
-            paths, total, whole = await self._files(root, pattern, every=True)
+            paths, total, whole = await self._find_files(root, pattern, every=True)
             note = "[git ignores these]" if paths else ""
-        lines = [self._workspace.shown(Path(path)) for path in paths]
+        lines = [self._workspace.format_path(Path(path)) for path in paths]
         if total > len(paths):
             note = f"[the newest {len(paths)} of {total:,}; narrow the pattern to see others]"
         if not whole:
@@ -337,7 +334,7 @@ class GlobTool:
             return f"No file matches {pattern}{deeper}."
         return "\n".join([*lines, note] if note else lines)
 
-    async def _files(self, root: Path, pattern: str, *, every: bool) -> tuple[list[str], int, bool]:
+    async def _find_files(self, root: Path, pattern: str, *, every: bool) -> tuple[list[str], int, bool]:
         paths: list[str] = []
         total = 0
 
@@ -349,25 +346,25 @@ class GlobTool:
                 total = said["data"]["files"]
 
         asked = {"root": str(root), "pattern": pattern, "every": every, "limit": MOST_FILES}
-        _, whole = await _walker(self._workspace, {"do": "files", **asked}, take)
+        _, whole = await _run_walk(self._workspace, {"do": "files", **asked}, take)
         return paths, total, whole
 
 
-def _root(workspace: Workspace, asked: str) -> Path:
+def _find_root(workspace: Workspace, asked: str) -> Path:
     root = resolve_path(workspace.locate(asked))  # as the gate saw it
     if not root.exists():
-        raise ToolFailed(f"{workspace.shown(root)} does not exist{suggest_similar(root)}")
+        raise ToolFailed(f"{workspace.format_path(root)} does not exist{suggest_similar(root)}")
     if not (root.is_dir() or root.is_file()):
-        raise ToolFailed(f"{workspace.shown(root)} is a pipe or a device; it is not searched")
+        raise ToolFailed(f"{workspace.format_path(root)} is a pipe or a device; it is not searched")
     return root
 
 
-def _size(workspace: Workspace, file: Path) -> int:
-    """How large a named file is; refused if it is too large, or cannot be read at all."""
+def _check_size(workspace: Workspace, file: Path) -> int:
+    """The size of a named file; raises if it is too large or cannot be read."""
     with file.open("rb") as opened:
         size = os.fstat(opened.fileno()).st_size
     if size > walk.LARGEST_NAMED:
-        name = workspace.shown(file)
+        name = workspace.format_path(file)
         raise ToolFailed(
             f"{name} has {format_size(size)} and Grep searches files up to"
             f" {format_size(walk.LARGEST_NAMED)}; use Bash: grep -n 'pattern' {shlex.quote(name)}"
@@ -382,29 +379,29 @@ def _glob_expression(glob: str | None) -> re.Pattern[str] | None:
         raise ToolFailed(f"the pattern {glob} is not valid; check its brackets") from None
 
 
-async def _walker(
+async def _run_walk(
     workspace: Workspace, asked: Json, take: Callable[[Json], Any]
 ) -> tuple[int | None, bool]:
     argv = [sys.executable, "-I", "-S", walk.__file__]
     question = json.dumps(asked).encode("ascii")
-    code, whole = await _converse(workspace, argv, question, _from_json(take))
+    code, whole = await _run_search(workspace, argv, question, _decode_lines(take))
     if whole and code:
         raise ToolFailed("the search broke; try a simpler pattern")
     return code, whole
 
 
-def _from_json(take: Callable[[Json], Any]) -> Callable[[bytes], Any]:
+def _decode_lines(take: Callable[[Json], Any]) -> Callable[[bytes], Any]:
     return lambda line: take(json.loads(line))
 
 
-async def _converse(
+async def _run_search(
     workspace: Workspace,
     argv: Sequence[str],
     asked: bytes,
     take: Callable[[bytes], Any],
     ending: bytes = b"\n",
 ) -> tuple[int | None, bool]:
-    """Run a searching process and take its lines; False: its time was up."""
+    """Run a search process and take its lines; False: its time was up."""
     env = {k: v for k, v in workspace.environment.items() if k != "RIPGREP_CONFIG_PATH"}
     with tempfile.TemporaryFile() as question:
         question.write(asked)
@@ -414,19 +411,19 @@ async def _converse(
         )
     try:
         with anyio.move_on_after(SECONDS):
-            if process.stdout is not None and await _lines(process.stdout, take, ending):
+            if process.stdout is not None and await _read_lines(process.stdout, take, ending):
                 return await process.wait(), True
         return None, False
     finally:
         with anyio.CancelScope(shield=True):
             if process.returncode is None:
-                # Not `process.kill`, which may take the exit code away from whoever waits for it.
+                # Not `process.kill`, which may take the exit code away from a waiting task.
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process.pid, signal.SIGKILL)
             await process.aclose()
 
 
-async def _lines(stream: ByteReceiveStream, take: Callable[[bytes], Any], ending: bytes) -> bool:
+async def _read_lines(stream: ByteReceiveStream, take: Callable[[bytes], Any], ending: bytes) -> bool:
     """Take each line as it comes; False: one was too long to be kept."""
     parts: list[bytes] = []
     size = 0

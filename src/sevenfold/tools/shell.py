@@ -1,11 +1,11 @@
-"""Tells whether a shell command only reads, by walking its syntax tree with an allow-list.
+"""Decides if a shell command only reads, by walking its syntax tree with an allow-list.
 
 Everything that is not known to be harmless is "not read-only": an unknown kind of node, an unknown
 program, an unknown option, a word that may expand to something else. The tree comes from
-tree-sitter, which does not agree with bash in every corner: it keeps `-o out` in `<in -o out` as
-further targets of the redirect, drops an escaped blank, and after some pipes takes the next line
-for more arguments. So the walk also checks what stands between two words and that every word is
-spelled in characters whose meaning is beyond doubt; where the two could differ, the answer is no.
+tree-sitter, which differs from bash in some cases: it keeps `-o out` in `<in -o out` as further targets of
+the redirect, drops an escaped blank, and after some pipes takes the next line for more arguments. So the
+walk also checks the bytes between two words and the characters of every word; where tree-sitter and bash
+could differ, the answer is no.
 """
 
 from __future__ import annotations
@@ -66,28 +66,28 @@ _RESERVED = make_name_set(
 
 
 class CommandVerdict(msgspec.Struct, frozen=True):
-    """Whether a command only reads, and in one clause why, or what stands in the way."""
+    """True if a command only reads, and the reason in one clause."""
 
     read_only: bool
     why: str
 
 
 class _SimpleCommand(msgspec.Struct, frozen=True):
-    """One simple command: its words, and where it reads its input from if that is redirected."""
+    """One simple command: its words, and its input redirects."""
 
     words: tuple[ShellWord, ...]
     inputs: tuple[str, ...] = ()
 
 
 def classify_command(command: str) -> CommandVerdict:
-    """Whether running this in bash changes nothing; everything uncertain is not read-only."""
+    """Decide if running this in bash changes nothing; everything uncertain is not read-only."""
     return classify_within(command, READ_ONLY_COMMANDS)
 
 
 def classify_within(command: str, allowed: frozenset[str]) -> CommandVerdict:
     """Like `classify_command`, and every program in it must be one of `allowed`."""
     try:
-        for simple in _read(command):
+        for simple in _read_commands(command):
             check_read_only(simple.words, allowed)
     except UnsureError as unsure:
         return CommandVerdict(False, str(unsure))
@@ -103,12 +103,12 @@ def split_compound(command: str) -> tuple[str, ...] | None:
     to a file or something else whose effect a rule on program names does not cover.
     """
     try:
-        return tuple(_spelled(simple) for simple in _read(command))
+        return tuple(_format_simple(simple) for simple in _read_commands(command))
     except UnsureError:
         return None
 
 
-def _spelled(simple: _SimpleCommand) -> str:
+def _format_simple(simple: _SimpleCommand) -> str:
     words = (
         word.text
         if word.kind is WordCertainty.FIXED and shlex.quote(word.text) == word.text
@@ -118,15 +118,15 @@ def _spelled(simple: _SimpleCommand) -> str:
     return " ".join((*words, *simple.inputs))
 
 
-def _read(command: str) -> list[_SimpleCommand]:
+def _read_commands(command: str) -> list[_SimpleCommand]:
     """The simple commands in order, or UnsureError."""
     _check_characters(command)
     source = command.encode("utf-8")
-    root = _parse(source)
+    root = _parse_source(source)
     if root.has_error:
         raise UnsureError("it cannot be parsed with certainty")
     _check_tokens(root, source)
-    found = list(_statements(root, source, 0))
+    found = list(_read_statement(root, source, 0))
     if not found:
         raise UnsureError("there is no command in it")
     return found
@@ -141,21 +141,21 @@ def _check_characters(command: str) -> None:
 
 
 @functools.cache
-def _language() -> Language:
+def _load_language() -> Language:
     import tree_sitter
     import tree_sitter_bash
 
     return tree_sitter.Language(tree_sitter_bash.language())
 
 
-def _parse(source: bytes) -> Node:
+def _parse_source(source: bytes) -> Node:
     import tree_sitter
 
     # A parser holds state and is cheap; only the language is shared between threads.
-    return tree_sitter.Parser(_language()).parse(source).root_node
+    return tree_sitter.Parser(_load_language()).parse(source).root_node
 
 
-def _tokens(root: Node) -> Iterator[Node]:
+def _iterate_tokens(root: Node) -> Iterator[Node]:
     """The tokens in source order; a word counts as one, whatever is inside it."""
     waiting = [root]
     while waiting:
@@ -167,9 +167,9 @@ def _tokens(root: Node) -> Iterator[Node]:
 
 
 def _check_tokens(root: Node, source: bytes) -> None:
-    """Between the tokens there are only blanks, and comments are comments to bash as well."""
+    """Raise unless only blanks stand between the tokens, and comments are comments for bash, too."""
     end = 0
-    for token in _tokens(root):
+    for token in _iterate_tokens(root):
         if token is root:
             continue
         if token.is_missing or not _BETWEEN_TOKENS.fullmatch(source, end, token.start_byte):
@@ -181,22 +181,22 @@ def _check_tokens(root: Node, source: bytes) -> None:
         raise UnsureError("it cannot be parsed with certainty")
 
 
-def _statements(node: Node, source: bytes, depth: int) -> Iterator[_SimpleCommand]:
+def _read_statement(node: Node, source: bytes, depth: int) -> Iterator[_SimpleCommand]:
     if depth > _DEEPEST:
         raise UnsureError("it is nested too deeply")
     if node.type in _HOLDERS:
-        yield from _held(node, source, depth)
+        yield from _read_group(node, source, depth)
     elif node.type == "redirected_statement":
-        yield from _redirected(node, source, depth)
+        yield from _read_redirected(node, source, depth)
     elif node.type == "command":
-        yield _simple(node, source)
+        yield _read_simple(node, source)
     elif node.type == "test_command":
-        yield _bracket(node, source)
+        yield _read_test(node, source)
     else:
         raise UnsureError(f"it contains {describe_node(node.type)}")
 
 
-def _held(node: Node, source: bytes, depth: int) -> Iterator[_SimpleCommand]:
+def _read_group(node: Node, source: bytes, depth: int) -> Iterator[_SimpleCommand]:
     if node.type == "subshell" and source.startswith(b"((", node.start_byte):
         raise UnsureError("it contains `((`")
     before: Node | None = None
@@ -205,25 +205,25 @@ def _held(node: Node, source: bytes, depth: int) -> Iterator[_SimpleCommand]:
             raise UnsureError(f"it contains {describe_node(child.type)}")
         _check_separated(node, before, child, source)
         if child.is_named and child.type != "comment":
-            yield from _statements(child, source, depth + 1)
+            yield from _read_statement(child, source, depth + 1)
         before = child
 
 
 def _check_separated(holder: Node, before: Node | None, child: Node, source: bytes) -> None:
-    """For bash a statement ends only at a token or a newline, and `{`, `}`, `!` stand alone."""
+    """Raise unless statements end as for bash: at a token or a newline, with `{`, `}`, `!` apart."""
     if before is None or child.type == "comment":
         return
-    gap = (before.end_byte, child.start_byte)
+    start, end = before.end_byte, child.start_byte
     ends = child.is_named or child.type == "}"
-    if before.is_named and ends and not _BETWEEN_STATEMENTS.fullmatch(source, *gap):
+    if before.is_named and ends and not _BETWEEN_STATEMENTS.fullmatch(source, start, end):
         raise UnsureError(f"the commands of {describe_node(holder.type)} run into each other")
-    if before.type in {"{", "!"} and gap[0] == gap[1]:
+    if before.type in {"{", "!"} and start == end:
         raise UnsureError(f"a word begins with `{before.type}`")
     if before.type in {"{", "("} and not child.is_named:
         raise UnsureError("an empty group")
 
 
-def _redirected(node: Node, source: bytes, depth: int) -> Iterator[_SimpleCommand]:
+def _read_redirected(node: Node, source: bytes, depth: int) -> Iterator[_SimpleCommand]:
     body, *redirects = node.children
     end = body.end_byte
     inputs: list[str] = []
@@ -231,13 +231,13 @@ def _redirected(node: Node, source: bytes, depth: int) -> Iterator[_SimpleComman
         if redirect.type not in _REDIRECTS:
             raise UnsureError(f"it contains {describe_node(redirect.type)}")
         _check_gap(source, end, redirect.start_byte, needed=False)
-        inputs += _redirect(redirect, source)
+        inputs += _read_redirect(redirect, source)
         end = redirect.end_byte
-    for simple in _statements(body, source, depth + 1):
+    for simple in _read_statement(body, source, depth + 1):
         yield _SimpleCommand(simple.words, (*simple.inputs, *inputs))
 
 
-def _simple(node: Node, source: bytes) -> _SimpleCommand:
+def _read_simple(node: Node, source: bytes) -> _SimpleCommand:
     words: list[ShellWord] = []
     inputs: list[str] = []
     end: int | None = None
@@ -247,9 +247,9 @@ def _simple(node: Node, source: bytes) -> _SimpleCommand:
             _check_gap(source, end, child.start_byte, needed=not redirect)
         end = child.end_byte
         if redirect:
-            inputs += _redirect(child, source)
+            inputs += _read_redirect(child, source)
         elif child.type == "command_name":
-            words.append(_program(child))
+            words.append(_read_program(child))
         elif child.type in WORD_NODES:
             words.append(decode_word(child))
         else:
@@ -259,7 +259,7 @@ def _simple(node: Node, source: bytes) -> _SimpleCommand:
     return _SimpleCommand(tuple(words), tuple(inputs))
 
 
-def _program(node: Node) -> ShellWord:
+def _read_program(node: Node) -> ShellWord:
     if node.child_count != 1 or node.children[0].type != "word":
         raise UnsureError("the name of a command is quoted or worked out")
     word = decode_word(node.children[0])
@@ -268,9 +268,9 @@ def _program(node: Node) -> ShellWord:
     return word
 
 
-def _bracket(node: Node, source: bytes) -> _SimpleCommand:
+def _read_test(node: Node, source: bytes) -> _SimpleCommand:
     """`[ … ]` as the command it is."""
-    tokens = list(_test_tokens(node))
+    tokens = list(_iterate_test_tokens(node))
     if tokens[0].type != "[" or tokens[-1].type != "]":
         raise UnsureError("it contains `[[` or `((`")
     words: list[ShellWord] = []
@@ -287,10 +287,10 @@ def _bracket(node: Node, source: bytes) -> _SimpleCommand:
     return _SimpleCommand(tuple(words))
 
 
-def _test_tokens(node: Node) -> Iterator[Node]:
+def _iterate_test_tokens(node: Node) -> Iterator[Node]:
     for child in node.children:
         if child.type in _TEST_PARTS:
-            yield from _test_tokens(child)
+            yield from _iterate_test_tokens(child)
         elif child.type in WORD_NODES | _TEST_TOKENS | {"[", "]", "test_operator"}:
             yield child
         else:
@@ -304,8 +304,8 @@ def _check_gap(source: bytes, start: int, end: int, *, needed: bool) -> None:
         raise UnsureError("it is not certain where a word ends")
 
 
-def _redirect(node: Node, source: bytes) -> list[str]:
-    """What the redirect reads, as source text; unsure unless it goes nowhere or reads a file."""
+def _read_redirect(node: Node, source: bytes) -> list[str]:
+    """The input of a redirect, as source text; unsure unless it goes nowhere or reads a file."""
     operator, *targets = [child for child in node.children if child.type != "file_descriptor"]
     descriptors = node.child_count - len(targets) - 1
     if len(targets) != 1 or targets[0].type not in WORD_NODES or descriptors > 1:
@@ -314,12 +314,12 @@ def _redirect(node: Node, source: bytes) -> list[str]:
     if descriptors and node.children[0].text not in {b"0", b"1", b"2"}:
         raise UnsureError("a redirect of another stream than the standard ones")
     target = decode_word(targets[0])
-    if not _harmless_redirect(operator.type, target):
+    if not _is_harmless_redirect(operator.type, target):
         raise UnsureError(f"the redirect `{operator.type} {target.source}`")
     return [f"{operator.type} {target.source}"] if operator.type.startswith("<") else []
 
 
-def _harmless_redirect(operator: str, target: ShellWord) -> bool:
+def _is_harmless_redirect(operator: str, target: ShellWord) -> bool:
     match operator:
         case ">" | ">>" | "&>" | "&>>":
             return target.kind is WordCertainty.FIXED and target.text == "/dev/null"

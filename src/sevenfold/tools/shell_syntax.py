@@ -1,7 +1,4 @@
-"""The words of a shell command: what each one says once quotes are gone, and how sure that is.
-
-Known options of a program: everything that is not written down here is not accepted.
-"""
+"""The words of a shell command after quote removal, with their certainty, and tables of known options."""
 
 from __future__ import annotations
 
@@ -19,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class UnsureError(Exception):
-    """A command, or a part of one, that is not certain to be harmless; the text says which."""
+    """A command, or a part of one, is not certain to be harmless; the text says which."""
 
 
 class WordCertainty(enum.IntEnum):
-    """How far the text of a word is certain; a word made of pieces is as bad as its worst."""
+    """The certainty of a word's text; a word made of pieces has that of its worst piece."""
 
     FIXED = 0  # exactly its text
     PATH = 1  # one word, not an option: begins with a home folder or the working folder
@@ -73,24 +70,24 @@ _NUMBER = re.compile(r"-?[0-9]+")
 
 def decode_word(node: Node) -> ShellWord:
     """The word that a node of the syntax tree stands for."""
-    pieces = list(_pieces(node))
-    source = _source(node)
+    pieces = list(_decode_pieces(node))
+    source = _decode_source(node)
     if source.startswith("#"):
         raise UnsureError("a word begins with `#`")
     text = "".join(piece.text for piece in pieces)
     shape = "".join(piece.shape for piece in pieces)
     kind = max(piece.kind for piece in pieces)
-    return ShellWord(text, source, max(kind, _kind_of_shape(shape)))
+    return ShellWord(text, source, max(kind, _classify_shape(shape)))
 
 
-def _source(node: Node) -> str:
+def _decode_source(node: Node) -> str:
     text = node.text
     if text is None:
         raise UnsureError("it cannot be parsed")
     return text.decode("utf-8")
 
 
-def _kind_of_shape(shape: str) -> WordCertainty:
+def _classify_shape(shape: str) -> WordCertainty:
     if "{" in _IDLE_BRACES.sub("", shape):
         return WordCertainty.LOOSE
     if any(mark in shape for mark in "*?["):
@@ -98,31 +95,31 @@ def _kind_of_shape(shape: str) -> WordCertainty:
     return WordCertainty.PATH if _TILDE.search(shape) else WordCertainty.FIXED
 
 
-def _pieces(node: Node) -> Iterator[_WordPiece]:
+def _decode_pieces(node: Node) -> Iterator[_WordPiece]:
     if node.type != "concatenation":
-        yield _piece(node)
+        yield _decode_piece(node)
         return
     end = node.start_byte
     for child in node.children:
         if child.start_byte != end or child.type == "concatenation":
             raise UnsureError("a word is joined in a way that is not certain")
         end = child.end_byte
-        yield _piece(child)
+        yield _decode_piece(child)
 
 
-def _piece(node: Node) -> _WordPiece:
-    source = _source(node)
+def _decode_piece(node: Node) -> _WordPiece:
+    source = _decode_source(node)
     match node.type:
         case "word":
-            return _unquoted(source)
+            return _decode_unquoted(source)
         case "number" if _NUMBER.fullmatch(source):
             return _WordPiece(source, source)
         case "raw_string" if re.fullmatch(r"'[^']*'", source):
             return _WordPiece(source[1:-1], "_" * max(1, len(source) - 2))
         case "string":
-            return _double_quoted(node, source)
+            return _decode_double_quoted(node, source)
         case "simple_expansion":
-            return _WordPiece(source, "_", max(WordCertainty.LOOSE, _variable(source)))
+            return _WordPiece(source, "_", max(WordCertainty.LOOSE, _classify_variable(source)))
         case "brace_expression" if _BRACE_RANGE.fullmatch(source):
             return _WordPiece(source, source, WordCertainty.LOOSE)
         case other:
@@ -135,7 +132,7 @@ def describe_node(node_type: str) -> str:
     return f"`{name}`" if not name[:1].isalpha() else f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
-def _unquoted(source: str) -> _WordPiece:
+def _decode_unquoted(source: str) -> _WordPiece:
     if source in _LONE_BANG:
         return _WordPiece(source, "_" * len(source))
     text, shape, at = "", "", 0
@@ -149,7 +146,7 @@ def _unquoted(source: str) -> _WordPiece:
     return _WordPiece(text, shape)
 
 
-def _double_quoted(node: Node, source: str) -> _WordPiece:
+def _decode_double_quoted(node: Node, source: str) -> _WordPiece:
     if len(source) < 2 or source[0] != '"' or source[-1] != '"':
         raise UnsureError("a string is not closed")
     text, kind, at = "", WordCertainty.FIXED, 1
@@ -157,16 +154,16 @@ def _double_quoted(node: Node, source: str) -> _WordPiece:
     for child in node.children:
         if child.type == "simple_expansion":
             start, end = child.start_byte - node.start_byte, child.end_byte - node.start_byte
-            text += _literal(raw[at:start].decode("utf-8"), last=False)
+            text += _decode_literal(raw[at:start].decode("utf-8"), last=False)
             expansion = raw[start:end].decode("utf-8")
-            text, kind, at = text + expansion, max(kind, _variable(expansion)), end
+            text, kind, at = text + expansion, max(kind, _classify_variable(expansion)), end
         elif child.type not in {'"', "$", "string_content"}:
             raise UnsureError(f"a string contains {describe_node(child.type)}")
-    text += _literal(raw[at:-1].decode("utf-8"), last=True)
+    text += _decode_literal(raw[at:-1].decode("utf-8"), last=True)
     return _WordPiece(text, "_" * max(1, len(text)), kind)
 
 
-def _literal(content: str, *, last: bool) -> str:
+def _decode_literal(content: str, *, last: bool) -> str:
     at = 0
     while at < len(content):
         found = _QUOTED.match(content, at)
@@ -176,7 +173,7 @@ def _literal(content: str, *, last: bool) -> str:
     return _QUOTED_ESCAPE.sub(r"\1", content)
 
 
-def _variable(expansion: str) -> WordCertainty:
+def _classify_variable(expansion: str) -> WordCertainty:
     found = _EXPANSION.fullmatch(expansion)
     if found is None:
         raise UnsureError(f"the expansion `{expansion}`")
@@ -201,7 +198,7 @@ class ProgramOptions(msgspec.Struct, frozen=True):
 
 
 class ParsedWords(msgspec.Struct, frozen=True):
-    """What the words of a call turned out to be."""
+    """The operands and options of a call."""
 
     operands: tuple[ShellWord, ...]
     names: frozenset[str]
@@ -243,9 +240,9 @@ def parse_words(words: Sequence[ShellWord], table: ProgramOptions) -> ParsedWord
         if not dashed:
             operands.append(check_operand(word))
             continue
-        found, follow = _option(word, table)
+        found, follow = _parse_option(word, table)
         given += found
-        given += [(found[-1][0], _separate_value(word, next_)) for next_ in words[at : at + follow]]
+        given += [(found[-1][0], _check_value(word, next_)) for next_ in words[at : at + follow]]
         at += follow
     if table.most is not None:
         _check_count(operands, table.most)
@@ -282,28 +279,28 @@ def find_fixed_text(word: ShellWord) -> str:
     return word.text
 
 
-def _separate_value(option: ShellWord, value: ShellWord) -> str:
+def _check_value(option: ShellWord, value: ShellWord) -> str:
     if value.kind is not WordCertainty.FIXED or value.text.startswith("-"):
         raise UnsureError(f"`{value.source}` as the value of `{option.source}`")
     return value.text
 
 
-def _option(word: ShellWord, table: ProgramOptions) -> tuple[_Given, int]:
-    """The options in one word, and how many of the following words are values."""
+def _parse_option(word: ShellWord, table: ProgramOptions) -> tuple[_Given, int]:
+    """The options in one word, and the number of following words that are values."""
     text = find_fixed_text(word)
     if text in table.takes:
         return [(text, None)], {"=": 1, "==": 2}.get(table.takes[text], 0)
     if text.startswith("--"):
         name, given, value = text.partition("=")
         if not given or table.takes.get(name) not in {"=", "[=]"}:
-            raise _unknown(name)
+            raise _make_unknown_option(name)
         return [(name, value)], 0
     if "-#" in table.takes and _BARE_NUMBER.fullmatch(text):
         return [("-#", None)], 0
-    return _cluster(text, table)
+    return _parse_cluster(text, table)
 
 
-def _cluster(text: str, table: ProgramOptions) -> tuple[_Given, int]:
+def _parse_cluster(text: str, table: ProgramOptions) -> tuple[_Given, int]:
     """The options in a word such as `-nrk2`: every letter must be known."""
     given: _Given = []
     for place, letter in enumerate(text[1:], start=2):
@@ -316,12 +313,12 @@ def _cluster(text: str, table: ProgramOptions) -> tuple[_Given, int]:
         if takes == "=" and not rest:
             return [*given, (name, None)], 1
         if takes is None:
-            raise _unknown(name)
+            raise _make_unknown_option(name)
         if takes or (rest and not table.clusters):
-            raise _unknown(text)
+            raise _make_unknown_option(text)
         given.append((name, None))
     return given, 0
 
 
-def _unknown(name: str) -> UnsureError:
+def _make_unknown_option(name: str) -> UnsureError:
     return UnsureError(f"the option `{name}` is not known to be harmless")

@@ -1,8 +1,6 @@
-"""All the tools of a session behind one door: input is checked, the gate is asked, failures are told.
+"""The toolbox of a session: checks arguments against the schema, asks the gate, runs the tool.
 
-The six tools that every session has, in the order in which the model sees them. Checks what a model
-passes to a tool against the tool's schema, and says which field is wrong. The gate that every tool
-call passes: rules first, then whoever can be asked.
+`ToolGate` decides about each call: first the permission rules, then the user.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ _SHOWN: Final = 60
 
 
 def clean_arguments(value: Any) -> Any:
-    """The same without halves of characters, which no file and no command line can hold."""
+    """The same value without lone surrogates, which files and command lines cannot hold."""
     if isinstance(value, str):
         return strip_half_characters(value)
     if isinstance(value, dict):
@@ -47,37 +45,37 @@ def clean_arguments(value: Any) -> Any:
 
 
 def find_argument_problem(schema: Json, args: Json) -> str | None:
-    """What is wrong with these arguments, in one sentence that names the field; None: nothing.
+    """The error in these arguments, in one sentence that names the field; None: there is none.
 
-    Only the plain part of JSON Schema is checked; what is beyond it is for the tool to say.
+    Only the plain part of JSON Schema is checked; the tool itself checks the rest.
     """
     properties: Json = schema.get("properties", {})
     for name in schema.get("required", ()):
         if name not in args:
-            return f"the field {name} is missing; it takes {_takes(properties.get(name, {}))}"
+            return f"the field {name} is missing; it takes {_describe_type(properties.get(name, {}))}"
     for name, value in args.items():
         if name not in properties:
             if schema.get("additionalProperties", True) is False:
                 return f"there is no field {name}; the fields are {', '.join(properties)}"
-        elif wrong := _wrong(properties[name], value):
-            return f"the field {name} takes {_takes(properties[name])}, not {wrong}"
+        elif wrong := _find_mismatch(properties[name], value):
+            return f"the field {name} takes {_describe_type(properties[name])}, not {wrong}"
     return None
 
 
-def _wrong(schema: Json, value: Any) -> str | None:
+def _find_mismatch(schema: Json, value: Any) -> str | None:
     kind = schema.get("type")
     if isinstance(kind, str) and kind in _TYPES:
         fits = isinstance(value, _TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool))
         if not fits:
-            return _shown(value)
+            return _shorten_repr(value)
     if "enum" in schema and value not in schema["enum"]:
-        return _shown(value)
+        return _shorten_repr(value)
     if "minimum" in schema and isinstance(value, int | float) and value < schema["minimum"]:
-        return _shown(value)
+        return _shorten_repr(value)
     return None
 
 
-def _takes(schema: Json) -> str:
+def _describe_type(schema: Json) -> str:
     if "enum" in schema:
         return "one of " + ", ".join(map(str, schema["enum"]))
     kind = schema.get("type", "a value")
@@ -86,18 +84,18 @@ def _takes(schema: Json) -> str:
     return f"{article} {kind}{least}" if kind != "a value" else "a value"
 
 
-def _shown(value: Any) -> str:
+def _shorten_repr(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
 ApproveCall: TypeAlias = Callable[[ToolUse], Awaitable[str | None]]
-"""Asked before a tool runs: None lets it, a text is why not."""
+"""Called before a tool runs: None allows it, a text is the reason for a refusal."""
 _NUL: Final = "\N{SYMBOL FOR NULL}"
 
 
 def check_tools(tools: Iterable[Tool]) -> tuple[Tool, ...]:
-    """These tools, if they are tools; else a `Mistake` that says what one lacks."""
+    """The same tools; raises `Mistake` if one of them is no tool."""
     given = tuple(tools)
     for tool in given:
         lacks = [name for name in ("name", "schema", "safe", "run") if not hasattr(tool, name)]
@@ -121,11 +119,11 @@ class Toolbox:
 
     @property
     def schemas(self) -> tuple[Json, ...]:
-        """For the request, in a fixed order."""
+        """The schemas for the request, in a fixed order."""
         return tuple(tool.schema for tool in self._tools.values())
 
     def safe(self, use: ToolUse) -> bool:
-        """Whether it may run beside others. A call that will only be refused may."""
+        """True if the call may run beside others; also if it will only be refused."""
         tool, args = self._tools.get(use.name), clean_arguments(use.input)
         if tool is None or find_argument_problem(tool.schema["input_schema"], args):
             return True
@@ -135,39 +133,39 @@ class Toolbox:
         tool = self._tools.get(use.name)
         if tool is None:
             names = ", ".join(self._tools) or "none"
-            return _failed(use, f"there is no tool {use.name}; the tools are: {names}")
+            return _make_failure(use, f"there is no tool {use.name}; the tools are: {names}")
         use = msgspec.structs.replace(use, input=clean_arguments(use.input))
         if wrong := find_argument_problem(tool.schema["input_schema"], use.input):
-            return _failed(use, f"{use.name} was not run: {wrong}")
+            return _make_failure(use, f"{use.name} was not run: {wrong}")
         if (reason := await self._gate(use)) is not None:
             self._emit(Denied(use, reason))
-            return _failed(use, f"{use.name} was not run: {reason}")
+            return _make_failure(use, f"{use.name} was not run: {reason}")
         try:
-            return ToolResult(use.id, _plain(await tool.run(use.input, use.id)))
+            return ToolResult(use.id, _clean_result(await tool.run(use.input, use.id)))
         except (ToolFailed, StorageFailure) as error:
-            return _failed(use, str(error))
+            return _make_failure(use, str(error))
         except OSError as error:
-            return _failed(use, f"{use.name} did not work: {_sentence(error)}")
+            return _make_failure(use, f"{use.name} did not work: {_describe_os_error(error)}")
 
 
-def _failed(use: ToolUse, why: str) -> ToolResult:
-    return ToolResult(use.id, _plain_text(why), True)
+def _make_failure(use: ToolUse, why: str) -> ToolResult:
+    return ToolResult(use.id, _clean_text(why), True)
 
 
-def _plain(content: str | tuple[Block, ...]) -> str | tuple[Block, ...]:
+def _clean_result(content: str | tuple[Block, ...]) -> str | tuple[Block, ...]:
     if isinstance(content, str):
-        return _plain_text(content)
+        return _clean_text(content)
     return tuple(
-        msgspec.structs.replace(block, text=_plain_text(block.text)) if isinstance(block, Text) else block
+        msgspec.structs.replace(block, text=_clean_text(block.text)) if isinstance(block, Text) else block
         for block in content
     )
 
 
-def _plain_text(text: str) -> str:
+def _clean_text(text: str) -> str:
     return strip_half_characters(text).replace("\0", _NUL)
 
 
-def _sentence(error: OSError) -> str:
+def _describe_os_error(error: OSError) -> str:
     why = (error.strerror or str(error) or type(error).__name__).lower()
     return f"{why}: {error.filename}" if error.filename else why
 
@@ -189,11 +187,11 @@ def make_standard_tools(workspace: Workspace) -> list[Tool]:
 
 PermissionAnswer: TypeAlias = bool | Literal["always"]
 AskPermission: TypeAlias = Callable[[ToolUse, str, tuple[str, ...]], Awaitable[PermissionAnswer]]
-"""Asks the person: what is to run, why it is asked, and the rules that "always" adds for this session."""
+"""Asks the user: the call, the reason for the question, and the rules that "always" adds."""
 
 
 class ToolGate:
-    """Callable: None lets a call through, a text is why not. Questions are put one at a time."""
+    """Decides about a call: None allows it, a text is the reason. Questions are asked one at a time."""
 
     def __init__(
         self, permissions: Permissions, workspace: Workspace, ask: AskPermission | None = None
@@ -204,35 +202,35 @@ class ToolGate:
         self._asks: Callable[[], bool] = lambda: True
         self._approved: set[str] = set()
         self._confirm: dict[str, str] = {}
-        # What may not be read one by one is not found by searching either.
-        workspace.hidden = lambda path: permissions.hides(path, workspace)
+        # A file that may not be read is not found by searching either.
+        workspace.hidden = lambda path: permissions.is_hidden(path, workspace)
 
-    def beside(
+    def make_agent_gate(
         self, permissions: Permissions, workspace: Workspace, who: str, asks: Callable[[], bool]
     ) -> ToolGate:
-        """For an agent: the same person, asked one question at a time and told who wants to know.
+        """The gate of an agent: it asks the same user, one question at a time, with the agent's name.
 
-        `asks` says whether anybody watches it at this moment.
+        `asks`: True while a user can be asked.
         """
         gate = ToolGate(permissions, workspace, self._ask)
         gate._asking, gate._who, gate._asks = self._asking, who, asks
         return gate
 
     def approve(self, use_id: str) -> None:
-        """The next question about this call has been answered elsewhere, with yes."""
+        """Allow this call without a question: a hook has allowed it."""
         self._approved.add(use_id)
 
     def confirm(self, use_id: str, why: str) -> None:
-        """This call must be asked about, even if rules allow it."""
+        """Ask the user about this call, even if rules allow it."""
         self._confirm[use_id] = why
 
     def forget(self, use_id: str) -> None:
-        """The call is over: what was said about it must not count for another with the same id."""
+        """Forget a call that is over: approvals must not hold for another with the same id."""
         self._approved.discard(use_id)
         self._confirm.pop(use_id, None)
 
     def decide(self, use: ToolUse) -> PermissionDecision:
-        """What the rules say, with what was approved or is to be confirmed."""
+        """The decision of the rules, with approvals and confirmations applied."""
         decision = self.permissions.decide(use, self._workspace)
         why = self._confirm.get(use.id)
         if why is not None and decision.behaviour == "allow":
@@ -243,22 +241,22 @@ class ToolGate:
 
     async def __call__(self, use: ToolUse) -> str | None:
         try:
-            return await self._settle(use)
+            return await self._decide_or_ask(use)
         finally:
             self.forget(use.id)
 
-    async def _settle(self, use: ToolUse) -> str | None:
+    async def _decide_or_ask(self, use: ToolUse) -> str | None:
         decision = self.decide(use)
         if decision.behaviour == "ask" and self._ask is not None and self._asks():
             async with self._asking:
-                decision = self.decide(use)  # "always" to the question before may settle this one
+                decision = self.decide(use)  # "always" to the question before may decide this one
                 if decision.behaviour == "ask":
-                    return await self._put(use, decision, self._ask)
+                    return await self._ask_user(use, decision, self._ask)
         if decision.behaviour == "allow":
             return None
-        return decision.reason if decision.behaviour == "deny" else _unasked(decision)
+        return decision.reason if decision.behaviour == "deny" else _explain_unasked(decision)
 
-    async def _put(self, use: ToolUse, decision: PermissionDecision, ask: AskPermission) -> str | None:
+    async def _ask_user(self, use: ToolUse, decision: PermissionDecision, ask: AskPermission) -> str | None:
         why = f"{self._who}: {decision.reason}" if self._who else decision.reason
         answer = await ask(use, why, decision.remedies)
         if answer == "always":
@@ -267,15 +265,15 @@ class ToolGate:
         return None if answer else "the person said no to it"
 
 
-def _unasked(decision: PermissionDecision) -> str:
+def _explain_unasked(decision: PermissionDecision) -> str:
     if not decision.remedies:
         return f"{decision.reason}; it must be confirmed, and nobody is here to be asked"
-    rules = " ".join(f"--allow {_quoted(rule)}" for rule in decision.remedies)
+    rules = " ".join(f"--allow {_quote_rule(rule)}" for rule in decision.remedies)
     return (
         f"{decision.reason}; nobody is here to be asked. To allow it, start with {rules}, or name it in "
         "permissions.allow of the settings"
     )
 
 
-def _quoted(rule: str) -> str:
+def _quote_rule(rule: str) -> str:
     return "'" + rule.replace("'", "'\\''") + "'"

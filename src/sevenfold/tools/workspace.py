@@ -1,6 +1,6 @@
-"""What the tools of one session share: the project, the working folder, what was read, what runs.
+"""The workspace that the tools of a session share: project, working folder, files seen, processes.
 
-Opens ordinary files only, and knows what they look like: pipes, devices and /proc never block us.
+It opens ordinary files only, so that pipes, devices and /proc never block us.
 """
 
 from __future__ import annotations
@@ -25,50 +25,50 @@ from sevenfold.tools.processes import MOST_KEPT, TERM_GRACE, end_groups, is_grou
 
 
 class SeenFile(msgspec.Struct, frozen=True):
-    """What a file looked like when the model last read or wrote it."""
+    """The state of a file when the model last read or wrote it."""
 
     at: float
     size: int
     modified: int
     """Nanoseconds, as the file system has it."""
     digest: str = ""
-    """Empty for a file too large to be worth it; then size and time have to do."""
+    """Empty for a very large file; then size and time are compared."""
 
-    def still(self, now: SeenFile) -> bool:
+    def is_same(self, now: SeenFile) -> bool:
         if self.digest and now.digest:
             return self.digest == now.digest
         return (self.size, self.modified) == (now.size, now.modified)
 
 
 class FileKeeper(Protocol):
-    """Looks after files that are more than files: memory, for instance."""
+    """Keeps special files, such as memories."""
 
-    def keeps(self, path: Path) -> bool:
-        """Whether this file, given by its real path, is one of them."""
+    def is_kept(self, path: Path) -> bool:
+        """True if this file, given by its real path, is one of them."""
         ...
 
-    def instead(self, path: Path, data: bytes) -> str | None:
-        """Does what is meant where no file is to be written, and says what; None: it is to be written."""
+    def replace_write(self, path: Path, data: bytes) -> str | None:
+        """Do something else than to write the file, and describe it; None: the file is to be written."""
         ...
 
     def before_write(self, path: Path, data: bytes) -> bytes:
-        """What is to be written; raises `ToolFailed` when this may not be written there."""
+        """The bytes to write; raises `ToolFailed` if they may not be written there."""
         ...
 
     def after_write(self, path: Path) -> str:
-        """Takes note of it. What the model should know about that, or nothing."""
+        """Note the write; returns a remark for the model, or an empty text."""
         ...
 
-    def remark(self, path: Path) -> str:
-        """What to say to whoever reads the file, or nothing."""
+    def make_remark(self, path: Path) -> str:
+        """A remark for the model when it reads the file, or an empty text."""
         ...
 
 
 class _NoKeeper:
-    def keeps(self, path: Path) -> bool:
+    def is_kept(self, path: Path) -> bool:
         return False
 
-    def instead(self, path: Path, data: bytes) -> str | None:
+    def replace_write(self, path: Path, data: bytes) -> str | None:
         return None
 
     def before_write(self, path: Path, data: bytes) -> bytes:
@@ -77,7 +77,7 @@ class _NoKeeper:
     def after_write(self, path: Path) -> str:
         return ""
 
-    def remark(self, path: Path) -> str:
+    def make_remark(self, path: Path) -> str:
         return ""
 
 
@@ -89,12 +89,12 @@ class Workspace:
     """The project folder."""
     home: Path
     environment: Mapping[str, str]
-    """What commands get to see."""
+    """The environment of commands."""
     outputs: Path
-    """Where the output of background commands goes; made when first needed."""
+    """The folder for the output of background commands; made when first needed."""
     clock: Clock
     trusted: bool = False
-    """Whether the user trusts this folder: only then may git do what its files say, unasked."""
+    """True if the user trusts this folder: only then may git run what its files say, unasked."""
     seen: dict[Path, SeenFile] = field(default_factory=dict)
     """By real path, least recently used first."""
     background: list[Process] = field(default_factory=list)
@@ -104,13 +104,13 @@ class Workspace:
     hidden: Callable[[Path], bool] = is_secret_file
     """Files that a search over a folder leaves out."""
     keeper: FileKeeper = field(default_factory=_NoKeeper)
-    """Of files that are more than files."""
+    """The keeper of special files."""
     most_output: int = MOST_KEPT
-    """Bytes of a command's output held in memory; more is worth it where long results are stored."""
+    """Most bytes of a command's output held in memory; more if long results are stored."""
     window: int = REFERENCE_WINDOW
-    """Tokens that the model of the moment has room for: a page of a file is a part of it."""
+    """The window of the current model in tokens: a page of a file is a part of it."""
     project: Path | None = None
-    """The folder that the user's rules were written for, where that is not `root`: of a work tree."""
+    """The folder that the user's rules were written for, if `root` is a work tree."""
     _cwd: Path = field(init=False)
 
     def __post_init__(self) -> None:
@@ -119,12 +119,12 @@ class Workspace:
 
     @property
     def roots(self) -> tuple[Path, ...]:
-        """Where a rule that takes away may begin: a copy of the project is no way round it."""
+        """The folders that a restricting rule is relative to: it also holds in a copy of the project."""
         return (self.root,) if self.project is None else (self.root, self.project)
 
     @property
     def cwd(self) -> Path:
-        """Where commands run and relative paths begin; `cd` moves it. Links in it are followed."""
+        """The working folder, with links followed; `cd` moves it."""
         return self._cwd
 
     @cwd.setter
@@ -135,8 +135,8 @@ class Workspace:
         """The absolute path that the model means; links are not followed yet."""
         return make_absolute(text, self.cwd, self.home)
 
-    def shown(self, path: Path) -> str:
-        """The path as short as it can be and still be understood by every tool."""
+    def format_path(self, path: Path) -> str:
+        """The shortest form of a path that every tool understands."""
         if path == self.cwd:
             return "."
         return str(path.relative_to(self.cwd) if path.is_relative_to(self.cwd) else path)
@@ -149,37 +149,39 @@ class Workspace:
     def search_path(self) -> str:
         return make_search_path(self.environment)
 
-    def program(self, name: str) -> str | None:
+    def find_program(self, name: str) -> str | None:
         return find_program(name, self.environment)
 
     async def close(self) -> None:
         """End everything that still runs."""
         background, self.background = self.background, []
         leftovers, self.leftovers = self.leftovers, set()
+        if not background and not leftovers:
+            return
         await end_groups({process.pid for process in background} | leftovers)
         with anyio.CancelScope(shield=True), anyio.move_on_after(TERM_GRACE):
             for process in background:
                 await process.wait()
 
     def forget_ended(self) -> None:
-        """Let go of what has ended by itself: its number may soon be somebody else's."""
+        """Forget processes that have ended: their numbers may be reused soon."""
         self.background = [p for p in self.background if is_group_alive(p.pid)]
         self.leftovers = {group for group in self.leftovers if is_group_alive(group)}
 
 
 def make_search_path(environment: Mapping[str, str]) -> str:
-    """PATH without folders that depend on where we are: a project must not bring its own `ls`."""
+    """PATH without relative folders: a project must not bring its own `ls`."""
     folders = environment.get("PATH", os.defpath).split(os.pathsep)
     return os.pathsep.join(folder for folder in folders if Path(folder).is_absolute())
 
 
 def find_program(name: str, environment: Mapping[str, str]) -> str | None:
-    """Where a program is, for whoever is given this environment."""
+    """The path of a program in this environment."""
     return shutil.which(name, path=make_search_path(environment))
 
 
 LARGEST_DIGEST: Final = 64 << 20
-"""Beyond this size a file is known by its size and time alone."""
+"""A larger file (bytes) is compared by its size and time alone."""
 _SYSTEM: Final = (Path("/proc"), Path("/sys"))
 _CHUNK: Final = 1 << 20
 _NONBLOCK: Final[int] = getattr(os, "O_NONBLOCK", 0)
@@ -207,15 +209,15 @@ _MAGIC: Final[tuple[tuple[bytes, str], ...]] = (
 
 
 def open_ordinary(workspace: Workspace, path: Path) -> BinaryIO:
-    """The file, open for reading; anything but an ordinary file is refused, with what it is."""
-    shown, target = workspace.shown(path), resolve_path(path)
+    """Open a file for reading; raises `ToolFailed` for anything but an ordinary file."""
+    shown, target = workspace.format_path(path), resolve_path(path)
     if any(target.is_relative_to(folder) for folder in _SYSTEM):
         raise ToolFailed(f"{shown} belongs to the system and is no ordinary file; use Bash for it")
     try:
         _check_kind(shown, target.stat().st_mode)
         fd = os.open(target, os.O_RDONLY | os.O_CLOEXEC | _NONBLOCK)
     except FileNotFoundError:
-        raise ToolFailed(f"{shown} does not exist{_elsewhere(workspace, path)}") from None
+        raise ToolFailed(f"{shown} does not exist{_suggest_path(workspace, path)}") from None
     file = os.fdopen(fd, "rb")
     try:
         _check_kind(shown, os.fstat(fd).st_mode)  # it may have been swapped in between
@@ -233,8 +235,8 @@ def _check_kind(shown: str, mode: int) -> None:
         raise ToolFailed(f"{shown} is {kind}, not an ordinary file; it is not opened")
 
 
-def _elsewhere(workspace: Workspace, path: Path) -> str:
-    """Where the file may be instead."""
+def _suggest_path(workspace: Workspace, path: Path) -> str:
+    """A hint on the file that may be meant."""
     if path.is_symlink():
         return f": the link leads to {path.readlink()}, and nothing is there"
     if path.is_relative_to(workspace.cwd) and workspace.cwd != workspace.root:
@@ -245,7 +247,7 @@ def _elsewhere(workspace: Workspace, path: Path) -> str:
 
 
 def describe_binary(head: bytes) -> str:
-    """What a binary file is, from its first bytes, in words."""
+    """The kind of a binary file in words, from its first bytes."""
     if head[4:8] == b"ftyp":
         return "a video or an HEIC/AVIF image"
     if head[257:262] == b"ustar":
@@ -262,7 +264,7 @@ def format_size(size: int) -> str:
 
 
 def look_at_file(file: BinaryIO, at: float) -> SeenFile:
-    """What the open file looks like now."""
+    """The state of an open file."""
     state = os.fstat(file.fileno())
     digest = ""
     if state.st_size <= LARGEST_DIGEST:
@@ -276,10 +278,10 @@ def look_at_file(file: BinaryIO, at: float) -> SeenFile:
 
 
 def check_unchanged(workspace: Workspace, path: Path, now: SeenFile, doing: str) -> None:
-    """Refuse to change what the model has not seen as it is."""
+    """Raise `ToolFailed` if the model has not seen the file in its present state."""
     before = workspace.seen.get(resolve_path(path))
-    shown = workspace.shown(path)
+    shown = workspace.format_path(path)
     if before is None:
         raise ToolFailed(f"{shown} has not been read in this session; Read it before {doing} it")
-    if not before.still(now):
+    if not before.is_same(now):
         raise ToolFailed(f"{shown} has changed since it was read; Read it again before {doing} it")

@@ -269,9 +269,9 @@ async def test_a_hook_that_refuses_is_not_asked_again_at_once() -> None:
 
 
 def test_people_read_why() -> None:
-    [line] = EventNarrator().tell(Compacted("summary", "price", 120_000, 21_000, 0.93))
+    [line] = EventNarrator().describe_event(Compacted("summary", "price", 120_000, 21_000, 0.93))
     assert line.text.endswith("because it pays (compaction.byPrice turns it off)")
-    [line] = EventNarrator().tell(Compacted("summary", "auto", 120_000, 21_000, 0.93))
+    [line] = EventNarrator().describe_event(Compacted("summary", "auto", 120_000, 21_000, 0.93))
     assert "pays" not in line.text
 
 

@@ -1,7 +1,4 @@
-"""The conversation at a terminal: read a line, take a turn, show it; until somebody leaves.
-
-The line that is typed: history, keys, and the footer below it.
-"""
+"""The conversation at a terminal: read a line, take a turn, show it, until the user leaves."""
 
 from __future__ import annotations
 
@@ -21,9 +18,10 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import ColorDepth
 
 from sevenfold import __version__
-from sevenfold.cli.chat import slash as commands
+from sevenfold.cli.chat.slash import find_session_currency, run_slash_command
+from sevenfold.cli.chat.tasks import list_tasks
 from sevenfold.cli.commands.sessions import collect_results, format_conversation
-from sevenfold.cli.failures import INTERRUPTED, describe_error
+from sevenfold.cli.failures import INTERRUPTED, describe_error, exit_now, watch_signals
 from sevenfold.cli.input import (
     InterruptCounter,
     KeyListener,
@@ -31,8 +29,6 @@ from sevenfold.cli.input import (
     ask_choice,
     ask_permission,
     ask_trust,
-    exit_now,
-    watch_signals,
 )
 from sevenfold.cli.options import ChatOptions
 from sevenfold.cli.output import (
@@ -49,10 +45,9 @@ from sevenfold.cli.output import (
     format_percent,
     format_tokens,
     format_work_name,
-    list_tasks,
+    is_command,
 )
-from sevenfold.cli.startup import describe_unknown_model, open_session
-from sevenfold.cli.surroundings import CommandContext, read_command_context
+from sevenfold.cli.startup import CommandContext, describe_unknown_model, open_session, read_command_context
 from sevenfold.cli.terminal import Screen, make_console
 from sevenfold.core.errors import SevenfoldError, StorageFailure
 from sevenfold.core.events import Event, Notice
@@ -67,14 +62,14 @@ if TYPE_CHECKING:
     from prompt_toolkit.history import History as AnyHistory
 
 REFRESH: Final = 1.0
-"""Seconds between looks at what goes on in the background."""
+"""Seconds between updates of the footer."""
 
 
 class InputHistory(FileHistory):
-    """`<home>/history`, for this user's eyes; a disk that refuses costs the history and nothing else."""
+    """`<home>/history`, private to the user; without a writable disk there is no history."""
 
     @classmethod
-    def of(cls, home: Path) -> AnyHistory:
+    def open(cls, home: Path) -> AnyHistory:
         path = home / "history"
         try:
             make_private_dir(home)
@@ -99,7 +94,7 @@ def format_footer(session: Session, currency: str = "USD") -> str:
     if session.model.capabilities.caches_prompts and (used.cache_read or used.cache_write):
         parts.append(f"cache {format_percent(total.usage.hit_rate)}")
     if running := list_tasks(session):
-        shown = ", ".join(f"{one.name} ({one.said})" if one.said else one.name for one in running[:3])
+        shown = ", ".join(f"{task.name} ({task.said})" if task.said else task.name for task in running[:3])
         parts.append(f"{format_count(len(running), 'task')} in the background: {shown}")
     return " · ".join(parts)
 
@@ -113,7 +108,7 @@ def make_line_editor(
     """
     return PromptSession(
         history=history or InMemoryHistory(),
-        key_bindings=_keys() if history is not None else None,
+        key_bindings=_make_key_bindings() if history is not None else None,
         multiline=history is not None,
         bottom_toolbar=lambda: foot() or None,
         refresh_interval=REFRESH,
@@ -122,10 +117,10 @@ def make_line_editor(
     )
 
 
-def _keys() -> KeyBindings:
+def _make_key_bindings() -> KeyBindings:
     keys = KeyBindings()
 
-    def empty() -> bool:
+    def is_empty() -> bool:
         from prompt_toolkit.application import get_app
 
         return not get_app().current_buffer.text
@@ -138,7 +133,7 @@ def _keys() -> KeyBindings:
     def new_line(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")
 
-    @keys.add("escape", filter=Condition(empty))
+    @keys.add("escape", filter=Condition(is_empty))
     def last_words(event: KeyPressEvent) -> None:
         event.current_buffer.history_backward()
 
@@ -146,11 +141,11 @@ def _keys() -> KeyBindings:
 
 
 RECALLED: Final = 2
-"""Messages of a resumed conversation that are shown again."""
+"""Last messages of a resumed conversation that are shown again."""
 
 
 class _QuickExit(Exception):
-    """Whoever leaves like this does not want to wait for work in the background."""
+    """The user left with Ctrl-C: do not wait for background work."""
 
 
 async def run_conversation(options: ChatOptions) -> int:
@@ -163,57 +158,58 @@ class Chat:
     def __init__(self, options: ChatOptions) -> None:
         shared = options.shared
         self._options = options
-        self._around: CommandContext = read_command_context(shared)
+        self._context: CommandContext = read_command_context(shared)
         self._aside = SideOutput(quiet=shared.quiet, color=not shared.no_color)
         self._session: Session | None = None
-        out, plain = make_console(shared.no_color or self._around.environment.no_color)
-        known = {"plain": plain, "quiet": shared.quiet, "chat": True}
-        self._screen = Screen(out, self._aside, footer=self._foot, **known)
-        self._interrupts = InterruptCounter()
-        self._keys = KeyListener(sys.stdin.fileno(), self._escape)
-        self._lines: PromptSession[str] = make_line_editor(
-            InputHistory.of(self._around.home), self._foot, plain
+        out, plain = make_console(shared.no_color or self._context.environment.no_color)
+        self._screen = Screen(
+            out, self._aside, plain=plain, quiet=shared.quiet, footer=self._format_footer, chat=True
         )
-        self._questions: PromptSession[str] = make_line_editor(None, self._foot, plain)
-        self._draft, self._said, self._escaped = "", "", False
+        self._interrupts = InterruptCounter()
+        self._key_listener = KeyListener(sys.stdin.fileno(), self._on_escape)
+        self._lines: PromptSession[str] = make_line_editor(
+            InputHistory.open(self._context.home), self._format_footer, plain
+        )
+        self._questions: PromptSession[str] = make_line_editor(None, self._format_footer, plain)
+        self._draft, self._last_line, self._escaped = "", "", False
         self._currency, self._closing = "USD", False
-        self._told: tuple[str, ...] = ()
-        self._asking: anyio.CancelScope | None = None
+        self._ignored_settings: tuple[str, ...] = ()
+        self._turn_scope: anyio.CancelScope | None = None
 
-    def _foot(self) -> str:
+    def _format_footer(self) -> str:
         return format_footer(self._session, self._currency) if self._session is not None else ""
 
     # --- sessions -----------------------------------------------------------------------------------------
 
     async def run(self) -> int:
-        async with watch_signals(self._signalled):
+        async with watch_signals(self._on_signal):
             await self._ask_for_trust()
             opening: ChatOptions | None = self._options
             last, started_by = opening, "startup"
             while opening is not None:
                 try:
-                    session, after = await self._session_of(opening, started_by)
+                    session, after = await self._run_session(opening, started_by)
                 except SevenfoldError as error:
                     if self._session is None or opening is last:
                         raise
-                    self._wrong(error)  # what was asked for cannot be opened: back to the last
+                    self._show_error(error)  # the other session cannot be opened: back to the last
                     opening = last
                     continue
-                last, started_by = self._again(session), "clear"
-                opening = self._next(session, after)
+                last, started_by = self._make_reopen_options(session), "clear"
+                opening = self._choose_next(session, after)
         return INTERRUPTED if self._interrupts.leaving else 0
 
-    async def _session_of(self, options: ChatOptions, started_by: str) -> tuple[Session, CommandOutcome]:
+    async def _run_session(self, options: ChatOptions, started_by: str) -> tuple[Session, CommandOutcome]:
         """One session from its opening to its end."""
         after: CommandOutcome | None = None
         self._closing = False
-        session = open_session(options, self._around, self._may_run, started_by, interactive=True)
+        session = open_session(options, self._context, self._ask_permission, started_by, interactive=True)
         try:
             async with session:
                 self._session = session
                 after = await self._talk(session)
                 self._closing = True
-                self._hurry()
+                self._check_quick_exit()
                 await session.catch_up()
                 if running := session.tray.running:
                     waiting = (
@@ -223,21 +219,21 @@ class Chat:
         except SevenfoldError as error:
             if after is None:
                 raise
-            self._wrong(error)  # it could not be closed as it should: nothing to go back to
+            self._show_error(error)  # it could not be closed as it should: nothing to go back to
         except _QuickExit:
             pass
         assert after is not None
         return session, after
 
-    def _hurry(self) -> None:
+    def _check_quick_exit(self) -> None:
         if self._interrupts.leaving:
             raise _QuickExit
 
-    def _again(self, session: Session) -> ChatOptions:
+    def _make_reopen_options(self, session: Session) -> ChatOptions:
         resume = session.id if session.path.exists() else None
         return replace(self._options, resume=resume, newest=False, model=session.model.name)
 
-    def _next(self, session: Session, after: CommandOutcome) -> ChatOptions | None:
+    def _choose_next(self, session: Session, after: CommandOutcome) -> ChatOptions | None:
         if isinstance(after, OpenSession):
             model = None if after.resume else session.model.name
             return replace(self._options, resume=after.resume, newest=False, model=model)
@@ -246,60 +242,60 @@ class Chat:
         return None
 
     async def _ask_for_trust(self) -> None:
-        around = self._around
-        ignored = around.settings(self._options.settings).ignored
+        around = self._context
+        ignored = around.load_settings(self._options.settings).ignored
         asked = TrustQuestions(around.home)
-        if around.trusted or not ignored or asked.has(around.places.root):
+        if around.trusted or not ignored or asked.has_asked(around.places.root):
             return
         asked.add(around.places.root)
-        self._told = ignored
+        self._ignored_settings = ignored
         places = around.places
         if await ask_trust(self._questions, places.root, ignored, places.tree):
             around.trust.add(around.places.root)
-            self._around = read_command_context(self._options.shared)
+            self._context = read_command_context(self._options.shared)
 
     # --- talking ------------------------------------------------------------------------------------------
 
     async def _talk(self, session: Session) -> CommandOutcome:
         self._greet(session)
-        session.subscribe(self._show)
-        self._show_end_of(session)
+        session.subscribe(self._show_event)
+        self._show_last_messages(session)
         while not self._interrupts.leaving:
-            line = await self._line()
+            line = await self._read_line()
             if line is None:
                 return ExitChat()
             if not line.strip():
-                if session.company.heard:  # agents or other sessions have something to say
-                    await self._turn(session, None)
+                if session.company.heard:  # mail of agents or other sessions is waiting
+                    await self._take_turn(session, None)
                 continue
-            if not commands.is_command(line):
-                await self._turn(session, line)
+            if not is_command(line):
+                await self._take_turn(session, line)
                 continue
-            after = await self._command(session, line)
+            after = await self._run_command(session, line)
             if not isinstance(after, CommandReply):
                 return after
             self._draft = after.draft or self._draft
             print(f"{after.text}\n" if after.text else "", flush=True)
         return ExitChat()
 
-    def _show(self, event: Event) -> None:
-        """What was told with the question about trust is not told again."""
+    def _show_event(self, event: Event) -> None:
+        """Show an event, but not a second time the settings of the question about trust."""
         said = event.text if isinstance(event, Notice) else ""
-        if not (self._told and all(text in said for text in self._told)):
+        if not (self._ignored_settings and all(text in said for text in self._ignored_settings)):
             self._screen(event)
 
-    async def _command(self, session: Session, line: str) -> CommandOutcome:
+    async def _run_command(self, session: Session, line: str) -> CommandOutcome:
         try:
-            after = commands.run_slash_command(session, line)
+            after = run_slash_command(session, line)
             while isinstance(after, CommandChoice):
-                chosen = await self._chosen(after)
-                after = commands.run_slash_command(session, chosen) if chosen else CommandReply("")
-            return await self._done(after) if isinstance(after, SlowCommand) else after
+                chosen = await self._ask_choice(after)
+                after = run_slash_command(session, chosen) if chosen else CommandReply("")
+            return await self._run_slow_command(after) if isinstance(after, SlowCommand) else after
         except SevenfoldError as error:
-            self._wrong(error)
+            self._show_error(error)
             return CommandReply("")
 
-    async def _chosen(self, offer: CommandChoice) -> str:
+    async def _ask_choice(self, offer: CommandChoice) -> str:
         """The command that was chosen; empty for none."""
         print(offer.text, flush=True)
         try:
@@ -307,97 +303,97 @@ class Chat:
         except KeyboardInterrupt:
             return ""
 
-    async def _done(self, doing: SlowCommand) -> CommandReply:
-        """Something that takes a while, and that Ctrl-C and Esc stop."""
+    async def _run_slow_command(self, doing: SlowCommand) -> CommandReply:
+        """Run a command that takes a while; Ctrl-C and Esc stop it."""
         async with open_task_group() as tasks:
             tasks.start_soon(self._screen.keep_drawing)
-            tasks.start_soon(self._keys.listen)
-            with self._screen.working(doing.what):
+            tasks.start_soon(self._key_listener.listen)
+            with self._screen.show_work(doing.what):
                 said = await doing.work()
-        self._draft = self._keys.typed()
+        self._draft = self._key_listener.take_typed()
         return said
 
     def _greet(self, session: Session) -> None:
-        self._currency = commands.find_session_currency(session)
-        self._screen.speaks_of(self._currency)
+        self._currency = find_session_currency(session)
+        self._screen.set_currency(self._currency)
         what = f"sevenfold {__version__} · {session.model.name} · {session.places.tree}"
         self._aside.say(StatusLine(f"{what} · /help", "progress"))
         if said := describe_unknown_model(session):
             self._aside.say(StatusLine(said))
 
-    def _show_end_of(self, session: Session) -> None:
+    def _show_last_messages(self, session: Session) -> None:
         view = list(session.view)
         said = [placed for placed in view if placed.by in ("user", "model")]
         for placed in said[-RECALLED:]:
             if placed.by == "model" and not placed.message.tool_uses:
-                self._screen.show_again(placed.message.text)
+                self._screen.show_earlier_reply(placed.message.text)
             else:
                 print(*format_conversation([placed], collect_results(view)), sep="\n", flush=True)
             print(flush=True)
 
-    async def _line(self) -> str | None:
-        """What is typed next; None: leave."""
+    async def _read_line(self) -> str | None:
+        """The next line; None: leave."""
         draft, self._draft = self._draft, ""
         try:
             return await self._lines.prompt_async("› ", default=draft, handle_sigint=False)
         except EOFError:
             return None
         except KeyboardInterrupt:
-            if self._interrupts.again():
+            if self._interrupts.count_interrupt():
                 return None
             self._aside.say(StatusLine("Ctrl-C again leaves"))
             return ""
 
-    async def _turn(self, session: Session, line: str | None) -> None:
-        """Without a line it goes on with what agents have said."""
-        self._said, self._escaped = line or "", False
+    async def _take_turn(self, session: Session, line: str | None) -> None:
+        """Take a turn with this line; without one the mail of agents is the input."""
+        self._last_line, self._escaped = line or "", False
         async with open_task_group() as tasks:
             tasks.start_soon(self._screen.keep_drawing)
-            tasks.start_soon(self._keys.listen)
+            tasks.start_soon(self._key_listener.listen)
             reply: Reply | None = None
             try:
-                with anyio.CancelScope() as self._asking:
+                with anyio.CancelScope() as self._turn_scope:
                     reply = await (session.go_on() if line is None else session.ask(line))
                 if (reply is None or reply.stop == "interrupted") and not self._interrupts.leaving:
                     self._aside.say(StatusLine("stopped; what was complete is kept"))
             except SevenfoldError as error:
-                self._wrong(error)
+                self._show_error(error)
         print(flush=True)
-        typed = self._keys.typed()
-        self._draft = self._said if self._escaped else typed
+        typed = self._key_listener.take_typed()
+        self._draft = self._last_line if self._escaped else typed
 
-    def _wrong(self, error: SevenfoldError) -> None:
+    def _show_error(self, error: SevenfoldError) -> None:
         self._screen.say(StatusLine(describe_error(error), "warning"))
 
     # --- questions and interruptions ----------------------------------------------------------------------
 
-    async def _may_run(self, use: ToolUse, reason: str, rules: tuple[str, ...]) -> PermissionAnswer:
-        async with self._keys.silent():
-            with self._screen.given_up():
+    async def _ask_permission(self, use: ToolUse, reason: str, rules: tuple[str, ...]) -> PermissionAnswer:
+        async with self._key_listener.pause():
+            with self._screen.pause_for_question():
                 try:
                     return await ask_permission(self._questions, use, reason, rules)
                 except KeyboardInterrupt:
                     self._interrupt()
                     return False
 
-    def _escape(self) -> None:
+    def _on_escape(self) -> None:
         if self._session is not None and self._session.stop():
             self._escaped = True
 
     def _interrupt(self) -> None:
-        self._interrupts.again()
-        if self._session is not None and not self._session.stop() and self._asking is not None:
-            self._asking.cancel()  # a hook is still looking at what was said
+        self._interrupts.count_interrupt()
+        if self._session is not None and not self._session.stop() and self._turn_scope is not None:
+            self._turn_scope.cancel()  # a hook is still checking the prompt
 
-    def _signalled(self, number: int) -> None:
+    def _on_signal(self, number: int) -> None:
         pressed = number == signal.SIGINT
         if pressed and (self._interrupts.leaving or self._closing):
-            self._keys.restore()
+            self._key_listener.restore_terminal()
             exit_now()
         self._interrupts.leaving = self._interrupts.leaving or not pressed
         apps = [lines.app for lines in (self._lines, self._questions)]
         prompts = [app for app in apps if app.is_running and not app.is_done]
-        # Where somebody is being asked, it is as if the key had been pressed.
+        # A prompt that is open takes the signal as the key Ctrl-C.
         for prompt in prompts:
             prompt.exit(exception=KeyboardInterrupt())
         if not prompts:

@@ -1,26 +1,30 @@
-"""One question, one answer, for pipes and programs: as text, as one JSON object, or event by event."""
+"""`sevenfold chat -p`: one question, one answer, as text, as one JSON object, or event by event."""
 
 from __future__ import annotations
 
+import os
 import re
+import select
 import signal
+import stat
 import sys
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from textwrap import dedent
-from typing import Any, Final, Protocol
+from typing import Any, BinaryIO, Final
 
 import anyio
 import msgspec
 
-from sevenfold.cli.chat.slash import is_command, run_slash_command
 from sevenfold.cli.failures import (
     INTERRUPTED,
     describe_error,
+    exit_now,
     find_error_kind,
     find_exit_code,
     report_error,
+    watch_signals,
 )
-from sevenfold.cli.input import exit_now, watch_signals
 from sevenfold.cli.options import ChatOptions, ReplyFormat
 from sevenfold.cli.output import (
     CommandChoice,
@@ -29,22 +33,87 @@ from sevenfold.cli.output import (
     SideOutput,
     SlowCommand,
     StatusLine,
+    is_command,
+    print_message,
     write_json,
 )
 from sevenfold.cli.startup import describe_unknown_model, open_session
-from sevenfold.core.errors import ContextFull, Mistake, PromptTooLong, SevenfoldError
-from sevenfold.core.events import Delta, Event, Remembered, Surfaced
-from sevenfold.core.protocols import Clock
+from sevenfold.core.errors import ContextFull, Mistake, NoKey, PromptTooLong, SevenfoldError
+from sevenfold.core.events import Delta, Event, Notice, Remembered, Surfaced
+from sevenfold.core.messages import Block
+from sevenfold.core.protocols import Capabilities, Clock, Model
+from sevenfold.core.request import Request
 from sevenfold.core.tokens import Usage
-from sevenfold.core.transcript import View
+from sevenfold.core.transcript import Reply, View
 from sevenfold.layers.shared.background import open_task_group
+from sevenfold.models.capabilities import find_user_capabilities
 from sevenfold.session.session import Session
 
 _CLEAR: Final = re.compile(r"(?:start (?:afresh|anew)|clear the conversation) with /clear")
 
 
+MOST_PIPED: Final = 600_000
+"""Most bytes that may be piped in: what a usual window holds, with room for the answer."""
+PATIENCE: Final = 3.0
+"""Seconds of waiting for a pipe before a message says so."""
+TICK: Final = 0.25
+"""Seconds of one wait: a signal that came just before a longer one began would be lost."""
+
+WAITING: Final = "waiting for what is piped in; '</dev/null' says that there is nothing"
+
+
+def join_prompt(asked: str | None, given: str | None) -> str | None:
+    """The question with the piped text behind it; None without either."""
+    asked = asked if asked and asked.strip() else None
+    if given is None or not given.strip():
+        return asked
+    if asked is None:
+        return given
+    tag = "stdin"
+    while f"</{tag}>" in given:  # what is piped in must not be able to end its own block
+        tag += "-"
+    end = "" if given.endswith("\n") else "\n"
+    return f"{asked}\n\n<{tag}>\n{given}{end}</{tag}>"
+
+
+def read_piped_text(options: ChatOptions) -> str | None:
+    """The text on stdin, unless that is a terminal."""
+    if sys.stdin is None or sys.stdin.closed or sys.stdin.isatty():
+        return None
+    data = _read_stdin(sys.stdin.buffer, options)
+    if len(data) > MOST_PIPED:
+        raise Mistake(
+            f"more than {MOST_PIPED:,} bytes were piped in; save them to a file and ask about the file"
+        )
+    if b"\0" in data:
+        raise Mistake("what was piped in is not text; save it to a file and ask about the file")
+    return data.decode("utf-8-sig", "replace")
+
+
+def _read_stdin(stdin: BinaryIO, options: ChatOptions) -> bytes:
+    try:
+        fd = stdin.fileno()
+        waits = stat.S_ISFIFO(os.fstat(fd).st_mode) and os.name == "posix"
+    except OSError:  # a stream in memory
+        return stdin.read(MOST_PIPED + 1)
+    if not waits:
+        return stdin.read(MOST_PIPED + 1)
+    data, ticks = bytearray(), 0
+    while len(data) <= MOST_PIPED:
+        if select.select([fd], [], [], TICK)[0]:
+            part = os.read(fd, 65_536)
+            if not part:
+                break
+            data += part
+            continue
+        ticks += 1
+        if ticks == PATIENCE / TICK and not data:
+            print_message(options.shared, WAITING)
+    return bytes(data)
+
+
 class ChatResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What `--output-format json` prints; of `stream-json` it is the last line, without the events."""
+    """The object that `--output-format json` prints; with `stream-json` the last line, without events."""
 
     event: str | msgspec.UnsetType = msgspec.UNSET
     session: str | None = None
@@ -61,108 +130,84 @@ class ChatResult(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | msgspec.UnsetType = msgspec.UNSET
 
 
-class RunOutput(Protocol):
-    """A way to show a run: what happens as it happens, then the answer."""
+class RunOutput:
+    """Shows a run: events as they happen, on stderr, then the answer; the subclasses say in which form."""
 
-    def __call__(self, event: Event) -> None: ...
-    def answered(self, text: str) -> None:
-        """The turn is over; closing may still take a while."""
-
-    def told(self, text: str) -> None:
-        """What a command says, which is no reply and was shown nowhere yet."""
-
-    def finish(self, answer: ChatResult) -> None: ...
-
-
-class TextOutput:
-    """Only the answer, when it is complete."""
-
-    def __init__(self, telling: EventPrinter) -> None:
-        self._tell = telling
+    def __init__(self, show_event: Callable[[Event], None]) -> None:
+        self._show_event = show_event
 
     def __call__(self, event: Event) -> None:
-        self._tell(event)
+        self._show_event(event)
 
-    def answered(self, text: str) -> None:
+    def show_answer(self, text: str) -> None:
+        """Called when the turn is over; closing may still take a while."""
+
+    def show_command_reply(self, text: str) -> None:
+        """Called with the answer of a slash command, which no event has shown."""
+
+    def finish(self, result: ChatResult) -> None:
+        """Called last, with the whole result."""
+
+    def show_work(self, what: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+class TextOutput(RunOutput):
+    """Prints only the answer, when it is complete."""
+
+    def show_answer(self, text: str) -> None:
         if text:
             print(text, flush=True)
 
-    def told(self, text: str) -> None:
-        self.answered(text)
-
-    def finish(self, answer: ChatResult) -> None:
-        """It has been printed."""
+    show_command_reply = show_answer
 
 
-class JsonOutput:
-    """One object; the pieces of the reply are left out of its events, as it has the whole."""
+class JsonOutput(RunOutput):
+    """Prints one object. Its events leave out the deltas, as it has the whole reply."""
 
-    def __init__(self, telling: EventPrinter) -> None:
-        self._tell = telling
+    def __init__(self, show_event: Callable[[Event], None]) -> None:
+        super().__init__(show_event)
         self._events: list[Any] = []
 
     def __call__(self, event: Event) -> None:
-        self._tell(event)
+        super().__call__(event)
         if not isinstance(event, Delta):
             self._events.append(event)
 
-    def answered(self, text: str) -> None:
-        """It will be in the object."""
-
-    def told(self, text: str) -> None:
-        """It will be in the object."""
-
-    def finish(self, answer: ChatResult) -> None:
-        write_json(msgspec.structs.replace(answer, events=self._events))
+    def finish(self, result: ChatResult) -> None:
+        write_json(msgspec.structs.replace(result, events=self._events))
 
 
-class StreamOutput:
-    """An event a line."""
-
-    def __init__(self, telling: EventPrinter) -> None:
-        self._tell = telling
+class StreamOutput(RunOutput):
+    """Prints an event a line, then the result."""
 
     def __call__(self, event: Event) -> None:
-        self._tell(event)
+        super().__call__(event)
         write_json(event)
 
-    def answered(self, text: str) -> None:
-        """It will be in the last line."""
-
-    def told(self, text: str) -> None:
-        """It will be in the last line."""
-
-    def finish(self, answer: ChatResult) -> None:
-        write_json(msgspec.structs.replace(answer, event="Result"))
+    def finish(self, result: ChatResult) -> None:
+        write_json(msgspec.structs.replace(result, event="Result"))
 
 
-class TerminalOutput:
-    """At a terminal the reply is shown as it is written."""
+class TerminalOutput(RunOutput):
+    """Shows the reply as it is written."""
 
     def __init__(self, options: ChatOptions, aside: SideOutput) -> None:
         from sevenfold.cli.terminal import Screen, make_console
 
         out, plain = make_console(options.shared.no_color)
         self._screen = Screen(out, aside, plain=plain, quiet=options.shared.quiet)
-
-    def __call__(self, event: Event) -> None:
-        self._screen(event)
+        super().__init__(self._screen)
 
     async def keep_drawing(self) -> None:
         await self._screen.keep_drawing()
 
-    def working(self, what: str) -> AbstractContextManager[None]:
-        return self._screen.working(what)
+    def show_work(self, what: str) -> AbstractContextManager[None]:
+        return self._screen.show_work(what)
 
-    def answered(self, text: str) -> None:
-        """It has been shown."""
-
-    def told(self, text: str) -> None:
+    def show_command_reply(self, text: str) -> None:
         if text:
             print(text, flush=True)
-
-    def finish(self, answer: ChatResult) -> None:
-        """It has been shown."""
 
 
 def make_run_output(options: ChatOptions) -> RunOutput:
@@ -193,9 +238,9 @@ async def ask_once(options: ChatOptions, prompt: str, clock: Clock | None = None
             await run.ask(prompt)
     except SevenfoldError as raised:
         error = raised
-    error = _for_one_question(error or run.error)
-    answer = run.answer(error)
-    run.shown.finish(answer)
+    error = _adapt_advice(error or run.error)
+    answer = run.make_result(error)
+    run.output.finish(answer)
     kept = run.session is not None and run.session.path.exists()
     again = f"go on with: sevenfold chat --resume {answer.session}"
     if answer.stop == "interrupted":
@@ -209,23 +254,51 @@ async def ask_once(options: ChatOptions, prompt: str, clock: Clock | None = None
     return find_exit_code(error)
 
 
-def _for_one_question(error: SevenfoldError | None) -> SevenfoldError | None:
-    """After a full window going on makes no sense, and there is no /clear here."""
+def _adapt_advice(error: SevenfoldError | None) -> SevenfoldError | None:
+    """The error of a full window without the advice to type /clear, which is for a conversation."""
     if not isinstance(error, ContextFull | PromptTooLong):
         return error
     return type(error)(_CLEAR.sub("start a new session", str(error)))
 
 
+class UnreachableModel:
+    """A model whose key is missing: it can be named and measured, but not asked."""
+
+    def __init__(self, name: str, capabilities: Capabilities, why: Mistake) -> None:
+        self.name, self.capabilities, self._why = name, capabilities, why
+
+    async def stream(self, request: Request) -> AsyncGenerator[str | Block | Reply, None]:
+        raise self._why
+        yield ""  # makes it a generator
+
+
+_check: type[Model] = UnreachableModel
+
+
+class CommandSession(Session):
+    """A session for one slash command: most commands ask no model, so a missing key is only a notice."""
+
+    def connect(self, name: str) -> Model:
+        try:
+            return super().connect(name)
+        except NoKey as error:
+            if self._open:
+                raise
+            self.emit(Notice(f"{error}; what asks no model works without"))
+            name = name.strip().removeprefix("anthropic:")  # the model's own name
+            return UnreachableModel(name, find_user_capabilities(name, self.at.access), error)
+
+
 class SingleRun:
-    """One question on its way."""
+    """One question or slash command, from the opening of its session to the result."""
 
     def __init__(self, options: ChatOptions, clock: Clock | None = None) -> None:
         self._options, self._clock = options, clock
-        self.shown = make_run_output(options)
+        self.output = make_run_output(options)
         self.aside = SideOutput(quiet=options.shared.quiet, color=not options.shared.no_color)
         self.session: Session | None = None
         self.error: SevenfoldError | None = None
-        self._how = ""
+        self._stop = ""
         self._result = ""
         self._memories: dict[str, None] = {}
         self._scope = anyio.CancelScope()
@@ -234,71 +307,70 @@ class SingleRun:
     async def ask(self, prompt: str) -> None:
         with self._scope:
             async with open_task_group() as tasks, AsyncExitStack() as stack:
-                if isinstance(self.shown, TerminalOutput):
-                    tasks.start_soon(self.shown.keep_drawing)
+                if isinstance(self.output, TerminalOutput):
+                    tasks.start_soon(self.output.keep_drawing)
                 asked = self._options.prompt or ""
-                commands = bool(asked.strip()) and is_command(asked)
+                command = bool(asked.strip()) and is_command(asked)
                 session = await stack.enter_async_context(
-                    open_session(self._options, clock=self._clock, looking=commands)
+                    open_session(
+                        self._options, clock=self._clock, kind=CommandSession if command else Session
+                    )
                 )
                 self.session = session
-                session.subscribe(self.shown)
-                session.subscribe(self._note)
-                if not commands and (said := describe_unknown_model(session)):
+                session.subscribe(self.output)
+                session.subscribe(self._note_memories)
+                if not command and (said := describe_unknown_model(session)):
                     self.aside.say(StatusLine(said))
-                await (self._command if commands else self._turn)(session, prompt)
+                await (self._run_command if command else self._take_turn)(session, prompt)
 
-    async def _turn(self, session: Session, prompt: str) -> None:
+    async def _take_turn(self, session: Session, prompt: str) -> None:
         try:
-            self._how = (await session.ask(prompt)).stop
-            await self._hear_agents(session)
+            self._stop = (await session.ask(prompt)).stop
+            await self._wait_for_agents(session)
         except SevenfoldError as error:
             self.error = error
-        finally:  # also when the wait for agents is cut short: what was answered is an answer
+        finally:  # also when the wait for agents is cut short: the reply so far is an answer
             self._result = find_last_answer(session.view)
-            self.shown.answered(self._result)
+            self.output.show_answer(self._result)
 
-    async def _hear_agents(self, session: Session) -> None:
-        """One question has one answer, with what the agents found that were sent off for it."""
-        while self._how != "interrupted" and (session.agents.busy or session.company.heard):
-            answered, self._how = self._how, "interrupted"
+    async def _wait_for_agents(self, session: Session) -> None:
+        """Go on until the agents that the model started have reported: they are part of the answer."""
+        while self._stop != "interrupted" and (session.agents.busy or session.company.heard):
+            answered, self._stop = self._stop, "interrupted"
             if session.agents.busy:
                 names = ", ".join(session.agents.busy)
                 self.aside.say(StatusLine(f"waiting for {names}; Ctrl-C stops them", "progress"))
             if not await session.company.news():
-                self._how = answered
+                self._stop = answered
                 return
-            self._how = (await session.go_on()).stop
+            self._stop = (await session.go_on()).stop
 
-    async def _command(self, session: Session, line: str) -> None:
+    async def _run_command(self, session: Session, line: str) -> None:
+        from sevenfold.cli.chat.slash import run_slash_command
+
         try:
             after = run_slash_command(session, line)
             if isinstance(after, SlowCommand):
-                with self._working(after.what):
+                with self.output.show_work(after.what):
                     after = await after.work()
-            if not isinstance(
-                after, CommandReply | CommandChoice
-            ):  # where nobody can be asked, an offer is told
+            if not isinstance(after, CommandReply | CommandChoice):
                 raise Mistake(f"{line.split()[0]} is for a conversation at a terminal, not for -p")
         except SevenfoldError as error:
             self.error = error
             return
         self._result = dedent(after.text)
-        self._how = after.how if isinstance(after, CommandReply) else "command"
-        self.shown.told(self._result)
+        self._stop = after.how if isinstance(after, CommandReply) else "command"
+        self.output.show_command_reply(self._result)
 
-    def _note(self, event: Event) -> None:
-        """Which memories were recalled or saved."""
+    def _note_memories(self, event: Event) -> None:
+        """Keep the names of the memories that were recalled or saved."""
         if isinstance(event, Surfaced):
             self._memories |= dict.fromkeys(event.names)
         elif isinstance(event, Remembered):
             self._memories[event.name] = None
 
-    def _working(self, what: str) -> AbstractContextManager[None]:
-        return self.shown.working(what) if isinstance(self.shown, TerminalOutput) else nullcontext()
-
     def stop(self, number: int) -> None:
-        """First the turn, so that it ends whole; a key pressed again: everything; again: at once."""
+        """Stop the turn; at the second Ctrl-C stop everything; at the third leave at once."""
         self._stops += number == signal.SIGINT
         running = self.session is not None and self.session.stop()
         if self._stops > 2:
@@ -306,14 +378,14 @@ class SingleRun:
         if self._stops > 1 or not running:
             self._scope.cancel()
 
-    def answer(self, error: SevenfoldError | None) -> ChatResult:
+    def make_result(self, error: SevenfoldError | None) -> ChatResult:
         usage, steps, cost = Usage(), 0, None
         if self.session is not None and hasattr(self.session, "ledger"):
             ledger = self.session.ledger
             usage, steps = ledger.total.usage, ledger.total.requests
             known = [line.cost for line in ledger.lines if line.cost is not None]
             cost = sum(known) if known else None
-        stop = self._how or ("failed" if error else "interrupted")
+        stop = self._stop or ("failed" if error else "interrupted")
         return ChatResult(
             session=self.session.id if self.session else None,
             result=self._result,

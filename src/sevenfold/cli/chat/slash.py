@@ -1,8 +1,4 @@
-"""What can be typed after a slash in the chat.
-
-`/compact`, `/rewind`, `/expand` and `/notes`: commands that shorten a conversation or go back in
-it. `/memory` in the chat: what is remembered, one of the memories, and taking the last change back.
-"""
+"""The slash commands of the chat."""
 
 from __future__ import annotations
 
@@ -17,19 +13,22 @@ from msgspec.structs import replace
 
 from sevenfold.cache.ledger import MAIN, LedgerLine, SourceAccount
 from sevenfold.cache.prices import Price, Prices
-from sevenfold.cli.chat import tasks as agents_chat
-from sevenfold.cli.chat import tasks as dream_chat
+from sevenfold.cli.chat.tasks import run_agents, run_dream, run_send, run_tasks
 from sevenfold.cli.commands.memory_display import (
     format_memory_detail,
     format_memory_table,
+    list_memories,
     read_memory_detail,
 )
-from sevenfold.cli.commands.memory_display import list_memories as listed_memory_chat
-from sevenfold.cli.commands.memory_search import describe_undo as told_memory_chat
-from sevenfold.cli.commands.sessions import format_session_table as table_commands
-from sevenfold.cli.commands.sessions import summarise_sessions
-from sevenfold.cli.commands.window import describe_boundary, format_savings, measure_savings, measure_window
-from sevenfold.cli.commands.window import format_window as drawn_commands
+from sevenfold.cli.commands.memory_search import describe_undo
+from sevenfold.cli.commands.sessions import format_session_table, summarise_sessions
+from sevenfold.cli.commands.window import (
+    describe_boundary,
+    format_savings,
+    format_window,
+    measure_savings,
+    measure_window,
+)
 from sevenfold.cli.output import (
     CommandChoice,
     CommandOutcome,
@@ -70,7 +69,7 @@ from sevenfold.storage.places import find_session
 _PART: Final = re.compile(r"(from|up_to|up to)(?:\s+([0-9]{1,9}))?(?:\s+(.*))?", re.DOTALL)
 _NUMBER: Final = re.compile("[0-9]{1,9}")
 LONGEST_DRAFT: Final = 2_000
-"""Characters of what was said that are brought back to be edited."""
+"""A longer message (characters) is not brought back to be edited."""
 _KINDS: Final = {
     "paths": "paths",
     "identifiers": "names",
@@ -83,7 +82,7 @@ _KINDS: Final = {
 # --- /compact -------------------------------------------------------------------------------------------
 
 
-def run_compact(session: Session, rest: str, currency: str) -> CommandOutcome:
+def run_compact(session: Session, rest: str) -> CommandOutcome:
     """`/compact [instructions]`, `/compact from N [instructions]`, `/compact up_to N [instructions]`."""
     since, up_to, instructions = parse_compact_range(rest)
 
@@ -93,13 +92,14 @@ def run_compact(session: Session, rest: str, currency: str) -> CommandOutcome:
             return CommandReply("  stopped; the conversation is as it was", "interrupted")
         if report.boundary is None:
             return CommandReply("  nothing was changed", "declined")
+        currency = find_session_currency(session)
         return CommandReply(f"  {describe_compaction(report.boundary, report, currency)}")
 
     return SlowCommand("compacting", work)
 
 
 def parse_compact_range(rest: str) -> tuple[int | None, int | None, str]:
-    """From which turn on, up to which turn, and what else was said."""
+    """The first turn, the turn to end before, and the instructions."""
     found = _PART.fullmatch(rest.strip())
     if found is None:
         return None, None, rest.strip()
@@ -124,7 +124,7 @@ def describe_compaction(boundary: Boundary, report: CompactionReport, currency: 
 
 
 def describe_worst_loss(found: Fidelity) -> str:
-    """The kind of thing that lowers the score most, `3 of 12 paths`; empty when all is there."""
+    """The kind of fact that lowers the score most, `3 of 12 paths`; empty if none is missing."""
     lost = {kind: WEIGHTS[kind] * (1 - share.part) for kind, share in found.kinds.items()}
     kind = max(lost, key=lambda one: lost[one], default="")
     if not kind or not lost[kind]:
@@ -132,7 +132,7 @@ def describe_worst_loss(found: Fidelity) -> str:
     share = found.kinds[kind]
     if kind == "said":
         return f"{format_percent(1 - share.part)} of your words"
-    gone = max(1, round(share.of - share.found))  # a part of one counts: some of it is missing
+    gone = max(1, round(share.of - share.found))  # a part of one counts as one
     return f"{gone:,} of {share.of:,} {_KINDS[kind]}"
 
 
@@ -195,7 +195,7 @@ def offer_rewind(past: PastTurn) -> CommandChoice:
 def run_expand(session: Session, rest: str) -> CommandOutcome:
     """`/expand` lists what was collapsed or snipped, `/expand N` puts one stretch back."""
     if not rest:
-        return CommandReply(_foldings(list_folds(session.turn.transcript)))
+        return CommandReply(_format_folds(list_folds(session.turn.transcript)))
     if not _NUMBER.fullmatch(rest):
         raise Mistake("/expand lists what was folded, and /expand N puts one of them back")
     one = session.steering.expand(int(rest))
@@ -204,7 +204,7 @@ def run_expand(session: Session, rest: str) -> CommandOutcome:
     )
 
 
-def _foldings(found: Sequence[ExpandableFold]) -> str:
+def _format_folds(found: Sequence[ExpandableFold]) -> str:
     if not found:
         return "  nothing is folded: this is what the flags collapse and snip do"
     rows = [
@@ -232,7 +232,7 @@ def run_notes(session: Session, rest: str) -> CommandOutcome:
     )
 
 
-MOST_LISTED_MEMORY_CHAT: Final = 30
+MOST_MEMORIES: Final = 30
 USAGE: Final = "/memory lists what is remembered; /memory show NAME, /memory undo [NAME], /memory path"
 
 
@@ -241,57 +241,49 @@ def run_memory(session: Session, rest: str) -> CommandOutcome:
     word, _, more = rest.partition(" ")
     more = more.strip()
     if word == "path" and not more:
-        return CommandReply(f"  {session.at.memory.folder}{_off(session)}")
+        return CommandReply(f"  {session.at.memory.folder}{_describe_memory_off(session)}")
     store = session.knowledge.store
     if store is None:
-        return CommandReply(f"  there is no memory in this session{_off(session)}")
+        return CommandReply(f"  there is no memory in this session{_describe_memory_off(session)}")
     if word in ("", "list") and not more:
-        return CommandReply(_listed(store, session.clock.now()))
+        return CommandReply(_format_memories(store, session.clock.now()))
     if word == "show" and more:
         now = session.clock.now()
         one = read_memory_detail(store, more, now)
         return CommandReply("\n\n".join(filter(None, [format_memory_detail(one, now), one.caveat])))
     if word == "undo":
-        return _undone(store, session.id, more or None)
+        return _undo_memory(store, session.id, more or None)
     raise Mistake(USAGE)
 
 
-def _off(session: Session) -> str:
+def _describe_memory_off(session: Session) -> str:
     off = session.at.memory.off
     return f" (memory is off: {off})" if off else ""
 
 
-def _listed(store: MemoryStore, now: float) -> str:
-    memories = listed_memory_chat(store, now)
+def _format_memories(store: MemoryStore, now: float) -> str:
+    memories = list_memories(store, now)
     if not memories:
         return f"  nothing is remembered yet in {store.folder}; say 'remember that …'"
-    lines = format_memory_table(
-        memories[:MOST_LISTED_MEMORY_CHAT], now, terminal=sys.stdout.isatty()
-    ).split("\n")
-    if len(memories) > MOST_LISTED_MEMORY_CHAT:
-        more = len(memories) - MOST_LISTED_MEMORY_CHAT
-        lines.append(f"… and {more:,} more: sevenfold memory list")
+    table = format_memory_table(memories[:MOST_MEMORIES], now, terminal=sys.stdout.isatty())
+    lines = table.split("\n")
+    if len(memories) > MOST_MEMORIES:
+        lines.append(f"… and {len(memories) - MOST_MEMORIES:,} more: sevenfold memory list")
     return "\n".join([*(f"  {line}" for line in lines), f"  {USAGE.partition('; ')[2]}"])
 
 
-def _undone(store: MemoryStore, session: str, name: str | None) -> CommandOutcome:
+def _undo_memory(store: MemoryStore, session: str, name: str | None) -> CommandOutcome:
     saved = store.undo(name, author=Author("user", session))
     if not saved:
         return CommandReply("  the index is as it was before; no memory has changed")
-    return CommandReply("\n".join(f"  {told_memory_chat(one)}" for one in saved))
+    return CommandReply("\n".join(f"  {describe_undo(one)}" for one in saved))
 
 
-MOST_LISTED: Final = 15
-
-
-def is_command(line: str) -> bool:
-    """A slash and a word; a path has another slash in it and is something to talk about."""
-    word = line.split(maxsplit=1)[0]
-    return word.startswith("/") and "/" not in word[1:]
+MOST_SESSIONS: Final = 15
 
 
 def run_slash_command(session: Session, line: str) -> CommandOutcome:
-    """Do what a line that begins with a slash says. A `Mistake` says what is wrong with it."""
+    """Run a line that begins with a slash; raises `Mistake` if there is no such command."""
     name, *more = line.split(maxsplit=1)
     rest = more[0] if more else ""
     command = COMMANDS.get(name.lower())
@@ -299,11 +291,11 @@ def run_slash_command(session: Session, line: str) -> CommandOutcome:
         near = difflib.get_close_matches(name.lower(), COMMANDS, 1, 0.6)
         hint = f"did you mean {near[0]}?" if near else "/help lists what there is"
         raise Mistake(f"there is no command {name}; {hint}")
-    does, _, _ = command
-    return does(session, rest.strip())
+    run, _, _ = command
+    return run(session, rest.strip())
 
 
-def _help(session: Session, rest: str) -> CommandOutcome:
+def _show_help(session: Session, rest: str) -> CommandOutcome:
     width = max(len(f"{name} {argument}") for name, (_, argument, _) in COMMANDS.items())
     lines = [
         f"  {f'{name} {argument}':<{width}}  {about}" for name, (_, argument, about) in COMMANDS.items()
@@ -317,49 +309,46 @@ def _help(session: Session, rest: str) -> CommandOutcome:
     return CommandReply("\n".join([*lines, keys]))
 
 
-def _context(session: Session, rest: str) -> CommandOutcome:
+def _show_context(session: Session, rest: str) -> CommandOutcome:
     turn = session.turn
-    saved, currency = (measure_savings(turn.transcript, _price(session)), find_session_currency(session))
+    saved, currency = measure_savings(turn.transcript, _find_price(session)), find_session_currency(session)
     window = measure_window(session.id, turn.frame, session.view, turn.thresholds, saved, currency)
     found = read_notes(session.path)
-    return CommandReply(drawn_commands(replace(window, notes=str(found.path) if found else None)))
+    return CommandReply(format_window(replace(window, notes=str(found.path) if found else None)))
 
 
-def _price(session: Session) -> Price | None:
+def _find_price(session: Session) -> Price | None:
     return Prices.load(session.settings.prices).of(session.model.name)
 
 
 def find_session_currency(session: Session) -> str:
-    price = _price(session)
+    price = _find_price(session)
     return price.currency if price else "USD"
 
 
-def _cost(session: Session, rest: str) -> CommandOutcome:
-    price = _price(session)
+def _show_cost(session: Session, rest: str) -> CommandOutcome:
+    price = _find_price(session)
     currency = price.currency if price else "USD"
     accounts = session.ledger.accounts
     known = any(line.cost is not None for line in session.ledger.lines)
     dated = f"prices as of {price.as_of}" if price else f"no price is known for {session.model.name}"
-    lines = [_account("all", session.ledger.total, currency, known)]
+    lines = [_format_account("all", session.ledger.total, currency, known)]
     if len(accounts) > 1:
-        lines += [_account(name, one, currency, known) for name, one in accounts.items()]
+        lines += [_format_account(name, one, currency, known) for name, one in accounts.items()]
     lines.append(f"  since this session was opened; {dated}")
     if not accounts:
         lines = [f"  nothing was asked yet since this session was opened; {dated}"]
-    recorded, all_known = _recorded(session)
+    recorded, all_known = _sum_recorded(session)
     if recorded.requests > accounts.get(MAIN, SourceAccount()).requests:
-        lines.append(_account("the conversation as recorded", recorded, currency, all_known))
+        lines.append(_format_account("the conversation as recorded", recorded, currency, all_known))
     if saved := measure_savings(session.turn.transcript, price):
         lines.append("  from its beginning on:")
         lines += format_savings(saved, currency, count_rereads(session.view))
     return CommandReply("\n".join(lines))
 
 
-def _recorded(session: Session) -> tuple[SourceAccount, bool]:
-    """What its transcript says was used, from the beginning on; whether all of it has a price.
-
-    Agents and work in the background have books of their own, and are not in it.
-    """
+def _sum_recorded(session: Session) -> tuple[SourceAccount, bool]:
+    """The usage of the whole transcript, without agents and background work; True if all has a price."""
     prices, account, known = session.ledger.prices, SourceAccount(), True
     for entry in session.turn.transcript.entries:
         if isinstance(entry.what, Reply) and entry.by == "model":
@@ -367,11 +356,11 @@ def _recorded(session: Session) -> tuple[SourceAccount, bool]:
             price, usage = prices.of(model), entry.what.usage
             known = known and price is not None
             cost = price.cost(usage) if price else None
-            account = account.plus(LedgerLine(entry.at, MAIN, model, usage, cost))
+            account = account.add_line(LedgerLine(entry.at, MAIN, model, usage, cost))
     return account, known
 
 
-def _account(name: str, account: SourceAccount, currency: str, known: bool) -> str:
+def _format_account(name: str, account: SourceAccount, currency: str, known: bool) -> str:
     used = account.usage
     return (
         f"  {name}: {format_count(account.requests, 'request')} · input {format_tokens(used.input)} · "
@@ -381,21 +370,17 @@ def _account(name: str, account: SourceAccount, currency: str, known: bool) -> s
     )
 
 
-def _compact(session: Session, rest: str) -> CommandOutcome:
-    return run_compact(session, rest, find_session_currency(session))
-
-
-def _clear(session: Session, rest: str) -> CommandOutcome:
+def _clear_session(session: Session, rest: str) -> CommandOutcome:
     session.ended_by = "clear"
     return OpenSession()
 
 
-def _resume(session: Session, rest: str) -> CommandOutcome:
+def _resume_session(session: Session, rest: str) -> CommandOutcome:
     if not rest:
-        known = [one for one in summarise_sessions(session.places) if one.id != session.id][:MOST_LISTED]
+        known = [one for one in summarise_sessions(session.places) if one.id != session.id][:MOST_SESSIONS]
         if not known:
             return CommandReply("  there is no other session of this project")
-        listed = table_commands(known, terminal=sys.stdout.isatty())
+        listed = format_session_table(known, terminal=sys.stdout.isatty())
         return CommandReply(f"{listed}\n  /resume ID goes on with one of them")
     try:
         wanted = find_session(session.places, rest).stem
@@ -407,23 +392,23 @@ def _resume(session: Session, rest: str) -> CommandOutcome:
     return OpenSession(wanted)
 
 
-def _model(session: Session, rest: str) -> CommandOutcome:
+def _use_model(session: Session, rest: str) -> CommandOutcome:
     if not rest:
         return CommandReply(f"  {session.model.name}; /model NAME changes it")
     session.use_model(rest)
     return CommandReply(f"  now with {session.model.name}")
 
 
-def _exit(session: Session, rest: str) -> CommandOutcome:
+def _exit_chat(session: Session, rest: str) -> CommandOutcome:
     return ExitChat()
 
 
 COMMANDS: Final[dict[str, tuple[Callable[[Session, str], CommandOutcome], str, str]]] = {
-    "/help": (_help, "", "what can be typed here"),
-    "/context": (_context, "", "what is in the window"),
-    "/cost": (_cost, "", "requests, tokens, cache and money"),
+    "/help": (_show_help, "", "what can be typed here"),
+    "/context": (_show_context, "", "what is in the window"),
+    "/cost": (_show_cost, "", "requests, tokens, cache and money"),
     "/compact": (
-        _compact,
+        run_compact,
         "[from|up_to N] [TEXT]",
         "summarise, or only from turn N on, or what is before it; TEXT: what matters",
     ),
@@ -440,19 +425,15 @@ COMMANDS: Final[dict[str, tuple[Callable[[Session, str], CommandOutcome], str, s
         "what is remembered; one memory, or take the last change back",
     ),
     "/dream": (
-        dream_chat.run_dream,
+        run_dream,
         "[review|accept|reject|undo|kill]",
         "put the memories in order, in the background; look at what it did",
     ),
-    "/tasks": (
-        dream_chat.run_tasks,
-        "[kill NAME]",
-        "what goes on in the background; stop the dream or an agent",
-    ),
-    "/agents": (agents_chat.run_agents, "[show NAME|stop NAME]", "who works beside the conversation"),
-    "/send": (agents_chat.run_send, "NAME TEXT", "write to an agent, * for all teammates"),
-    "/clear": (_clear, "", "begin anew; this session stays on disk"),
-    "/resume": (_resume, "[ID]", "list the sessions, or go on with one"),
-    "/model": (_model, "[NAME]", "which model answers, or another one"),
-    "/exit": (_exit, "", "leave"),
+    "/tasks": (run_tasks, "[kill NAME]", "what goes on in the background; stop the dream or an agent"),
+    "/agents": (run_agents, "[show NAME|stop NAME]", "who works beside the conversation"),
+    "/send": (run_send, "NAME TEXT", "write to an agent, * for all teammates"),
+    "/clear": (_clear_session, "", "begin anew; this session stays on disk"),
+    "/resume": (_resume_session, "[ID]", "list the sessions, or go on with one"),
+    "/model": (_use_model, "[NAME]", "which model answers, or another one"),
+    "/exit": (_exit_chat, "", "leave"),
 }

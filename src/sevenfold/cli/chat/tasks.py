@@ -1,40 +1,42 @@
-"""`/agents` and `/send` in the chat: who works beside the conversation, and writing to them.
-
-`/dream` and `/tasks` in the chat: dreaming by hand, what goes on in the background, stopping it.
-"""
+"""`/agents`, `/send`, `/dream` and `/tasks`: agents, dreams and other work in the background."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Final
+from weakref import WeakKeyDictionary
 
 import anyio.to_thread
+import msgspec
 
 from sevenfold.cli.commands.dream_display import describe_dreams, describe_undo, undo_last_dream
 from sevenfold.cli.output import (
-    DREAM,
-    BackgroundTaskRow,
     CommandChoice,
     CommandOutcome,
     CommandReply,
     SlowCommand,
     format_count,
     format_tokens,
-    list_tasks,
+    format_work_name,
     make_printable,
     to_one_line,
 )
+from sevenfold.cli.terminal import DREAM, TASK_NAMES
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Mistake
-from sevenfold.core.events import Notice
+from sevenfold.core.events import Event, Notice, Progress
 from sevenfold.core.protocols import Change, ToolFailed
 from sevenfold.layers.l6_dreaming.dreaming import Dreaming
 from sevenfold.layers.l6_dreaming.gates import DreamGates
 from sevenfold.layers.l6_dreaming.progress import DreamSnapshot, read_last_snapshot
+from sevenfold.layers.l6_dreaming.review import (
+    accept_review,
+    find_newest_review,
+    preview_review,
+    reject_review,
+)
 from sevenfold.layers.l7_agents.members import AgentRow
-from sevenfold.memory.dreams.stage import list_waiting_stages
 from sevenfold.memory.history.revisions import Author
 from sevenfold.session.session import Session
 
@@ -42,17 +44,17 @@ USAGE: Final = "/agents [show NAME|stop NAME]"
 
 
 def run_agents(session: Session, rest: str) -> CommandOutcome:
-    """`/agents` lists them with their kinds; the other words are about one of them."""
+    """`/agents` lists the agents and their kinds; `show` and `stop` are about one of them."""
     word, _, name = rest.partition(" ")
     if not rest:
-        return CommandReply("\n".join(_listed(session)))
+        return CommandReply("\n".join(_list_agents(session)))
     if word not in ("show", "stop") or not name.strip():
         raise Mistake(USAGE)
-    return _show(session, name.strip()) if word == "show" else stop_agent(session, name.strip())
+    return _show_agent(session, name.strip()) if word == "show" else stop_agent(session, name.strip())
 
 
 def stop_agent(session: Session, name: str) -> CommandOutcome:
-    """What it has done stays, and so does its transcript."""
+    """Stop an agent; its work and its transcript stay."""
     if not session.agents.stop(name):
         raise Mistake(f"no agent called {name} is at work; /agents lists them")
     return CommandReply(f"  stopping {name}; its transcript stays, and /send {name} TEXT takes it up again")
@@ -73,36 +75,31 @@ def run_send(session: Session, rest: str) -> CommandOutcome:
     return SlowCommand(f"writing to {name}", work)
 
 
-def describe_active_agents(session: Session) -> list[str]:
-    """A line for each agent that is not over, for `/tasks`."""
-    return [_line(one) for one in session.agents.agents if one.status in ("running", "idle")]
-
-
-def _listed(session: Session) -> Iterator[str]:
+def _list_agents(session: Session) -> Iterator[str]:
     there = session.agents.agents
     if not there:
         yield "  no agents yet; the model starts them, or ask for one"
-    yield from (_line(one) for one in there)
+    yield from (_format_agent(one) for one in there)
     kinds = ", ".join(session.agents.definitions)
     yield f"  kinds: {kinds}, fork ('sevenfold agents show NAME' describes one)"
 
 
-def _line(one: AgentRow) -> str:
+def _format_agent(one: AgentRow) -> str:
     doing = one.doing or one.description or to_one_line(one.said, 60)
     used = f"{format_count(one.steps, 'request')}, {format_tokens(one.usage.total)} tokens"
     return f"  {one.name} ({one.kind}) {one.status}: {to_one_line(make_printable(doing), 80)} · {used}"
 
 
-def _show(session: Session, name: str) -> CommandOutcome:
+def _show_agent(session: Session, name: str) -> CommandOutcome:
     member = session.agents.find(name)
     if member is None:
         raise Mistake(f"there is no agent {name}; /agents lists them")
     one = member.listed
-    lines = [_line(one), *(f"  {text}" for text in _facts(one)), "", one.said or one.why]
+    lines = [_format_agent(one), *(f"  {text}" for text in _list_agent_facts(one)), "", one.said or one.why]
     return CommandReply(make_printable("\n".join(lines)).rstrip())
 
 
-def _facts(one: AgentRow) -> Iterator[str]:
+def _list_agent_facts(one: AgentRow) -> Iterator[str]:
     if one.path is not None:
         yield f"transcript: {one.path}"
     if one.worktree:
@@ -111,38 +108,41 @@ def _facts(one: AgentRow) -> Iterator[str]:
         yield one.why
 
 
-USAGE_DREAM_CHAT: Final = "/dream [status|review|accept|reject|undo|kill]"
+DREAM_USAGE: Final = "/dream [status|review|accept|reject|undo|kill]"
 _TURNS: Final = 5
+"""Last turns of a running dream that are shown."""
+_NO_REVIEW: Final = "  no dream waits for review"
 
 
 def find_dreaming_layer(session: Session) -> Dreaming | None:
     """The layer that dreams in a session; None where that is switched off."""
-    found = (layer for layer in session.turn.layers.rest if isinstance(layer, Dreaming))
-    return next(found, None)
+    return next((layer for layer in session.turn.layers.rest if isinstance(layer, Dreaming)), None)
 
 
 def run_dream(session: Session, rest: str) -> CommandOutcome:
-    """`/dream` begins one in the background; the other words are about the last, or one that waits."""
+    """`/dream` starts a dream in the background; the other words are about the last, or a waiting one."""
     layer = find_dreaming_layer(session)
     if layer is None:
         return CommandReply("  nothing dreams in this session: memory or the flag dream is off")
-    does = {
-        "": _begin,
-        "status": _status,
-        "review": _review,
-        "accept": _accept,
-        "reject": _reject,
-        "undo": _undo,
-        "kill": _kill,
+    run = {
+        "": _start_dream,
+        "status": _show_status,
+        "review": _review_dream,
+        "accept": _accept_dream,
+        "reject": _reject_dream,
+        "undo": _undo_dream,
+        "kill": _kill_dream,
     }.get(rest)
-    if does is None:
-        raise Mistake(USAGE_DREAM_CHAT)
-    return does(session, layer)
+    if run is None:
+        raise Mistake(DREAM_USAGE)
+    return run(session, layer)
 
 
-def _begin(session: Session, layer: Dreaming) -> CommandOutcome:
+def _start_dream(session: Session, layer: Dreaming) -> CommandOutcome:
     if (running := layer.dreams.running) is not None:
-        return CommandReply(_shown(running))
+        touched = ", ".join(running.touched)
+        head = f"  dreaming: {running.phase}{f' {touched}' if touched else ''}; /dream kill stops it"
+        return CommandReply("\n".join([head, *_format_turns(running)]))
 
     async def work() -> Sequence[Change]:
         ended = await layer.asked(session.request, by_hand=True)
@@ -156,36 +156,28 @@ def _begin(session: Session, layer: Dreaming) -> CommandOutcome:
     )
 
 
-def _status(session: Session, layer: Dreaming) -> CommandOutcome:
+def _show_status(session: Session, layer: Dreaming) -> CommandOutcome:
     dreams = layer.dreams
-    known = dreams.transcripts, dreams.session, dreams.settings, SystemClock(), lambda: True
-    lines, _ = describe_dreams(dreams.store, DreamGates(dreams.lock, *known), "/dream review")
+    gates = DreamGates(
+        dreams.lock, dreams.transcripts, dreams.session, dreams.settings, SystemClock(), lambda: True
+    )
+    lines, _ = describe_dreams(dreams.store, gates, "/dream review")
     return CommandReply("\n".join(f"  {make_printable(line)}" for line in lines))
 
 
-def _waits(state: Path) -> str | None:
-    """The dream that is ready for review; of several the newest."""
-    found = list_waiting_stages(state)
-    return found[-1] if found else None
-
-
-def _review(session: Session, layer: Dreaming) -> CommandOutcome:
-    from sevenfold.layers.l6_dreaming.review import preview_review
-
+def _review_dream(session: Session, layer: Dreaming) -> CommandOutcome:
     store = layer.dreams.store
-    if (id := _waits(store.state)) is None:
-        return CommandReply("  no dream waits for review")
+    if (id := find_newest_review(store.state)) is None:
+        return CommandReply(_NO_REVIEW)
     diff = make_printable(preview_review(store, id).diff).rstrip() or "  nothing would change any more"
     choices = {"": "", "a": "/dream accept", "r": "/dream reject"}
     return CommandChoice(diff, "  a takes it over, r drops it, Enter decides later: ", choices)
 
 
-def _accept(session: Session, layer: Dreaming) -> CommandOutcome:
-    from sevenfold.layers.l6_dreaming.review import accept_review
-
+def _accept_dream(session: Session, layer: Dreaming) -> CommandOutcome:
     store = layer.dreams.store
-    if (id := _waits(store.state)) is None:
-        return CommandReply("  no dream waits for review")
+    if (id := find_newest_review(store.state)) is None:
+        return CommandReply(_NO_REVIEW)
 
     async def work() -> CommandReply:
         done = await anyio.to_thread.run_sync(partial(accept_review, store, id))
@@ -194,23 +186,20 @@ def _accept(session: Session, layer: Dreaming) -> CommandOutcome:
     return SlowCommand("taking it over", work)
 
 
-def _reject(session: Session, layer: Dreaming) -> CommandOutcome:
-    from sevenfold.layers.l6_dreaming.review import reject_review
-
+def _reject_dream(session: Session, layer: Dreaming) -> CommandOutcome:
     store = layer.dreams.store
-    if (id := _waits(store.state)) is None:
-        return CommandReply("  no dream waits for review")
+    if (id := find_newest_review(store.state)) is None:
+        return CommandReply(_NO_REVIEW)
     reject_review(store, id)
     return CommandReply("  dropped; nothing is changed")
 
 
-def _undo(session: Session, layer: Dreaming) -> CommandOutcome:
-    return CommandReply(
-        f"  {describe_undo(undo_last_dream(layer.dreams.store, Author('user', session.id)))}"
-    )
+def _undo_dream(session: Session, layer: Dreaming) -> CommandOutcome:
+    done = undo_last_dream(layer.dreams.store, Author("user", session.id))
+    return CommandReply(f"  {describe_undo(done)}")
 
 
-def _kill(session: Session, layer: Dreaming) -> CommandOutcome:
+def _kill_dream(session: Session, layer: Dreaming) -> CommandOutcome:
     if not layer.dreams.kill():
         return CommandReply(
             "  no dream is going on in this session; 'sevenfold dream kill' stops any other"
@@ -230,30 +219,62 @@ def run_tasks(session: Session, rest: str) -> CommandOutcome:
             raise Mistake("/tasks lists what goes on; /tasks kill NAME stops the dream or an agent")
         if name.strip() != DREAM:
             return stop_agent(session, name.strip())
-        return _kill(session, layer) if layer else CommandReply("  no dream is going on")
-    lines = [_line_dream_chat(task) for task in list_tasks(session)] + describe_active_agents(session)
+        return _kill_dream(session, layer) if layer else CommandReply("  no dream is going on")
+    lines = [
+        f"  {task.name}: {task.said}" if task.said else f"  {task.name}" for task in list_tasks(session)
+    ]
+    lines += [_format_agent(one) for one in session.agents.agents if one.status in ("running", "idle")]
     lines = lines or ["  nothing is going on"]
     if layer is not None:
-        lines += _of_dreams(layer)
+        lines += _describe_last_dream(layer)
     return CommandReply("\n".join(lines))
 
 
-def _line_dream_chat(task: BackgroundTaskRow) -> str:
-    return f"  {task.name}: {task.said}" if task.said else f"  {task.name}"
-
-
-def _of_dreams(layer: Dreaming) -> list[str]:
+def _describe_last_dream(layer: Dreaming) -> list[str]:
     if (running := layer.dreams.running) is not None:
-        return [f"    {turn}" for turn in running.turns[-_TURNS:]]
+        return _format_turns(running)
     state = layer.dreams.store.state
-    if _waits(state) is not None:
+    if find_newest_review(state) is not None:
         return ["  dream: ready for review (/dream review)"]
     known = read_last_snapshot(state)
     return [f"  last dream: {known.said}"] if known is not None and known.said else []
 
 
-def _shown(running: DreamSnapshot) -> str:
-    rows = [f"    {turn}" for turn in running.turns[-_TURNS:]]
-    touched = ", ".join(running.touched)
-    head = f"  dreaming: {running.phase}{f' {touched}' if touched else ''}; /dream kill stops it"
-    return "\n".join([head, *rows])
+def _format_turns(running: DreamSnapshot) -> list[str]:
+    return [f"    {turn}" for turn in running.turns[-_TURNS:]]
+
+
+class BackgroundTaskRow(msgspec.Struct, frozen=True):
+    """One background task and its last progress."""
+
+    name: str
+    said: str = ""
+
+
+class _LastProgress:
+    """Keeps the last progress of each background task."""
+
+    def __init__(self) -> None:
+        self.last: dict[str, str] = {}
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Progress):
+            self.last[_name_task(event.by)] = "" if event.done else event.said
+
+
+_progress: WeakKeyDictionary[Session, _LastProgress] = WeakKeyDictionary()
+
+
+def list_tasks(session: Session) -> list[BackgroundTaskRow]:
+    """The background tasks of now. Progress is known from the first call on."""
+    if (progress := _progress.get(session)) is None:
+        progress = _progress[session] = _LastProgress()
+        session.subscribe(progress)
+    names = [_name_task(label) for label in session.tray.running]
+    return [
+        BackgroundTaskRow(name, progress.last.get(name, "").removeprefix("dreaming: ")) for name in names
+    ]
+
+
+def _name_task(label: str) -> str:
+    return TASK_NAMES.get(label, format_work_name(label))

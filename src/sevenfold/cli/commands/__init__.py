@@ -1,1 +1,1 @@
-"""What the commands do; each is imported when it is run."""
+"""The bodies of the commands; each is imported when it runs."""

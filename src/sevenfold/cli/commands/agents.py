@@ -1,7 +1,4 @@
-"""What `sevenfold agents` shows and sends: kinds of agents, sessions and teammates on this machine.
-
-`sevenfold agents snapshot`: what a project hands an agent, looked at, taken over or declined.
-"""
+"""`sevenfold agents`: kinds of agents, sessions and teammates on this machine, snapshots of a project."""
 
 from __future__ import annotations
 
@@ -14,10 +11,10 @@ import msgspec
 
 from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import format_count, print_message, print_result, to_one_line
-from sevenfold.cli.surroundings import CommandContext, read_command_context
+from sevenfold.cli.startup import CommandContext, read_command_context
 from sevenfold.core.clock import SystemClock, run_sync
 from sevenfold.core.errors import Mistake, Refused
-from sevenfold.core.events import Event, Failed, Notice
+from sevenfold.core.events import Emit, Event, Failed, Notice
 from sevenfold.layers.l7_agents.definitions import (
     AgentDefinition,
     AgentDefinitions,
@@ -26,7 +23,7 @@ from sevenfold.layers.l7_agents.definitions import (
     format_path,
     list_definition_folders,
 )
-from sevenfold.layers.l7_agents.mail import TEAMS, PostOffice, Teammate
+from sevenfold.layers.l7_agents.mail import TEAMS, PostOffice
 from sevenfold.layers.l7_agents.mailbox import (
     COMMAND_LINE,
     SESSION,
@@ -46,7 +43,7 @@ from sevenfold.memory.agents import SnapshotOffer
 
 
 class TeammateRow(msgspec.Struct, frozen=True):
-    """A teammate, and whose."""
+    """A teammate of a session."""
 
     team: str
     name: str
@@ -62,20 +59,22 @@ def find_agent_kinds(around: CommandContext) -> AgentDefinitions:
 
 def list_agents(shared: SharedOptions) -> int:
     around = read_command_context(shared)
-    kinds, sessions = find_agent_kinds(around), _sessions(around)
-    teammates = [*_teammates(around, shared, sessions)]
-    _warn(shared, around, kinds.every)
+    kinds, sessions = find_agent_kinds(around), _list_sessions(around)
+    teammates = [*_list_teammates(around, shared, sessions)]
+    _print_warnings(shared, around, kinds.every)
     value = {
-        "definitions": [_data(one) for one in kinds.definitions.values()],
-        "sessions": [{"address": _address(one), **msgspec.structs.asdict(one)} for one in sessions],
+        "definitions": [_to_json(one) for one in kinds.definitions.values()],
+        "sessions": [
+            {"address": f"{SESSION}{one.session}", **msgspec.structs.asdict(one)} for one in sessions
+        ],
         "teammates": teammates,
         "problems": kinds.every,
     }
-    print_result(shared, "\n".join(_lines(kinds, sessions, teammates)), value)
+    print_result(shared, "\n".join(_format_agents(kinds, sessions, teammates)), value)
     return 0
 
 
-def _lines(
+def _format_agents(
     kinds: AgentDefinitions, sessions: list[SessionAddress], teammates: list[TeammateRow]
 ) -> Iterator[str]:
     width = max(map(len, kinds.definitions), default=0)
@@ -85,32 +84,27 @@ def _lines(
     if sessions:
         yield f"\n{format_count(len(sessions), 'session')} can be written to:"
         for there in sessions:
-            yield f"  {_address(there)}  {there.project}"
+            yield f"  {SESSION}{there.session}  {there.project}"
     else:
         yield "\nno session can be written to: none is open in a chat"
     for mate in teammates:
         yield f"  {mate.name} ({mate.kind}, {mate.status}) of {mate.team}"
 
 
-def _address(there: SessionAddress) -> str:
-    """As 'send' takes it."""
-    return f"{SESSION}{there.session}"
-
-
 def show_agent(shared: SharedOptions, name: str) -> int:
     around = read_command_context(shared)
     kinds = find_agent_kinds(around)
-    _warn(shared, around, ())
+    _print_warnings(shared, around, ())
     one = choose_definition(kinds.definitions, name)
     for text in kinds.every:
         if one.path is not None and text.startswith(f"{format_path(one.path)}:"):
             print_message(shared, text)
-    lines = [f"{one.name}: {one.description}", *(f"  {key}: {text}" for key, text in _facts(one))]
-    print_result(shared, "\n".join([*lines, "", one.prompt.strip()]), _data(one))
+    lines = [f"{one.name}: {one.description}", *(f"  {key}: {text}" for key, text in _list_facts(one))]
+    print_result(shared, "\n".join([*lines, "", one.prompt.strip()]), _to_json(one))
     return 0
 
 
-def _facts(one: AgentDefinition) -> Iterator[tuple[str, str]]:
+def _list_facts(one: AgentDefinition) -> Iterator[tuple[str, str]]:
     yield "tools", ", ".join(one.tools) if one.tools is not None else "all"
     if one.without:
         yield "disallowedTools", ", ".join(one.without)
@@ -129,8 +123,8 @@ def send_letter(shared: SharedOptions, name: str, text: str, summary: str | None
         raise Mistake("there is nothing to send: say what the message is")
     if why := explain_bad_address(name):
         raise Refused(why)
-    sessions = _sessions(around)
-    mates = [one for one in _teammates(around, shared, sessions) if is_same_name(one.name, name)]
+    sessions = _list_sessions(around)
+    mates = [one for one in _list_teammates(around, shared, sessions) if is_same_name(one.name, name)]
     if len(mates) > 1:
         teams = ", ".join(one.team for one in mates)
         raise Mistake(
@@ -142,47 +136,40 @@ def send_letter(shared: SharedOptions, name: str, text: str, summary: str | None
         run_sync(post.send, mates[0].name, letter)
         told = f"{mates[0].name} of {mates[0].team}"
     else:
-        there = _others(around)
-        if there is None:
+        folder = _find_socket_folder(around)
+        if folder is None:
             raise Refused("no session can be reached: the path of its socket would be too long")
-        told = f"{SESSION}{run_sync(there.send, name.removeprefix(SESSION), letter).session}"
+        peers = PeerSessions(folder, "", SystemClock())
+        told = f"{SESSION}{run_sync(peers.send, name.removeprefix(SESSION), letter).session}"
     print_result(shared, f"sent to {told}", {"to": told, "id": letter.id, "summary": letter.summary})
     return 0
 
 
-def _others(around: CommandContext) -> PeerSessions | None:
-    folder = _sockets(around)
-    return PeerSessions(folder, "", SystemClock()) if folder is not None else None
-
-
-def _sockets(around: CommandContext) -> Path | None:
+def _find_socket_folder(around: CommandContext) -> Path | None:
     try:
         return find_runtime_folder(around.home, around.environment.variables)
     except Refused:
         return None
 
 
-def _sessions(around: CommandContext) -> list[SessionAddress]:
-    folder = _sockets(around)
+def _list_sessions(around: CommandContext) -> list[SessionAddress]:
+    folder = _find_socket_folder(around)
     return list_reachable(folder) if folder is not None else []
 
 
-def _teammates(
+def _list_teammates(
     around: CommandContext, shared: SharedOptions, sessions: list[SessionAddress]
 ) -> Iterator[TeammateRow]:
-    """Those of the sessions that are open: the others' would not be read soon."""
+    """The teammates of open sessions; those of closed ones would not read a message soon."""
     for one in sessions:
         if not (around.home / TEAMS / one.session).is_dir():
             continue
         post = PostOffice(around.home, one.session, SystemClock(), make_notice_printer(shared))
-        yield from (_mate(one.session, member) for member in post.members())
+        for member in post.members():
+            yield TeammateRow(one.session, member.name, member.kind, member.status)
 
 
-def _mate(team: str, member: Teammate) -> TeammateRow:
-    return TeammateRow(team, member.name, member.kind, member.status)
-
-
-def _data(one: AgentDefinition) -> dict[str, Any]:
+def _to_json(one: AgentDefinition) -> dict[str, Any]:
     return {
         "name": one.name,
         "description": one.description,
@@ -198,7 +185,7 @@ def _data(one: AgentDefinition) -> dict[str, Any]:
     }
 
 
-def _warn(shared: SharedOptions, around: CommandContext, problems: Iterable[str]) -> None:
+def _print_warnings(shared: SharedOptions, around: CommandContext, problems: Iterable[str]) -> None:
     for text in problems:
         print_message(shared, text)
     hidden = list_definition_folders(around.home, around.places.tree)[1:]
@@ -208,12 +195,12 @@ def _warn(shared: SharedOptions, around: CommandContext, problems: Iterable[str]
         )
 
 
-def make_notice_printer(shared: SharedOptions) -> Any:
-    def tell(event: Event) -> None:
+def make_notice_printer(shared: SharedOptions) -> Emit:
+    def print_notice(event: Event) -> None:
         if isinstance(event, Notice | Failed):
             print_message(shared, event.text if isinstance(event, Notice) else event.cause)
 
-    return tell
+    return print_notice
 
 
 def handle_snapshot(shared: SharedOptions, name: str, *, accept: bool, decline: bool) -> int:
@@ -236,7 +223,7 @@ def handle_snapshot(shared: SharedOptions, name: str, *, accept: bool, decline: 
             "'memory: user'"
         )
     offer = snapshots.look()
-    told, action = _offered(offer, definition.name), str(offer.action)
+    told, action = _describe_offer(offer, definition.name), str(offer.action)
     if accept and action == "initialise":
         told = snapshots.initialise().said
     elif accept and action == "update":
@@ -249,7 +236,7 @@ def handle_snapshot(shared: SharedOptions, name: str, *, accept: bool, decline: 
     return 0
 
 
-def _offered(offer: SnapshotOffer, name: str) -> str:
+def _describe_offer(offer: SnapshotOffer, name: str) -> str:
     if offer.action != "initialise":
         return offer.said or "there is nothing to take over"
     return (

@@ -1,11 +1,8 @@
 """`sevenfold demo`: a real session, a resume that sends the same bytes, and what it all cost.
 
-Nothing here is staged: the offline engine answers behind the simulator's loopback port, the tools are the
-real ones on a small project, and every figure is read from the simulator's ledger afterwards.
-
-The demo's third part: two forks side by side, an agent in the background, and a message to it. The
-demo's second half: what one conversation teaches, the next day's knows; then a dream tidies up. The
-small project that the demo works on: a till with a wrong tax rate, and the test that says so.
+The offline engine answers behind the simulator's loopback port, the tools are the real ones on a small
+project, and every figure is read from the simulator's ledger. Further parts: a memory that the next day's
+conversation recalls and a dream tidies up; two forks, an agent in the background and a message to it.
 """
 
 from __future__ import annotations
@@ -24,7 +21,7 @@ import anyio
 from sevenfold.cache.prices import Prices
 from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import print_result
-from sevenfold.cli.surroundings import read_environment
+from sevenfold.cli.startup import read_environment
 from sevenfold.core.clock import SystemClock, run_sync
 from sevenfold.core.errors import Mistake
 from sevenfold.core.events import (
@@ -57,20 +54,20 @@ BEHIND: Final = (
 )
 WRITTEN: Final = "tell scout that the audit of the till is on Friday"
 MEANWHILE: Final = "which port does the till listen on?"
-ALLOWED_DEMO_AGENTS: Final = ("Bash(python3 -B -m unittest:*)",)
+AGENT_COMMANDS: Final = ("Bash(python3 -B -m unittest:*)",)
 _ID: Final = re.compile(r"^Agent \S+ \((\S+)\)")
 LONGEST: Final = 60.0
-"""Seconds that the agent is waited for."""
+"""Seconds to wait for the agent."""
 
 
 async def run_agents_part(
     line: Callable[[str], None], model: str, folder: Path, project: Path, environ: Mapping[str, str]
 ) -> dict[str, Any]:
-    """One session that hands work on. What is told of each agent is what the provider counted for it."""
+    """A session that delegates; the figures of each agent are those that the provider counted."""
     ended: list[AgentEnded] = []
     results: list[str] = []
 
-    def hear(event: Event) -> None:
+    def note_event(event: Event) -> None:
         if isinstance(event, AgentEnded):
             ended.append(event)
         elif isinstance(event, Acted):
@@ -80,15 +77,14 @@ async def run_agents_part(
         line(f"  > {prompt}")
         return (await session.ask(prompt)).message.text.strip()
 
-    settings = {"permissions": {"allow": list(ALLOWED_DEMO_AGENTS)}}
-    options: dict[str, Any] = {"home": folder, "environ": environ, "settings": settings}
+    settings = {"permissions": {"allow": list(AGENT_COMMANDS)}}
     line("A conversation that hands work to others:\n")
-    async with Session(model, project, **options) as session:
-        session.subscribe(hear)
+    async with Session(model, project, home=folder, environ=environ, settings=settings) as session:
+        session.subscribe(note_event)
         await ask(BEGUN)
         line("    read\n")
         await ask(FORKED)
-        forks = [_fork(line, one) for one in sorted(ended, key=lambda one: one.name)]
+        forks = [_show_fork(line, one) for one in sorted(ended, key=lambda one: one.name)]
         line("    the prefix of both is the conversation, and it was paid for once\n")
         await ask(BEHIND)
         begun = results[0].partition(". ")[0]
@@ -100,7 +96,7 @@ async def run_agents_part(
         line(f"    {answer.splitlines()[0]}\n")
         with anyio.move_on_after(LONGEST):
             await session.agents.wait()
-        told = await _told(line, session) or f"{sent}\n{answer}"
+        told = await _go_on_with_notice(line, session) or f"{sent}\n{answer}"
         scout = session.agents.find("scout")
     return {
         "forks": forks,
@@ -112,8 +108,8 @@ async def run_agents_part(
     }
 
 
-def _fork(line: Callable[[str], None], one: AgentEnded) -> dict[str, Any]:
-    """What a fork said, and how much of what it sent was in the cache already."""
+def _show_fork(line: Callable[[str], None], one: AgentEnded) -> dict[str, Any]:
+    """Show the answer of a fork, and how much of its requests came from the cache."""
     used = one.usage
     line(f"    {one.name}: {' '.join(one.said.split())[:70]}")
     line(
@@ -123,12 +119,12 @@ def _fork(line: Callable[[str], None], one: AgentEnded) -> dict[str, Any]:
     return {"name": one.name, "sent": used.prompt, "from_cache": used.hit_rate, "said": one.said}
 
 
-async def _told(line: Callable[[str], None], session: Session) -> str:
-    """The conversation goes on by itself, with what its agent has to say."""
+async def _go_on_with_notice(line: Callable[[str], None], session: Session) -> str:
+    """Let the conversation go on with the notice of its agent."""
     try:
         said = (await session.go_on()).message.text.strip()
     except Mistake:
-        return ""  # it was told along with an answer already
+        return ""  # an earlier answer has it already
     line("  (scout is done, and the conversation goes on with its notice)")
     first, *rest = said.splitlines()
     for text in (first, "…", *rest[-1:]):
@@ -146,7 +142,7 @@ DAY: Final = 86_400.0
 
 
 class ShiftedClock(SystemClock):
-    """The same clock, so many days on."""
+    """The system clock, some days ahead."""
 
     def __init__(self, days: int) -> None:
         self._ahead = days * DAY
@@ -163,8 +159,9 @@ async def run_two_days(
     async def talk(prompts: tuple[str, ...], days: int) -> tuple[list[Event], str]:
         heard: list[Event] = []
         said = ""
-        options: dict[str, Any] = {"home": folder, "environ": environ, "clock": ShiftedClock(days)}
-        async with Session(model, project, interactive=True, **options) as session:
+        async with Session(
+            model, project, interactive=True, home=folder, environ=environ, clock=ShiftedClock(days)
+        ) as session:
             session.subscribe(heard.append)
             for prompt in prompts:
                 line(f"  > {prompt}")
@@ -272,13 +269,13 @@ SECOND: Final = (
     "what is the tax rate in this town?",
 )
 AFTER: Final = ("which port does the till listen on?", "run `python3 -B -m unittest -q`")
-"""Asked after the compaction, which pays from the next requests on."""
+"""Asked after the compaction, which saves from the next requests on."""
 ALLOWED: Final = ("Bash(python3 -B -m unittest:*)", "Bash(python3 -B journal.py)", "Edit(./**)")
 
 
 @dataclass
 class DemoOutput:
-    """What the demo has to say, line by line, on the screen unless it ends up as JSON."""
+    """Prints the demo line by line, unless it is quiet or prints JSON."""
 
     shared: SharedOptions
     turns: list[dict[str, Any]] = field(default_factory=list)
@@ -287,13 +284,13 @@ class DemoOutput:
         if not self.shared.json and not self.shared.quiet:
             print(text, flush=True)
 
-    def heard(self, event: Event) -> None:
+    def show_event(self, event: Event) -> None:
         match event:
             case ToolStarted(use):
-                self.line(f"    · {use.name} {_short(', '.join(map(str, use.input.values())))}")
+                self.line(f"    · {use.name} {_shorten(', '.join(map(str, use.input.values())))}")
             case Acted(results):
                 for one in (r for r in results if r.is_error):
-                    self.line(f"      {_short(one.text)}")
+                    self.line(f"      {_shorten(one.text)}")
             case Forked("notes", _, usage, hit_rate):
                 self.line(
                     f"    [notes on this session brought up to date beside it: {usage.prompt:,} tokens "
@@ -308,13 +305,13 @@ class DemoOutput:
 
 
 def run_demo(shared: SharedOptions) -> int:
-    """Everything in a folder that is thrown away, unless `--home` names one to keep."""
-    with _place(shared.home) as folder:
-        return run_sync(_demo, shared, folder)
+    """Run the demo in a temporary folder, or in the one that `--home` names."""
+    with _open_folder(shared.home) as folder:
+        return run_sync(_run_demo, shared, folder)
 
 
 @contextmanager
-def _place(home: Path | None) -> Iterator[Path]:
+def _open_folder(home: Path | None) -> Iterator[Path]:
     if home is not None:
         yield home.expanduser().absolute()
         return
@@ -322,8 +319,8 @@ def _place(home: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-async def _demo(shared: SharedOptions, folder: Path) -> int:
-    told = DemoOutput(shared)
+async def _run_demo(shared: SharedOptions, folder: Path) -> int:
+    out = DemoOutput(shared)
     project = folder / "demo-project"
     write_demo_project(project)
     async with Simulator(replies=encode_reply) as simulator:
@@ -332,19 +329,19 @@ async def _demo(shared: SharedOptions, folder: Path) -> int:
             "ANTHROPIC_API_KEY": "any-key-will-do",
             "ANTHROPIC_BASE_URL": simulator.url,
         }
-        told.line("A session: the offline engine behind a simulated provider, real tools, no key.")
-        told.line(f"Project: {project}\n")
-        before = await _talk(told, folder, project, environ, FIRST)
-        told.line("\nThe session is closed. From here on it is resumed from its file alone.\n")
-        after = await _talk(told, folder, project, environ, SECOND, resume=before.session)
-        same = _compare(told, before, after)
-        days = await run_two_days(told.line, MODEL, folder, project, environ)
-        agents = await run_agents_part(told.line, MODEL, folder, project, environ)
-        _ledger(told, simulator.ledger)
-        _saved(told, after.saved)
-    _goodbye(told, shared, folder)
-    found = {"turns": told.turns, "resume": same, "days": days, "agents": agents}
-    print_result(shared, "", {**found, "total": _total(simulator.ledger)})
+        out.line("A session: the offline engine behind a simulated provider, real tools, no key.")
+        out.line(f"Project: {project}\n")
+        before = await _talk(out, folder, project, environ, FIRST)
+        out.line("\nThe session is closed. From here on it is resumed from its file alone.\n")
+        after = await _talk(out, folder, project, environ, SECOND, resume=before.session)
+        same = _compare(out, before, after)
+        days = await run_two_days(out.line, MODEL, folder, project, environ)
+        agents = await run_agents_part(out.line, MODEL, folder, project, environ)
+        _show_ledger(out, simulator.ledger)
+        _show_savings(out, after.saved)
+    _show_end(out, shared, folder)
+    found = {"turns": out.turns, "resume": same, "days": days, "agents": agents}
+    print_result(shared, "", {**found, "total": _sum_ledger(simulator.ledger)})
     return 0 if same["identical"] else 1
 
 
@@ -358,7 +355,7 @@ class DemoTalk:
 
 
 async def _talk(
-    told: DemoOutput,
+    out: DemoOutput,
     folder: Path,
     project: Path,
     environ: Mapping[str, str],
@@ -369,92 +366,89 @@ async def _talk(
     session = Session(MODEL, project, resume=resume, home=folder, settings=settings, environ=environ)
     sent: list[Request] = []
     async with session:
-        session.subscribe(told.heard)
-        session.subscribe(lambda event: _note(event, session, sent))
+        session.subscribe(out.show_event)
+        session.subscribe(
+            lambda event: sent.append(session.request) if isinstance(event, Sending) else None
+        )
         for prompt in prompts:
-            await _ask(told, session, prompt)
+            await _ask(out, session, prompt)
         if resume is not None:
-            await _compact(told, session)
+            await _compact(out, session)
             for prompt in AFTER:
-                await _ask(told, session, prompt)
+                await _ask(out, session, prompt)
         price, log = Prices.load().of(MODEL), session.turn.transcript
         saved = compute_savings(log.entries, log.view.calibration, price)
         return DemoTalk(session.id, sent[0], sent[-1], saved)
 
 
-async def _ask(told: DemoOutput, session: Session, prompt: str) -> None:
-    told.line(f"  > {prompt}")
+async def _ask(out: DemoOutput, session: Session, prompt: str) -> None:
+    out.line(f"  > {prompt}")
     reply = await session.ask(prompt)
-    told.turns.append({"prompt": prompt, "reply": reply.message.text})
-    told.line()
+    out.turns.append({"prompt": prompt, "reply": reply.message.text})
+    out.line()
 
 
-async def _compact(told: DemoOutput, session: Session) -> None:
-    """Summarised by hand, as `/compact` does it; the summary is asked for on what is in the cache."""
-    told.line("  > /compact")
+async def _compact(out: DemoOutput, session: Session) -> None:
+    """Compact as `/compact` does; the request for the summary reads the cached prefix."""
+    out.line("  > /compact")
     report = await session.compact()
     if (done := report.boundary) is not None:
-        told.line(
+        out.line(
             f"    {done.tokens_before:,} tokens became {done.tokens_after:,}; of what was said, "
             f"{done.fidelity or 0:.0%} can still be found"
         )
-    told.line(
+    out.line(
         f"    [{report.usage.prompt:,} tokens sent for the summary, {report.usage.hit_rate:.0%} from the "
         "cache]"
     )
-    told.line()
+    out.line()
 
 
-def _note(event: Event, session: Session, sent: list[Request]) -> None:
-    if isinstance(event, Sending):
-        sent.append(session.request)
-
-
-def _compare(told: DemoOutput, before: DemoTalk, after: DemoTalk) -> dict[str, Any]:
-    """Whether what the resumed session sent first begins with all that was sent last before."""
+def _compare(out: DemoOutput, before: DemoTalk, after: DemoTalk) -> dict[str, Any]:
+    """Check that the first request after the resume begins with the last one before it."""
     old, new = encode_prefix(before.last), encode_prefix(after.first)
     identical = new[: len(old)] == old
     digests = [hashlib.sha256(b"\n".join(one[: len(old)])).hexdigest() for one in (old, new)]
-    told.line("\nThe last request before the resume, and the beginning of the first one after it:")
+    out.line("\nThe last request before the resume, and the beginning of the first one after it:")
     for name, digest in zip(("before", "after "), digests, strict=True):
-        told.line(f"  {name} {len(old)} parts  sha256 {digest}")
-    told.line(f"  {'identical, byte for byte' if identical else 'NOT IDENTICAL: this is a bug'}\n")
+        out.line(f"  {name} {len(old)} parts  sha256 {digest}")
+    out.line(f"  {'identical, byte for byte' if identical else 'NOT IDENTICAL: this is a bug'}\n")
     return {"identical": identical, "parts": len(old), "sha256": digests}
 
 
-def _ledger(told: DemoOutput, ledger: SimulatorLedger) -> None:
-    told.line(f"The simulator's ledger (simulated cost, prices of {MODEL}):")
-    told.line("  request   sent  from cache  written  new  out      cost")
+def _show_ledger(out: DemoOutput, ledger: SimulatorLedger) -> None:
+    out.line(f"The simulator's ledger (simulated cost, prices of {MODEL}):")
+    out.line("  request   sent  from cache  written  new  out      cost")
     for row in ledger.rows:
         t = row.tokens
         written = t.cache_write_5m + t.cache_write_1h
         sent = t.input + written + t.cache_read
-        told.line(
+        out.line(
             f"  {row.n:>7} {sent:>6,} {t.cache_read:>11,} {written:>8,} {t.input:>4,}"
             f" {t.output:>4,}  ${row.cost or 0:.5f}"
         )
-    total = _total(ledger)
-    told.line(
+    total = _sum_ledger(ledger)
+    out.line(
         f"  {total['requests']} requests, {total['sent']:,} tokens sent, "
         f"{total['from_cache']:.1%} of them from the cache"
     )
-    told.line(
+    out.line(
         f"  simulated cost ${total['simulated_cost']:.4f}; the same requests without a cache "
         f"${total['simulated_cost_without_cache']:.4f}"
     )
 
 
-def _saved(told: DemoOutput, saved: tuple[LayerSavings, ...]) -> None:
+def _show_savings(out: DemoOutput, saved: tuple[LayerSavings, ...]) -> None:
     for one in saved:
         cost = one.cost or 0.0
         gain = "saved" if cost >= 0 else "lost by it"
-        told.line(
+        out.line(
             f"  layer {one.layer} ({one.what}): {one.tokens_so_far:,} tokens not sent, "
             f"${abs(cost):.4f} {gain} so far (simulated)"
         )
 
 
-def _total(ledger: SimulatorLedger) -> dict[str, Any]:
+def _sum_ledger(ledger: SimulatorLedger) -> dict[str, Any]:
     total, price = ledger.total, Prices.load().of(MODEL)
     t = total.tokens
     sent = t.input + t.cache_write_5m + t.cache_write_1h + t.cache_read
@@ -468,15 +462,15 @@ def _total(ledger: SimulatorLedger) -> dict[str, Any]:
     }
 
 
-def _goodbye(told: DemoOutput, shared: SharedOptions, folder: Path) -> None:
-    told.line()
+def _show_end(out: DemoOutput, shared: SharedOptions, folder: Path) -> None:
+    out.line()
     if shared.home is not None:
-        told.line(f"Kept: {folder}. The transcript is plain text below projects/.")
+        out.line(f"Kept: {folder}. The transcript is plain text below projects/.")
     else:
-        told.line("All of it was thrown away. 'sevenfold demo --home DIR' keeps it.")
-    told.line("Next: 'sevenfold chat', in a project of yours.")
+        out.line("All of it was thrown away. 'sevenfold demo --home DIR' keeps it.")
+    out.line("Next: 'sevenfold chat', in a project of yours.")
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     flat = " ".join(text.split())
     return flat if len(flat) <= 90 else flat[:89] + "…"

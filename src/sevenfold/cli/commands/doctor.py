@@ -1,4 +1,4 @@
-"""`sevenfold doctor`: what is configured, what is missing, and how to fix it. Changes nothing."""
+"""`sevenfold doctor`: checks the configuration and says how to fix it. Changes nothing."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ from sevenfold import __version__
 from sevenfold.cache.prices import Prices
 from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import format_count, format_time, print_result
-from sevenfold.cli.surroundings import CommandContext, read_command_context
+from sevenfold.cli.startup import CommandContext, read_command_context
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Mistake, SettingsError, SevenfoldError, StorageFailure
 from sevenfold.memory.api import Memory
 from sevenfold.memory.index import CHARACTERS, LINES
 from sevenfold.memory.store import HISTORY
 from sevenfold.models import connect_model
-from sevenfold.models.capabilities import OFFLINE, parse_host
-from sevenfold.models.registry import PLAIN, PROVIDERS
+from sevenfold.models.capabilities import parse_host
 from sevenfold.session.project import Project, find_unknown_tools
 from sevenfold.settings import LoadedSettings
 from sevenfold.settings.checks import NEVER
@@ -42,7 +41,7 @@ PORTS: Final = {"https": 443, "http": 80}
 
 
 class DoctorCheck(msgspec.Struct, frozen=True):
-    """One thing that was looked at."""
+    """One thing that was checked."""
 
     name: str
     state: Literal["ok", "note", "problem"]
@@ -54,11 +53,11 @@ def run_doctor(shared: SharedOptions) -> int:
     """Exit 1 when something has to be fixed before a chat can work."""
     checks = list(run_checks(shared))
     wrong = [check for check in checks if check.state == "problem"]
-    print_result(shared, _drawn(checks), {"ok": not wrong, "checks": checks})
+    print_result(shared, _format_checks(checks), {"ok": not wrong, "checks": checks})
     return 1 if wrong else 0
 
 
-def _drawn(checks: list[DoctorCheck]) -> str:
+def _format_checks(checks: list[DoctorCheck]) -> str:
     width = max(len(check.name) for check in checks)
     signs = {"ok": "ok  ", "note": "note", "problem": "FIX "}
     lines = []
@@ -77,13 +76,13 @@ def run_checks(shared: SharedOptions) -> Iterator[DoctorCheck]:
     except Mistake as error:
         yield DoctorCheck("project", "problem", str(error), "correct it and run this again")
         return
-    yield _home(around.home)
+    yield _check_home(around.home)
     yield DoctorCheck("project", "ok", f"{around.places.root} (kept as {around.places.slug})")
     if around.places.note:
         yield DoctorCheck("project", "note", around.places.note)
-    yield _trust(around)
+    yield _check_trust(around)
     try:
-        loaded = around.settings()
+        loaded = around.load_settings()
         prices = Prices.load(loaded.settings.prices)
     except SettingsError as error:
         yield DoctorCheck("settings", "problem", str(error), "correct the file and run this again")
@@ -93,16 +92,16 @@ def run_checks(shared: SharedOptions) -> Iterator[DoctorCheck]:
     except Mistake as error:
         yield DoctorCheck("memory", "problem", str(error), "correct it and run this again")
         return
-    yield from _settings(around, loaded)
-    yield from _rules(at)
-    yield from _memory(at.memory)
-    yield from _model(at)
-    yield from _programs(around.environment)
-    yield _prices(prices, at.default_model)
-    yield _flags(loaded.settings.flags)
+    yield from _check_settings(around, loaded)
+    yield from _check_rules(at)
+    yield from _check_memory(at.memory)
+    yield from _check_model(at)
+    yield from _check_programs(around.environment)
+    yield _check_prices(prices, at.default_model)
+    yield _check_flags(loaded.settings.flags)
 
 
-def _home(home: Path) -> DoctorCheck:
+def _check_home(home: Path) -> DoctorCheck:
     if not home.exists():
         return DoctorCheck("home", "ok", f"{home} (made when first needed)")
     if not os.access(home, os.W_OK | os.X_OK):
@@ -113,7 +112,7 @@ def _home(home: Path) -> DoctorCheck:
     return DoctorCheck("home", "ok", str(home))
 
 
-def _trust(around: CommandContext) -> DoctorCheck:
+def _check_trust(around: CommandContext) -> DoctorCheck:
     if around.trust.problem:
         return DoctorCheck("trust", "problem", around.trust.problem)
     if around.trusted:
@@ -123,7 +122,7 @@ def _trust(around: CommandContext) -> DoctorCheck:
     return DoctorCheck("trust", "note", "not trusted: its settings can only restrict", "sevenfold trust")
 
 
-def _settings(around: CommandContext, loaded: LoadedSettings) -> Iterator[DoctorCheck]:
+def _check_settings(around: CommandContext, loaded: LoadedSettings) -> Iterator[DoctorCheck]:
     read = ", ".join(str(path) for path in loaded.files_read) or "no file: everything is the default"
     yield DoctorCheck("settings", "ok", read)
     for warning in loaded.warnings:
@@ -134,8 +133,8 @@ def _settings(around: CommandContext, loaded: LoadedSettings) -> Iterator[Doctor
         yield DoctorCheck("settings", "note", f"ignored: {ignored}", fix)
 
 
-def _rules(at: Project) -> Iterator[DoctorCheck]:
-    """Rules about tools that are not there; the workspace is never worked in."""
+def _check_rules(at: Project) -> Iterator[DoctorCheck]:
+    """Find rules about tools that do not exist."""
     nowhere = Workspace(at.places.tree, at.environment.home, {}, at.places.tree, SystemClock())
     for text in find_unknown_tools(at.settings.permissions, make_standard_tools(nowhere)):
         yield DoctorCheck("settings", "note", text)
@@ -144,8 +143,8 @@ def _rules(at: Project) -> Iterator[DoctorCheck]:
 # --- memory -----------------------------------------------------------------------------------------
 
 
-def _memory(place: MemoryPlace) -> Iterator[DoctorCheck]:
-    """Where it is, whether it is on, and what is wrong with it; nothing is written."""
+def _check_memory(place: MemoryPlace) -> Iterator[DoctorCheck]:
+    """Check the place and the content of the memory; nothing is written."""
     if place.note:
         yield DoctorCheck("memory", "note", place.note)
     if place.off is not None:
@@ -166,10 +165,10 @@ def _memory(place: MemoryPlace) -> Iterator[DoctorCheck]:
     if findings:
         kinds = ", ".join(f"{n:,} {kind}" for kind, n in Counter(f.kind for f in findings).items())
         yield DoctorCheck("memory", "note", f"to look at: {kinds}", "sevenfold memory check")
-    yield _history(place.state / HISTORY)
+    yield _check_history(place.state / HISTORY)
 
 
-def _history(repository: Path) -> DoctorCheck:
+def _check_history(repository: Path) -> DoctorCheck:
     from sevenfold.memory.history.history import MemoryHistory
 
     history = MemoryHistory(repository)
@@ -188,33 +187,39 @@ def _history(repository: Path) -> DoctorCheck:
 # --- the model ----------------------------------------------------------------------------------------
 
 
-def _model(at: Project) -> Iterator[DoctorCheck]:
-    name, why, access, environment = at.default_model, _why(at), at.access, at.environment
+def _check_model(at: Project) -> Iterator[DoctorCheck]:
+    name, why, access, environment = at.default_model, _explain_model(at), at.access, at.environment
     try:
         connect_model(name, access)
     except Mistake as error:
         yield DoctorCheck("model", "problem", f"{name}, because {why}", str(error))
     else:
         yield DoctorCheck("model", "ok", f"{name}, because {why}")
-    for variable in (key for known in PROVIDERS for key in known.keys):
-        state = "set" if environment.variables.get(variable, "").strip() else "not set"
-        yield DoctorCheck("key", "ok", f"{variable} is {state}")
-    provider = PROVIDERS.find(name, load=False) or PROVIDERS.get(PLAIN)
-    if provider is not None and provider.runs:
-        fix = "set ANTHROPIC_API_KEY, or OPENAI_BASE_URL and --model openai:NAME" if name == OFFLINE else ""
-        yield DoctorCheck("endpoint", "ok", f"none: {provider.runs}", fix)
-    elif provider is not None and (url := access.find_url(provider.url)):
-        yield _endpoint(url, environment)
+    for variable, key in (
+        ("ANTHROPIC_API_KEY", environment.anthropic_key),
+        ("ANTHROPIC_AUTH_TOKEN", environment.anthropic_token),
+        ("OPENAI_API_KEY", environment.openai_key),
+    ):
+        yield DoctorCheck("key", "ok", f"{variable} is {'set' if key else 'not set'}")
+    if name == "offline":
+        fix = "set ANTHROPIC_API_KEY, or OPENAI_BASE_URL and --model openai:NAME"
+        yield DoctorCheck("endpoint", "ok", "none: the offline engine answers by rules", fix)
+        return
+    if name.startswith("local:"):
+        yield DoctorCheck("endpoint", "ok", "none: llama.cpp runs the file on this machine")
+        return
+    url = access.openai_base_url if name.startswith("openai:") else access.anthropic_base_url
+    yield _check_endpoint(url, environment)
 
 
-def _why(at: Project) -> str:
+def _explain_model(at: Project) -> str:
     if at.settings.model:
         return "the settings say so"
     return "there is no key" if at.default_model == "offline" else "there is a key"
 
 
-def _endpoint(url: str, environment: Environment) -> DoctorCheck:
-    """Only whether somebody listens there: nothing is sent."""
+def _check_endpoint(url: str, environment: Environment) -> DoctorCheck:
+    """Try to connect; nothing is sent."""
     where = parse_host(url)
     if any(environment.variables.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY")):
         return DoctorCheck("endpoint", "note", f"{where}, through a proxy; not tried")
@@ -232,30 +237,24 @@ def _endpoint(url: str, environment: Environment) -> DoctorCheck:
 # --- the machine --------------------------------------------------------------------------------------
 
 
-def _programs(environment: Environment) -> Iterator[DoctorCheck]:
-    needed = (
+def _check_programs(environment: Environment) -> Iterator[DoctorCheck]:
+    needed: tuple[tuple[str, Literal["note", "problem"], str], ...] = (
         ("bash", "problem", "commands cannot be run: install bash"),
         ("git", "note", "install git; without it worktrees and history are not seen"),
         ("rg", "note", "optional: install ripgrep and searching large projects is faster"),
     )
-    path = environment.variables.get("PATH")
     for name, state, fix in needed:
-        found = shutil.which(name, path=path)
-        if found:
-            yield DoctorCheck(name, "ok", found)
-        elif state == "problem":
-            yield DoctorCheck(name, "problem", "not found", fix)
-        else:
-            yield DoctorCheck(name, "note", "not found", fix)
+        found = shutil.which(name, path=environment.variables.get("PATH"))
+        yield DoctorCheck(name, "ok", found) if found else DoctorCheck(name, state, "not found", fix)
 
 
-def _prices(prices: Prices, model: str) -> DoctorCheck:
+def _check_prices(prices: Prices, model: str) -> DoctorCheck:
     known, price = sum(1 for _ in prices), prices.of(model)
     dated = f"{model} as of {price.as_of}" if price else f"none is known for {model}"
     return DoctorCheck("prices", "ok", f"{known} models; {dated}")
 
 
-def _flags(flags: Switches) -> DoctorCheck:
+def _check_flags(flags: Switches) -> DoctorCheck:
     changed = [
         f"{name} {'on' if getattr(flags, name) else 'off'}"
         for name in Switches.__struct_fields__

@@ -1,4 +1,4 @@
-"""Runs a dream for a command: with a model in a session of its own, or by rules alone."""
+"""`sevenfold dream run`: a dream with a model in a session of its own, or by rules alone."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from sevenfold.cli.commands.memory_display import open_memory
 from sevenfold.cli.failures import INTERRUPTED
 from sevenfold.cli.options import ChatOptions, SharedOptions
 from sevenfold.cli.output import EventPrinter, SideOutput, make_printable, print_message, print_result
-from sevenfold.cli.startup import open_session
-from sevenfold.cli.surroundings import read_command_context
+from sevenfold.cli.startup import open_session, read_command_context
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Mistake
 from sevenfold.core.events import Emit, Event, Progress
@@ -33,7 +32,7 @@ from sevenfold.models.capabilities import OFFLINE
 from sevenfold.session.project import Project
 
 GATES = ("off", "time", "scan", "sessions")
-"""Those that --now goes around."""
+"""The gates that --now ignores."""
 _UNDO = "'sevenfold dream undo'"
 _REVIEW = "'sevenfold dream --review'"
 
@@ -48,47 +47,46 @@ def run_dream(
             memory.claim()
         waits = find_newest_review(memory.state)
         if review and waits is not None:
-            return _reviewed(shared, memory, waits, DreamResult(status="completed", review=waits))
+            return _review(shared, memory, waits, DreamResult(status="completed", review=waits))
         how: DreamMode | None = "preview" if dry_run else "review" if review else None
-        ended = _dreamt(shared, memory, by_hand=now or dry_run or review, how=how, model=model)
+        ended = _run(shared, memory, by_hand=now or dry_run or review, how=how, model=model)
         if ended.review is not None and review:
-            return _reviewed(shared, memory, ended.review, ended)
-    return _told(shared, ended)
+            return _review(shared, memory, ended.review, ended)
+    return _print_dream(shared, ended)
 
 
-def _dreamt(
+def _run(
     shared: SharedOptions, memory: MemoryStore, *, by_hand: bool, how: DreamMode | None, model: str | None
 ) -> DreamResult:
     at = Project.open(shared.project, read_command_context(shared).environment, {}, lambda event: None)
-    heard = EventPrinter(SideOutput(quiet=shared.quiet, color=not shared.no_color))
+    printer = EventPrinter(SideOutput(quiet=shared.quiet, color=not shared.no_color))
 
-    def telling(event: Event) -> None:
-        """How it ended is the command's own last word."""
-        if not (isinstance(event, Progress) and event.done):
-            heard(event)
+    def print_progress(event: Event) -> None:
+        if not (isinstance(event, Progress) and event.done):  # the command itself prints the end
+            printer(event)
 
     if (model or at.default_model) != OFFLINE:
-        return anyio.run(_by_model, shared, model, by_hand, how, telling)
+        return anyio.run(_dream_with_model, shared, model, by_hand, how, print_progress)
     clock = SystemClock()
-    dreams = DreamRunner(memory, at.places.project, clock, telling, at.settings.dream)
+    dreams = DreamRunner(memory, at.places.project, clock, print_progress, at.settings.dream)
 
-    async def by_rule() -> DreamResult:
+    async def dream_by_rules() -> DreamResult:
         return await dreams.dream(
             RuleDreamer(clock, lambda: dreams.previous),
             by_hand=by_hand or at.settings.assistant_mode,
             how=how,
         )
 
-    return anyio.run(by_rule)
+    return anyio.run(dream_by_rules)
 
 
-async def _by_model(
-    shared: SharedOptions, model: str | None, by_hand: bool, how: DreamMode | None, telling: Emit
+async def _dream_with_model(
+    shared: SharedOptions, model: str | None, by_hand: bool, how: DreamMode | None, emit: Emit
 ) -> DreamResult:
-    """A conversation in which nothing was said: only its frame is the prefix, and nothing is recorded."""
+    """Dream in an empty session: only its frame is the prefix, and nothing is recorded."""
     options = ChatOptions(shared=shared, model=model)
     async with open_session(options, started_by="dream", interactive=True) as session:
-        session.subscribe(telling)
+        session.subscribe(emit)
         layer = find_dreaming_layer(session)
         if layer is None:
             raise Mistake("dreaming is switched off: set the flag 'dream' in the settings")
@@ -98,52 +96,51 @@ async def _by_model(
 # --- review ---------------------------------------------------------------------------------------------
 
 
-def _reviewed(shared: SharedOptions, memory: MemoryStore, id: str, ended: DreamResult) -> int:
-    """Show what would change now, and do as the user says; without an answer it goes on waiting."""
+def _review(shared: SharedOptions, memory: MemoryStore, id: str, ended: DreamResult) -> int:
+    """Show what would change, and do as the user says; without an answer the dream goes on waiting."""
     seen = preview_review(memory, id)
     asked = sys.stdin is not None and sys.stdin.isatty()
     if asked or not shared.json:  # the document has it, too
         print(make_printable(seen.diff) or "(nothing would change any more)", file=sys.stderr)
-    answer = _answer() if asked else _piped()
+    answer = _ask_user() if asked else _read_piped_answer()
     if answer is None:
         waits = f"the dream waits: {_REVIEW} asks again, nothing is changed until then"
         print_message(shared, waits)
-        left = msgspec.structs.replace(_with(ended, seen, review=id), why=waits)
-        return _told(shared, left, silent=True)
+        left = msgspec.structs.replace(_add_outcome(ended, seen, review=id), why=waits)
+        return _print_dream(shared, left, silent=True)
     if not answer:
         reject_review(memory, id)
         print_message(shared, "the dream was dropped; nothing is changed")
-        return _told(
-            shared, DreamResult(status="skipped", gate="review", why="it was rejected"), silent=True
-        )
-    return _told(shared, _with(ended, accept_review(memory, id)))
+        rejected = DreamResult(status="skipped", gate="review", why="it was rejected")
+        return _print_dream(shared, rejected, silent=True)
+    return _print_dream(shared, _add_outcome(ended, accept_review(memory, id)))
 
 
-def _answer() -> bool | None:
-    """Yes or no; None when nobody says anything."""
+def _ask_user() -> bool | None:
+    """Yes or no; None at the end of the input."""
     print("Take this over? [y/N] ", end="", file=sys.stderr, flush=True)
-    return _yes(sys.stdin.readline())
+    return _parse_answer(sys.stdin.readline())
 
 
-def _piped() -> bool | None:
-    """The answer of a program: nobody is there to be asked, and nobody is waited for."""
+def _read_piped_answer() -> bool | None:
+    """The answer on stdin of a program, if it is there already."""
     if sys.stdin is None or sys.stdin.closed:
         return None
     try:
         if not select.select([sys.stdin], [], [], 0)[0]:
             return None
     except io.UnsupportedOperation:
-        pass  # there is no file behind it: nothing to wait for
+        pass  # no file behind it: nothing to wait for
     except OSError:
-        return None  # this system cannot say whether a pipe has something
-    return _yes(sys.stdin.readline())
+        return None  # this system cannot poll a pipe
+    return _parse_answer(sys.stdin.readline())
 
 
-def _yes(line: str) -> bool | None:
+def _parse_answer(line: str) -> bool | None:
     return line.strip().lower() in ("y", "yes") if line else None
 
 
-def _with(ended: DreamResult, outcome: DreamOutcome, review: str | None = None) -> DreamResult:
+def _add_outcome(ended: DreamResult, outcome: DreamOutcome, review: str | None = None) -> DreamResult:
     return msgspec.structs.replace(
         ended,
         files_before=outcome.files_before,
@@ -161,7 +158,7 @@ def _with(ended: DreamResult, outcome: DreamOutcome, review: str | None = None) 
     )
 
 
-def _told(shared: SharedOptions, ended: DreamResult, *, silent: bool = False) -> int:
+def _print_dream(shared: SharedOptions, ended: DreamResult, *, silent: bool = False) -> int:
     text = ""
     if ended.status == "skipped":
         text = f"no dream now: {ended.why}"

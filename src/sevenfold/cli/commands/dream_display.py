@@ -1,4 +1,4 @@
-"""`sevenfold dream status`, `kill_dream` and `run_undo`."""
+"""`sevenfold dream status`, `kill` and `undo`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from sevenfold.cli.commands.memory_display import open_memory
 from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import format_count, format_time, print_message, print_result
-from sevenfold.cli.surroundings import read_command_context
+from sevenfold.cli.startup import read_command_context
 from sevenfold.core.clock import SystemClock
 from sevenfold.layers.l6_dreaming.gates import DreamGates
 from sevenfold.layers.l6_dreaming.progress import (
@@ -36,10 +36,15 @@ _TURNS: Final = 5
 
 def show_status(shared: SharedOptions) -> int:
     around = read_command_context(shared)
-    settings, clock = around.settings().settings, SystemClock()
+    settings, clock = around.load_settings().settings, SystemClock()
     with open_memory(shared) as memory:
         gates = DreamGates(
-            _lock(memory), around.scoped().project, "", settings.dream, clock, lambda: settings.flags.dream
+            _make_lock(memory),
+            around.find_session_places().project,
+            "",
+            settings.dream,
+            clock,
+            lambda: settings.flags.dream,
         )
         lines, value = describe_dreams(memory, gates, "'sevenfold dream --review'")
     print_result(shared, "\n".join(lines), value)
@@ -49,7 +54,7 @@ def show_status(shared: SharedOptions) -> int:
 def describe_dreams(
     memory: MemoryStore, gates: DreamGates, review: str
 ) -> tuple[list[str], dict[str, Any]]:
-    """How it stands with dreams, in lines for people and as a value; `review` is how to look at one."""
+    """The state of dreams as lines for people and as a value; `review` is the command to review one."""
     known, closed = read_last_snapshot(memory.state), gates.check()
     waits, busy, last = list_waiting_stages(memory.state), gates.lock.holder(), gates.lock.last()
     value: dict[str, Any] = {
@@ -60,7 +65,10 @@ def describe_dreams(
         "why": closed.why if closed else "",
         "waiting": waits,
     }
-    lines = [_state(known, busy), *(_details(known) if known else ())]
+    lines = [_describe_state(known, busy)]
+    if known is not None and known.running:
+        lines += [f"  {turn}" for turn in known.turns[-_TURNS:]]
+        lines += [f"touched: {format_names(known.touched)}"] if known.touched else []
     lines.append(f"last dream: {format_time(last) if last is not None else 'never'}")
     if waits:
         lines.append(f"{format_count(len(waits), 'dream')} ready for review: {review}")
@@ -68,11 +76,11 @@ def describe_dreams(
     return lines, value
 
 
-def _lock(memory: MemoryStore) -> DreamLock:
+def _make_lock(memory: MemoryStore) -> DreamLock:
     return DreamLock(memory.folder, memory.state, SystemClock())
 
 
-def _state(known: DreamSnapshot | None, busy: DreamLockBusy | None) -> str:
+def _describe_state(known: DreamSnapshot | None, busy: DreamLockBusy | None) -> str:
     if known is not None and known.running:
         return f"dreaming since {format_time(known.began)}, process {known.owner.pid}: {known.phase}"
     if busy is not None:
@@ -84,18 +92,11 @@ def _state(known: DreamSnapshot | None, busy: DreamLockBusy | None) -> str:
     return f"{format_time(known.ended or known.began)} {known.status}: {known.said}"
 
 
-def _details(known: DreamSnapshot) -> list[str]:
-    if not known.running:
-        return []
-    lines = [f"  {turn}" for turn in known.turns[-_TURNS:]]
-    return [*lines, f"touched: {format_names(known.touched)}"] if known.touched else lines
-
-
 def kill_dream(shared: SharedOptions) -> int:
     with open_memory(shared) as memory:
         asked = ask_to_stop(memory.state)
-        busy = _lock(memory).holder() if asked is None else None
-        stopped = asked is not None and _stopped(memory, asked.id)
+        busy = _make_lock(memory).holder() if asked is None else None
+        stopped = asked is not None and _wait_until_stopped(memory, asked.id)
     if asked is None:
         print_message(shared, f"{busy}: it is not ours to stop" if busy else "no dream is going on")
     elif stopped:
@@ -107,7 +108,7 @@ def kill_dream(shared: SharedOptions) -> int:
     return 1 if busy else 0
 
 
-def _stopped(memory: MemoryStore, id: str) -> bool:
+def _wait_until_stopped(memory: MemoryStore, id: str) -> bool:
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
         known = read_last_snapshot(memory.state)
@@ -126,17 +127,16 @@ def run_undo(shared: SharedOptions) -> int:
 
 
 class DreamUndo(msgspec.Struct, frozen=True):
-    """What undoing a dream has done."""
+    """The result of undoing a dream."""
 
     revision: str
     summary: str
     restored: tuple[str, ...]
     left: tuple[DreamConflict, ...]
-    """What was changed since in the same lines, and stays."""
+    """Files that were changed since in the same lines, and stay."""
 
 
 def undo_last_dream(memory: MemoryStore, author: Author) -> DreamUndo:
-    """Undo the last dream."""
     from sevenfold.memory.dreams.commit import undo_dream
 
     left = undo_dream(memory, author)
@@ -146,7 +146,7 @@ def undo_last_dream(memory: MemoryStore, author: Author) -> DreamUndo:
 
 
 def describe_undo(done: DreamUndo) -> str:
-    """What was taken back, and what was not."""
+    """One line about what was taken back, and what was not."""
     names = format_names([one.file for one in done.left])
     left = f"; changed since, and left as it is: {names}" if done.left else ""
     return f"{done.summary}: {format_names(done.restored)} as before{left}"

@@ -1,4 +1,4 @@
-"""`sevenfold memory add`, `run_edit`, `rm` and `run_purge`: every way to change a memory by hand."""
+"""`sevenfold memory add`, `edit`, `rm` and `purge`: every way to change a memory by hand."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import msgspec
 
 from sevenfold.cli.commands.memory_display import format_agent_option, open_memory
 from sevenfold.cli.options import SharedOptions
-from sevenfold.cli.output import print_message, print_result
-from sevenfold.cli.surroundings import read_command_context
+from sevenfold.cli.output import ask_yes_or_no, print_message, print_result
+from sevenfold.cli.startup import read_command_context
 from sevenfold.core.errors import Mistake, Refused
 from sevenfold.memory.folder.folder import SHARED
 from sevenfold.memory.frontmatter import find_frontmatter, find_last_entry
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sevenfold.memory.folder.folder import Saved
 
 MOST: Final = 4 << 20
-"""Bytes of a text that are read at all; what is too large for a memory is refused by the guard."""
+"""Most bytes of a text that are read; the guard refuses what is too large for a memory."""
 STDIN: Final = Path("-")
 _OURS: Final = ("name", "description", "type", "metadata")
 
@@ -38,10 +38,10 @@ def run_add(
     new: bool,
 ) -> int:
     with open_memory(shared) as memory:
-        text = _given(body, file)
+        text = _read_text(body, file)
         if text is None:
             raise Mistake("a memory needs a text: give it with --body, with --file, or on stdin")
-        given = _apart(text)
+        given = _split_frontmatter(text)
         type, description = type or given.type, (description or given.description).strip()
         if type is None:
             raise Mistake(f"a memory needs a type: give it with --type, {', '.join(TYPES)}")
@@ -50,10 +50,10 @@ def run_add(
         saved = memory.add(
             type=type, name=name, description=description, body=given.body, team=team, new=new
         )
-    return _told(shared, saved, _as_one(saved))
+    return _print_saved(shared, saved, _describe_merge(saved))
 
 
-def _as_one(saved: Saved) -> str:
+def _describe_merge(saved: Saved) -> str:
     if saved.action != "merged":
         return ""
     if not saved.revision:
@@ -72,31 +72,30 @@ def run_edit(
 ) -> int:
     with open_memory(shared, agent) as memory:
         name = memory.get(name).file  # before anything is read or an editor opens
-        text = _given(body, file, waits=type is None and description is None)
+        text = _read_text(body, file, piped=type is None and description is None)
         if text is None and type is None and description is None:
             from sevenfold.cli.commands.memory_editor import edit_in_editor
 
-            return _told(
-                shared, edit_in_editor(memory, name, read_command_context(shared).environment.variables)
-            )
+            variables = read_command_context(shared).environment.variables
+            return _print_saved(shared, edit_in_editor(memory, name, variables))
         if description is not None and not description.strip():
             raise Mistake("a memory needs a description: recall judges by it")
         saved = memory.edit(name, description=description, body=text, type=type)
-    return _told(shared, saved)
+    return _print_saved(shared, saved)
 
 
 def run_remove(shared: SharedOptions, name: str, agent: str | None = None) -> int:
     with open_memory(shared, agent) as memory:
         saved = memory.remove(name)
     undo = f"sevenfold memory undo {saved.name}{format_agent_option(agent)}"
-    return _told(shared, saved, f"; '{undo}' brings it back")
+    return _print_saved(shared, saved, f"; '{undo}' brings it back")
 
 
 def run_purge(shared: SharedOptions, name: str, yes: bool, agent: str | None = None) -> int:
     with open_memory(shared, agent) as memory:
-        revisions = len(memory.history(name, limit=1_000))  # it also says when there is no such thing
+        revisions = len(memory.history(name, limit=1_000))  # raises if there is no such memory
         if not yes:
-            _ask(name, revisions)
+            _confirm_purge(name, revisions)
         saved = memory.purge(name)
         ours = SHARED.holds(saved.path.relative_to(memory.folder).as_posix())
     more = "; what was shared with the team before is still in its repository" if ours else ""
@@ -105,17 +104,15 @@ def run_purge(shared: SharedOptions, name: str, yes: bool, agent: str | None = N
     return 0
 
 
-def _ask(name: str, revisions: int) -> None:
+def _confirm_purge(name: str, revisions: int) -> None:
     if not sys.stdin.isatty():
         raise Mistake(f"purging {name} cannot be undone and has to be confirmed: add --yes")
     about = f"with its {revisions:,} revisions" if revisions != 1 else "with its one revision"
-    question = f"Purge {name} for good, {about}? [y/N] "
-    print(question, end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+    if not ask_yes_or_no(f"Purge {name} for good, {about}? [y/N] "):
         raise Refused(f"{name} was kept")
 
 
-def _told(shared: SharedOptions, saved: Saved, more: str = "") -> int:
+def _print_saved(shared: SharedOptions, saved: Saved, more: str = "") -> int:
     if saved.action == "updated" and not saved.revision:
         print_message(shared, f"{saved.name} is as it was: {saved.path}")
     else:
@@ -126,15 +123,15 @@ def _told(shared: SharedOptions, saved: Saved, more: str = "") -> int:
 
 
 class _InputText(msgspec.Struct, frozen=True):
-    """What a text says of itself, and the rest of it."""
+    """The frontmatter of a text, as far as we use it, and the text below."""
 
     type: Type | None
     description: str
     body: str
 
 
-def _apart(text: str) -> _InputText:
-    """A text may be a memory file already: then it has frontmatter, which is not part of what it says."""
+def _split_frontmatter(text: str) -> _InputText:
+    """The text may be a memory file already, with frontmatter."""
     found = find_frontmatter(text)
     if found is None or not any(find_last_entry(found.entries, key) for key in _OURS):
         return _InputText(None, "", text)
@@ -148,16 +145,19 @@ def _apart(text: str) -> _InputText:
 # --- the text -----------------------------------------------------------------------------------------
 
 
-def _given(body: str | None, file: Path | None, *, waits: bool = True) -> str | None:
-    """The text that was given; None when there is none. `waits`: what is piped in is one."""
+def _read_text(body: str | None, file: Path | None, *, piped: bool = True) -> str | None:
+    """The text of --body, --file or, if `piped`, of stdin; None without one."""
     if body is not None and file is not None:
         raise Mistake("--body and --file give two texts; use one of them")
-    if body is None and file is None and not (waits and _piped()):
-        return None
     if body is not None:
         data = body.encode("utf-8", "surrogateescape")
     elif file is not None and file != STDIN:
-        data = _read(file)
+        with file.expanduser().open("rb") as opened_file:
+            data = opened_file.read(MOST)
+    elif file is None and not (
+        piped and sys.stdin is not None and not sys.stdin.closed and not sys.stdin.isatty()
+    ):
+        return None
     else:
         data = sys.stdin.buffer.read(MOST)
         if file is None and not data:
@@ -169,12 +169,3 @@ def _given(body: str | None, file: Path | None, *, waits: bool = True) -> str | 
     if "\0" in text or not text.strip():
         raise Mistake(f"the text {'is not text' if text.strip() else 'is empty'}; nothing was saved")
     return text
-
-
-def _piped() -> bool:
-    return sys.stdin is not None and not sys.stdin.closed and not sys.stdin.isatty()
-
-
-def _read(file: Path) -> bytes:
-    with file.expanduser().open("rb") as opened_file:
-        return opened_file.read(MOST)

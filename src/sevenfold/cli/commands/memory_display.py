@@ -1,4 +1,4 @@
-"""`sevenfold memory list`, `path`, `check` and `show`: what is remembered, and in which state it is."""
+"""`sevenfold memory list`, `path`, `check` and `show`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import (
     fit_line,
     format_count,
-    make_printable,
     print_message,
     print_result,
+    print_warning,
     to_one_line,
 )
-from sevenfold.cli.surroundings import read_command_context
+from sevenfold.cli.startup import read_command_context
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import StorageFailure
 from sevenfold.core.events import Event, Notice
@@ -38,10 +38,10 @@ UNTYPED = "-"
 
 
 def resolve_memory_place(shared: SharedOptions) -> MemoryPlace:
-    """Where the memory of the project is; what there is to know about that is said."""
+    """Find the memory of the project; prints the notes about its place."""
     around = read_command_context(shared)
-    places = around.scoped()
-    place = find_memory_place(places, around.environment, around.settings().settings)
+    places = around.find_session_places()
+    place = find_memory_place(places, around.environment, around.load_settings().settings)
     for text in filter(None, (places.note, place.note)):
         print_warning(text)
     return place
@@ -49,10 +49,10 @@ def resolve_memory_place(shared: SharedOptions) -> MemoryPlace:
 
 def open_memory(shared: SharedOptions, agent: str | None = None) -> Memory:
     """The memory of the project or of a kind of agent, for one command; `MemoryOff` when it is off."""
-    return Memory.at(_whose(shared, agent), emit=_told)
+    return Memory.at(_find_place(shared, agent), emit=_print_notice)
 
 
-def _whose(shared: SharedOptions, agent: str | None) -> MemoryPlace:
+def _find_place(shared: SharedOptions, agent: str | None) -> MemoryPlace:
     if agent is None:
         return resolve_memory_place(shared)
     from sevenfold.cli.commands.memory_search import find_agent_memory
@@ -65,14 +65,9 @@ def format_agent_option(agent: str | None) -> str:
     return f" --agent {agent}" if agent else ""
 
 
-def _told(event: Event) -> None:
+def _print_notice(event: Event) -> None:
     if isinstance(event, Notice):
         print_warning(event.text)
-
-
-def print_warning(text: str) -> None:
-    """What is said even to those who asked for silence."""
-    print(f"sevenfold: {make_printable(text)}", file=sys.stderr, flush=True)
 
 
 # --- the list -----------------------------------------------------------------------------------------
@@ -89,17 +84,17 @@ class MemoryRow(msgspec.Struct, frozen=True):
     age_days: int
     modified: float
     team: bool
-    """Whether it is shared with a team."""
+    """True if it is shared with a team."""
 
 
 def list_memories(memory: MemoryStore, now: float) -> list[MemoryRow]:
     """Every memory, the newest first."""
     modified = memory.modified()
-    found = [_listed(memory.folder, topic, modified, now) for topic in memory.topics()]
+    found = [_make_row(memory.folder, topic, modified, now) for topic in memory.topics()]
     return sorted(found, key=lambda one: (-one.modified, one.file))
 
 
-def _listed(folder: Path, topic: Topic, modified: dict[str, float], now: float) -> MemoryRow:
+def _make_row(folder: Path, topic: Topic, modified: dict[str, float], now: float) -> MemoryRow:
     at = modified.get(topic.file, now)
     return MemoryRow(
         name=topic.name,
@@ -131,13 +126,13 @@ def format_memory_table(memories: Sequence[MemoryRow], now: float, *, terminal: 
     ]
     head = ("name", "type", "changed", "description")
     rows = [head, *cells] if terminal and cells else cells
-    widths = [max((_width(row[at]) for row in rows), default=0) for at in range(3)]
-    lines = ["  ".join([*map(_padded, row[:3], widths), row[3]]).rstrip() for row in rows]
+    widths = [max((_measure_width(row[at]) for row in rows), default=0) for at in range(3)]
+    lines = ["  ".join([*map(_pad_text, row[:3], widths), row[3]]).rstrip() for row in rows]
     columns = shutil.get_terminal_size().columns
     return "\n".join(fit_line(line, columns) if terminal else line for line in lines)
 
 
-def _width(text: str) -> int:
+def _measure_width(text: str) -> int:
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -145,8 +140,8 @@ def _width(text: str) -> int:
     return cell_len(text)
 
 
-def _padded(text: str, width: int) -> str:
-    return text + " " * (width - _width(text))
+def _pad_text(text: str, width: int) -> str:
+    return text + " " * (width - _measure_width(text))
 
 
 def show_list(shared: SharedOptions, agent: str | None = None) -> int:
@@ -169,7 +164,7 @@ def show_list(shared: SharedOptions, agent: str | None = None) -> int:
 
 
 def show_path(shared: SharedOptions, agent: str | None = None) -> int:
-    place = _whose(shared, agent)
+    place = _find_place(shared, agent)
     if place.off is not None:
         print_message(shared, f"memory is off: {place.off}")
     value = {
@@ -187,16 +182,18 @@ def show_check(shared: SharedOptions, agent: str | None = None) -> int:
     with open_memory(shared, agent) as memory:
         findings = memory.check()
         memories = len(memory.listing().topics)
-        since = _pollution(memory)
+        since = _measure_pollution(memory)
     good = f"{format_count(memories, 'memory', 'memories')} in {memory.folder}: nothing to mend"
-    text = "\n".join(filter(None, ["\n".join(map(describe_finding, findings)) or good, _went_wrong(since)]))
+    text = "\n".join(
+        filter(None, ["\n".join(map(describe_finding, findings)) or good, _describe_pollution(since)])
+    )
     value = {"folder": memory.folder, "memories": memories, "findings": findings, "pollution": since}
     print_result(shared, text, {"ok": not findings, **value})
     return 1 if findings else 0
 
 
-def _pollution(memory: MemoryStore) -> Pollution | None:
-    """What became of the memories of the last 30 days; None where the history cannot be read."""
+def _measure_pollution(memory: MemoryStore) -> Pollution | None:
+    """The fate of the memories of the last 30 days; None if the history cannot be read."""
     from sevenfold.memory.pollution import measure_pollution
 
     try:
@@ -206,7 +203,7 @@ def _pollution(memory: MemoryStore) -> Pollution | None:
         return None
 
 
-def _went_wrong(since: Pollution | None) -> str:
+def _describe_pollution(since: Pollution | None) -> str:
     if since is None or not since.saved:
         return ""
     ways = (
@@ -218,7 +215,7 @@ def _went_wrong(since: Pollution | None) -> str:
 
 
 def describe_finding(finding: CheckFinding) -> str:
-    """One finding: where, what, and the fix below it."""
+    """A finding and, below it, its fix."""
     return f"{finding.file}: {to_one_line(finding.text, 300)}\n  → {to_one_line(finding.fix, 300)}"
 
 
@@ -237,7 +234,7 @@ class MemoryDetail(MemoryRow, frozen=True):
 
 def read_memory_detail(memory: MemoryStore, name: str, now: float) -> MemoryDetail:
     topic = memory.get(name)
-    one = _listed(memory.folder, topic, memory.modified(), now)
+    one = _make_row(memory.folder, topic, memory.modified(), now)
     origin = topic.origin
     return MemoryDetail(
         **msgspec.structs.asdict(one),
@@ -250,7 +247,7 @@ def read_memory_detail(memory: MemoryStore, name: str, now: float) -> MemoryDeta
 
 
 def format_memory_detail(one: MemoryDetail, now: float) -> str:
-    """For people: its name, what it is, where it is, and then what it says."""
+    """The memory for people: a line about it, then its text."""
     team = " · team" if one.team else ""
     head = f"{one.name}  {one.type or 'untyped'}{team} · {format_age(one.modified, now)} · {one.path}"
     parts = ["\n".join(filter(None, [head, one.description])), one.text]

@@ -1,6 +1,6 @@
-"""A memory in the user's own editor: on a copy, so that the guard sees it before the folder does.
+"""A memory in the user's own editor, and `sevenfold memory quarantine`.
 
-`sevenfold memory quarantine`: what the guard held back, to be read, let through or deleted.
+The editor gets a copy, so that the guard checks the text before it comes into the folder.
 """
 
 from __future__ import annotations
@@ -14,11 +14,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from sevenfold.cli.commands.memory_display import open_memory, print_warning
+from sevenfold.cli.commands.memory_display import open_memory
 from sevenfold.cli.commands.memory_search import count_held_texts
 from sevenfold.cli.options import SharedOptions
-from sevenfold.cli.output import format_count, format_time, print_message, print_result, to_one_line
-from sevenfold.cli.surroundings import read_command_context
+from sevenfold.cli.output import (
+    ask_yes_or_no,
+    format_count,
+    format_time,
+    print_message,
+    print_result,
+    print_warning,
+    to_one_line,
+)
+from sevenfold.cli.startup import read_command_context
 from sevenfold.core.errors import Failure, Mistake
 from sevenfold.memory.api import Memory
 from sevenfold.memory.errors import Guarded
@@ -30,13 +38,13 @@ if TYPE_CHECKING:
     from sevenfold.memory.guard.guard import QuarantinedText
 
 USUAL: Final = ("sensible-editor", "nano", "vi")
-"""Editors that are tried when nobody says which."""
+"""Editors that are tried when neither VISUAL nor EDITOR is set."""
 LARGEST: Final = 4 << 20
-"""Bytes that are read of what an editor leaves."""
+"""Most bytes that are read of the edited file."""
 
 
 def edit_in_editor(memory: Memory, name: str, variables: Mapping[str, str]) -> Saved:
-    """Open the file of a memory in the editor, as often as the guard says no and the user goes on."""
+    """Open the file of a memory in the editor; again when the guard refuses and the user wants to."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise Mistake("there is nothing to change: use --body, --file, --description or --type")
     editor = find_editor(variables)
@@ -46,7 +54,7 @@ def edit_in_editor(memory: Memory, name: str, variables: Mapping[str, str]) -> S
         copy = Path(folder) / before.file.rpartition("/")[2]
         write_new(copy, before.data)
         while True:
-            _open(editor, copy, variables)
+            _run_editor(editor, copy, variables)
             after = read_bounded(copy, LARGEST)
             if memory.get(before.file).data != before.data and after != before.data:
                 print_warning(f"{before.file} was changed meanwhile; what it said then is in its history")
@@ -54,7 +62,9 @@ def edit_in_editor(memory: Memory, name: str, variables: Mapping[str, str]) -> S
                 return memory.rewrite(before.file, after)
             except Guarded as error:
                 print_warning(str(error))
-                if not _again():
+                if not ask_yes_or_no(
+                    "Edit it again? Your changes are lost otherwise. [Y/n] ", default=True
+                ):
                     raise
 
 
@@ -72,7 +82,7 @@ def find_editor(variables: Mapping[str, str]) -> list[str]:
     raise Mistake("no editor was found: set EDITOR, or use --body, --file, --description or --type")
 
 
-def _open(editor: list[str], file: Path, variables: Mapping[str, str]) -> None:
+def _run_editor(editor: list[str], file: Path, variables: Mapping[str, str]) -> None:
     try:
         ended = subprocess.run([*editor, str(file)], env=dict(variables), check=False).returncode
     except OSError as error:
@@ -80,11 +90,6 @@ def _open(editor: list[str], file: Path, variables: Mapping[str, str]) -> None:
         raise Mistake(f"the editor {editor[0]} cannot be started: {why}; set EDITOR") from error
     if ended != 0:
         raise Failure(f"the editor {editor[0]} ended with {ended}; nothing was changed")
-
-
-def _again() -> bool:
-    print("Edit it again? Your changes are lost otherwise. [Y/n] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("", "y", "yes")
 
 
 def show_quarantine(shared: SharedOptions, agent: str | None = None) -> int:
@@ -96,7 +101,7 @@ def show_quarantine(shared: SharedOptions, agent: str | None = None) -> int:
     for name, number in agents.items():
         texts = format_count(number, "text is", "texts are")
         print_message(shared, f"{texts} held back from an agent: '{format_quarantine_hint(agent=name)}'")
-    value = {"quarantine": [_about(one) for one in held]}
+    value = {"quarantine": [_to_json(one) for one in held]}
     print_result(shared, format_quarantine(held), value if agent else {**value, "agents": agents})
     return 0
 
@@ -105,21 +110,22 @@ def show_quarantine(shared: SharedOptions, agent: str | None = None) -> int:
 
 
 def format_quarantine(held: Sequence[QuarantinedText]) -> str:
-    """One line for each: its number, when, which memory it was to become, and why not."""
+    """One line for each text: its number, its time, the memory it was to become, and the findings."""
     return "\n".join(
-        f"{one.number:>4}  {format_time(one.at)}  {to_one_line(f'{one.file}: {_why(one)}', 200)}"
+        f"{one.number:>4}  {format_time(one.at)}  "
+        f"{to_one_line(f'{one.file}: {_describe_findings(one)}', 200)}"
         if not one.damaged
         else f"{one.number:>4}  {to_one_line(one.damaged, 200)}"
         for one in held
     )
 
 
-def _why(held: QuarantinedText) -> str:
+def _describe_findings(held: QuarantinedText) -> str:
     found = "; ".join(dict.fromkeys(f"{one.where} {one.what}" for one in held.findings))
     return f"{found} (from {held.source})" if held.source else found
 
 
-def _about(held: QuarantinedText) -> dict[str, Any]:
+def _to_json(held: QuarantinedText) -> dict[str, Any]:
     return {
         "number": held.number,
         "file": held.file,
@@ -137,10 +143,10 @@ def show_held_text(shared: SharedOptions, number: int, agent: str | None = None)
     if held.damaged:
         print_message(shared, held.damaged)
     else:
-        print_message(shared, f"{held.file} was held back: {_why(held)}")
+        print_message(shared, f"{held.file} was held back: {_describe_findings(held)}")
         how = format_quarantine_hint(f"release {number}", agent or "")
         print_message(shared, f"'{how}' makes it a memory")
-    print_result(shared, held.text.rstrip(), {**_about(held), "text": held.text})
+    print_result(shared, held.text.rstrip(), {**_to_json(held), "text": held.text})
     return 0
 
 

@@ -1,14 +1,9 @@
-"""`sevenfold memory recall` and `run_search`: what is remembered about something, and where it was said.
-
-Lets a model choose memories for a question that is asked on the command line, without a session.
-`sevenfold memory history`, `diff` and `run_undo`: who changed what, and taking it back. Whose memory a
-command is about: that of the project, or with --agent that of a kind of agent.
-"""
+"""`sevenfold memory recall`, `search`, `history`, `diff` and `undo`; the memories of kinds of agents."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Final
@@ -20,11 +15,11 @@ from msgspec.structs import replace
 from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
 from sevenfold.cli.commands.agents import find_agent_kinds
-from sevenfold.cli.commands.memory_display import open_memory, print_warning, resolve_memory_place
+from sevenfold.cli.commands.memory_display import open_memory, resolve_memory_place
 from sevenfold.cli.commands.sessions import GrepHit, SearchWords, grep_transcripts, parse_search_words
 from sevenfold.cli.options import SharedOptions
-from sevenfold.cli.output import format_time, print_message, print_result, to_one_line
-from sevenfold.cli.surroundings import CommandContext, read_command_context, read_environment
+from sevenfold.cli.output import format_time, print_message, print_result, print_warning, to_one_line
+from sevenfold.cli.startup import CommandContext, read_command_context, read_environment
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Mistake, SevenfoldError, StorageFailure
 from sevenfold.core.events import Event, Failed, Notice
@@ -53,10 +48,10 @@ from sevenfold.settings.layers import SelectorName
 from sevenfold.settings.place import MemoryPlace
 
 SHOWN_LINES: Final = 12
-"""Lines of a recalled memory that people are shown; the rest is named."""
+"""Most lines of a recalled memory that are shown."""
 
 
-class RecallRow(msgspec.Struct, frozen=True):
+class ScoredMemory(msgspec.Struct, frozen=True):
     """One memory that was found."""
 
     name: str
@@ -65,19 +60,15 @@ class RecallRow(msgspec.Struct, frozen=True):
     description: str
     age_days: int
     score: float
+
+
+class RecallRow(ScoredMemory, frozen=True):
     text: str
 
 
-def _remembered(one: Recalled, now: float) -> RecallRow:
-    return RecallRow(
-        name=one.name,
-        path=one.path,
-        type=one.type,
-        description=one.description,
-        age_days=count_days_ago(one.modified, now),
-        score=round(one.score, 4),
-        text=one.text,
-    )
+class SearchRow(ScoredMemory, frozen=True):
+    line: str
+    """The line with the words; empty if the memory only means the same."""
 
 
 # --- recall -------------------------------------------------------------------------------------------
@@ -87,8 +78,9 @@ def run_recall(shared: SharedOptions, query: str, limit: int, selector: Selector
     if not query.strip():
         raise Mistake("there is nothing to recall: ask something")
     with open_memory(shared) as memory:
+        settings = read_command_context(shared).load_settings().settings
         began = perf_counter()
-        if selector == "hybrid" or (selector is None and _settled(shared) == "hybrid"):
+        if (selector or settings.recall.selector) == "hybrid":
             found, by = memory.recall(query, limit), "hybrid"
         else:
             chosen = select_memories(shared, memory, query, limit, selector)
@@ -97,18 +89,25 @@ def run_recall(shared: SharedOptions, query: str, limit: int, selector: Selector
     now = SystemClock().now()
     if not found:
         print_message(shared, "nothing that is remembered answers that")
-    text = "\n\n".join(_drawn(one, now) for one in found)
-    memories = [_remembered(one, now) for one in found]
+    text = "\n\n".join(_format_recalled(one, now) for one in found)
+    memories = [
+        RecallRow(
+            name=one.name,
+            path=one.path,
+            type=one.type,
+            description=one.description,
+            age_days=count_days_ago(one.modified, now),
+            score=round(one.score, 4),
+            text=one.text,
+        )
+        for one in found
+    ]
     value = {"query": query, "took_ms": round(took, 1), "selector": by, "memories": memories}
     print_result(shared, text, value)
     return 0
 
 
-def _settled(shared: SharedOptions) -> SelectorName:
-    return read_command_context(shared).settings().settings.recall.selector
-
-
-def _drawn(one: Recalled, now: float) -> str:
+def _format_recalled(one: Recalled, now: float) -> str:
     head = f"{one.name}  {one.type or 'untyped'} · {format_age(one.modified, now)} · {one.path}"
     lines = one.text.split("\n")
     if len(lines) > SHOWN_LINES:
@@ -120,42 +119,29 @@ def _drawn(one: Recalled, now: float) -> str:
 # --- search -------------------------------------------------------------------------------------------
 
 
-class SearchRow(msgspec.Struct, frozen=True):
-    """One memory with the words in it, or about them."""
-
-    name: str
-    path: Path
-    type: str | None
-    description: str
-    age_days: int
-    score: float
-    line: str
-    """Where the words stand; empty when it only means the same."""
-
-
 def run_search(shared: SharedOptions, words: str, limit: int, transcripts: bool) -> int:
     wanted = parse_search_words(words)
     if wanted is None:
         raise Mistake("there is nothing to search for: give a word or a part of one")
     with open_memory(shared) as memory:
-        places = _places(memory, words, wanted, limit)
+        places = _search_memories(memory, words, wanted, limit)
     said: list[GrepHit] = []
     if transcripts:
-        said = list(grep_transcripts(read_command_context(shared).scoped(), wanted, limit))
+        said = list(grep_transcripts(read_command_context(shared).find_session_places(), wanted, limit))
     if not places and not said:
         more = "" if transcripts else "; --transcripts also searches what was said"
         print_message(shared, f"{words!r} was not found in memory{more}")
     value = {"query": words, "memories": places, **({"transcripts": said} if transcripts else {})}
-    print_result(shared, "\n".join([*map(_memory_line, places), *map(_said_line, said)]), value)
+    print_result(shared, "\n".join([*map(_format_row, places), *map(_format_hit, said)]), value)
     return 0
 
 
-def _places(memory: MemoryStore, words: str, wanted: SearchWords, limit: int) -> list[SearchRow]:
+def _search_memories(memory: MemoryStore, words: str, wanted: SearchWords, limit: int) -> list[SearchRow]:
     """The memories that hold all the words first, then those that the search finds."""
     now, ranked = SystemClock().now(), memory.search(words, limit)
     scores = {one.file: one.score for one in ranked}
     topics, modified = {topic.file: topic for topic in memory.topics()}, memory.modified()
-    lines = {file: _line(topic, wanted) for file, topic in topics.items()}
+    lines = {file: _find_best_line(topic, wanted) for file, topic in topics.items()}
     order = sorted(
         (file for file in topics if lines[file] or file in scores),
         key=lambda file: (not lines[file], -scores.get(file, 0.0), file),
@@ -174,35 +160,31 @@ def _places(memory: MemoryStore, words: str, wanted: SearchWords, limit: int) ->
     ]
 
 
-def _line(topic: Topic, wanted: SearchWords) -> str:
+def _find_best_line(topic: Topic, wanted: SearchWords) -> str:
     """The best line: one with all the words, else one with any, if all of them are in the file."""
     lines = [topic.name, topic.description, *topic.body.split("\n")]
     if whole := next((line for line in lines if wanted.all_in(line)), ""):
-        return wanted.around(whole)
+        return wanted.cut_around(whole)
     if not wanted.all_in("\n".join(lines)):
         return ""
-    return wanted.around(next((line for line in _last_first(lines) if wanted.any_in(line)), ""))
+    text_first = [*lines[2:], *lines[:2]]  # the name and the description are shown anyway
+    return wanted.cut_around(next((line for line in text_first if wanted.any_in(line)), ""))
 
 
-def _last_first(lines: Sequence[str]) -> Iterable[str]:
-    """The text before the name and the description: they are shown anyway."""
-    return [*lines[2:], *lines[:2]]
-
-
-def _memory_line(place: SearchRow) -> str:
+def _format_row(place: SearchRow) -> str:
     said = place.line or place.description
     return f"{place.path}: {to_one_line(said, 300)}"
 
 
-def _said_line(said: GrepHit) -> str:
+def _format_hit(said: GrepHit) -> str:
     return f"{said.session}  {format_time(said.at)}  {said.by}: {to_one_line(said.text, 300)}"
 
 
 def select_memories(
     shared: SharedOptions, memory: MemoryStore, query: str, limit: int, selector: SelectorName | None
 ) -> Selection:
-    """What was chosen, and by whom; `None` as selector: whatever the settings say."""
-    at = Project.open(shared.project, read_environment(shared), {}, _ignore)
+    """Choose memories without a session; with None as selector the one of the settings."""
+    at = Project.open(shared.project, read_environment(shared), {}, _ignore_event)
     wanted = RecallQuery(query, limit, frozenset())
     name = at.settings.recall.model or at.default_model
     chooses = selector or at.settings.recall.selector
@@ -214,32 +196,34 @@ def select_memories(
         chooses = "hybrid"
     if chooses == "hybrid":
         return select_by_search(memory.recall, wanted)
-    return anyio.run(_by_model, at, memory, wanted, connect_model(name, at.access), chooses)
+    return anyio.run(_select_by_model, at, memory, wanted, connect_model(name, at.access), chooses)
 
 
-async def _by_model(
+async def _select_by_model(
     at: Project, memory: MemoryStore, wanted: RecallQuery, model: Model, selector: SelectorName
 ) -> Selection:
     clock = SystemClock()
-    ledger = Ledger(Prices.load(at.settings.prices), clock, _ignore)
-    forks = ForkRunner(lambda: model, ledger, clock, _told, lambda: make_thresholds(model, at.settings))
+    ledger = Ledger(Prices.load(at.settings.prices), clock, _ignore_event)
+    forks = ForkRunner(
+        lambda: model, ledger, clock, _print_problem, lambda: make_thresholds(model, at.settings)
+    )
     choose = ModelSelector(forks, lambda: model.name, at.settings.recall)
     sources = RecallParts(memory.folder, memory.recall, newest=memory.newest)
     try:
-        return await ByModel(sources, choose, selector, _told)(wanted)
+        return await ByModel(sources, choose, selector, _print_problem)(wanted)
     finally:
         if close := getattr(model, "close", None):
             await close()
 
 
-def _told(event: Event) -> None:
+def _print_problem(event: Event) -> None:
     if isinstance(event, Failed):
         print_warning(event.cause)
     elif isinstance(event, Notice):
         print_warning(event.text)
 
 
-def _ignore(event: Event) -> None:
+def _ignore_event(event: Event) -> None:
     return None
 
 
@@ -249,7 +233,7 @@ _SAME: Final = "nothing has changed"
 
 def show_history(shared: SharedOptions, name: str | None, limit: int, agent: str | None = None) -> int:
     with open_memory(shared, agent) as memory:
-        _take_in(memory)
+        _record_changes(memory)
         revisions = memory.history(name, limit)
     if not revisions:
         print_message(shared, f"the history of {name or memory.folder} is empty")
@@ -261,12 +245,13 @@ def format_history(revisions: Sequence[Revision]) -> str:
     """One line for each: when, who, what."""
     kinds = max((len(one.author.kind) for one in revisions), default=0)
     return "\n".join(
-        f"{one.id}  {format_time(one.at)}  {one.author.kind:<{kinds}}  {to_one_line(_what(one), 200)}"
+        f"{one.id}  {format_time(one.at)}  {one.author.kind:<{kinds}}  "
+        f"{to_one_line(_describe_revision(one), 200)}"
         for one in revisions
     )
 
 
-def _what(revision: Revision) -> str:
+def _describe_revision(revision: Revision) -> str:
     author = revision.author
     more = [text for text in (author.reason, author.session and f"session {author.session}") if text]
     return f"{revision.summary} ({'; '.join(more)})" if more else revision.summary
@@ -276,8 +261,8 @@ def show_diff(
     shared: SharedOptions, name: str | None, revision: str | None, agent: str | None = None
 ) -> int:
     with open_memory(shared, agent) as memory:
-        _take_in(memory)
-        name, revision = _meant(memory, name, revision)
+        _record_changes(memory)
+        name, revision = _resolve_name(memory, name, revision)
         text = memory.diff(name, revision)
     if not text:
         since = f" since {revision}" if revision else ""
@@ -286,7 +271,7 @@ def show_diff(
     return 0
 
 
-def _meant(memory: Memory, name: str | None, revision: str | None) -> tuple[str | None, str | None]:
+def _resolve_name(memory: Memory, name: str | None, revision: str | None) -> tuple[str | None, str | None]:
     """`diff a1b2c3` is about a revision, unless there is a memory of that name."""
     if name is None or revision is not None or not _REVISION.fullmatch(name):
         return name, revision
@@ -310,13 +295,13 @@ def run_undo(shared: SharedOptions, name: str | None, to: str | None, agent: str
 
 
 def describe_undo(saved: Saved) -> str:
-    """What undoing has done to one memory."""
+    """One line about what undoing did to a memory."""
     done = {"created": "brought back", "removed": "removed again"}.get(saved.action, "as before")
     return f"{saved.name}: {done} ({saved.path})"
 
 
-def _take_in(memory: Memory) -> None:
-    """What somebody wrote by hand since is part of the history, too."""
+def _record_changes(memory: Memory) -> None:
+    """Add files that were edited by hand since to the history."""
     try:
         memory.take_in()
     except StorageFailure as error:
@@ -324,20 +309,20 @@ def _take_in(memory: Memory) -> None:
 
 
 def find_agent_memory(shared: SharedOptions, agent: str) -> MemoryPlace:
-    """Where the memory of this agent is; `Mistake` names the agents that have one."""
-    own, place = resolve_memory_place(shared), _place(read_command_context(shared), agent)
+    """The place of the memory of this agent; `Mistake` names the agents that have one."""
+    own, place = resolve_memory_place(shared), _choose_agent_folder(read_command_context(shared), agent)
     return replace(own, folder=place.folder, state=place.state, owner=None)
 
 
 def count_held_texts(around: CommandContext) -> Iterator[tuple[str, int]]:
-    """How many texts are held back from which agents."""
-    for one in _places_memory_agents(around):
-        if number := _held(one):
+    """The agents from which texts are held back, and how many."""
+    for one in _list_agent_folders(around):
+        if number := _count_quarantined(one):
             yield one.folder.name, number
 
 
-def _place(around: CommandContext, agent: str) -> AgentFolder:
-    wanted, every = make_folder_name(agent).casefold(), _places_memory_agents(around)
+def _choose_agent_folder(around: CommandContext, agent: str) -> AgentFolder:
+    wanted, every = make_folder_name(agent).casefold(), _list_agent_folders(around)
     fitting = [one for one in every if one.folder.name.casefold() == wanted]
     if not fitting:
         names = ", ".join(dict.fromkeys(one.folder.name for one in every)) or "none"
@@ -345,16 +330,16 @@ def _place(around: CommandContext, agent: str) -> AgentFolder:
         raise Mistake(f"no agent {agent!r} has a memory here; those that have one: {names}{unseen}")
     kinds = find_agent_kinds(around).definitions.values()
     scopes = {one.memory for one in kinds if make_folder_name(one.name).casefold() == wanted}
-    return min(fitting, key=lambda one: (one.scope not in scopes, not _held(one)))
+    return min(fitting, key=lambda one: (one.scope not in scopes, not _count_quarantined(one)))
 
 
-def _places_memory_agents(around: CommandContext) -> list[AgentFolder]:
+def _list_agent_folders(around: CommandContext) -> list[AgentFolder]:
     home = around.environment.shared or around.home
     tree = around.places.tree if around.trusted else None
     return [*list_agent_folders(home, tree, around.home)]
 
 
-def _held(place: AgentFolder) -> int:
+def _count_quarantined(place: AgentFolder) -> int:
     from sevenfold.memory.guard.guard import Quarantine
 
     try:

@@ -1,9 +1,4 @@
-"""Replays files and says what came of it: a table, JSON, or a page.
-
-Which policies a replay was asked for, and what is to be said of each. Where the report of a replay
-goes: never onto a session, nor onto anything that is no page. A replay as JSON for programs and as
-tables for people.
-"""
+"""`sevenfold replay`: replays files and prints tables or JSON, or writes an HTML report."""
 
 from __future__ import annotations
 
@@ -26,12 +21,12 @@ from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import (
     format_count,
     format_tokens,
-    make_printable,
     print_message,
     print_result,
+    print_warning,
     to_one_line,
 )
-from sevenfold.cli.surroundings import read_command_context
+from sevenfold.cli.startup import read_command_context
 from sevenfold.core.errors import Mistake
 from sevenfold.core.messages import Json
 from sevenfold.recordings.finder import ReplayFile, find_replay_files
@@ -69,11 +64,11 @@ from sevenfold.replay.run import (
 
 
 class PolicyChoice(msgspec.Struct, frozen=True):
-    """A policy that is replayed: a row of the table."""
+    """A policy to replay: a row of the table."""
 
     policy: Policy
     note: str = ""
-    """What it asks for in vain; empty for most."""
+    """Settings of the policy that have no effect; empty for most."""
 
 
 def choose_policies(
@@ -84,15 +79,15 @@ def choose_policies(
     wanted = BUILT_IN if every else names or (DEFAULT,)
     plain = [(load_policy(name), name not in BUILT_IN) for name in wanted]
     each: list[Sequence[str]] = [(), *([word] for word in left_out)] if compare else [left_out]
-    out = [_row(one, less, own=own) for one, own in plain for less in each]
-    _check_vain([one for one, _ in plain], left_out)
+    out = [_make_choice(one, less, own=own) for one, own in plain for less in each]
+    _check_exclusions([one for one, _ in plain], left_out)
     twice = [name for name, n in Counter(one.policy.name for one in out).items() if n > 1]
     if twice:
         raise Mistake(f"the policy {twice[0]!r} is named twice; leave one of them out")
     return tuple(out)
 
 
-def _row(one: Policy, left_out: Sequence[str], *, own: bool) -> PolicyChoice:
+def _make_choice(one: Policy, left_out: Sequence[str], *, own: bool) -> PolicyChoice:
     less = exclude_layers(one, left_out)
     said = [describe_unheeded(one)] if own else []
     if vain := find_useless_exclusions(one, left_out):
@@ -102,8 +97,8 @@ def _row(one: Policy, left_out: Sequence[str], *, own: bool) -> PolicyChoice:
     return PolicyChoice(less, "; ".join(text for text in said if text))
 
 
-def _check_vain(policies: Sequence[Policy], left_out: Sequence[str]) -> None:
-    """`Mistake` for what is off in every policy: its row would be one that is there already."""
+def _check_exclusions(policies: Sequence[Policy], left_out: Sequence[str]) -> None:
+    """Raise `Mistake` for a layer that is off in every policy: leaving it out changes nothing."""
     for word in left_out:
         if all(find_useless_exclusions(one, [word]) for one in policies):
             known = [name for name in LAYERS if any(list_active_layers(one)[name] for one in policies)]
@@ -115,14 +110,14 @@ def _check_vain(policies: Sequence[Policy], left_out: Sequence[str]) -> None:
 
 
 PAGES: Final = (b"<!doctype html", b"<html")
-"""How a file begins that may be written over."""
+"""A file that begins like this may be overwritten."""
 
 DEVICES: Final = Path("/dev")
-"""Names there stand for something else, and nothing may take their place."""
+"""Nothing in this folder may be replaced."""
 
 
 def check_report(path: Path, sessions: Sequence[str]) -> None:
-    """A replay may take long: whether there is a place for its report is known before."""
+    """Raise `Mistake` if the report cannot be written there; called before the replay, which is long."""
     real = path.expanduser()
     if real.is_dir():
         raise Mistake(f"{path}: that is a folder; name the file to write the report to")
@@ -133,7 +128,7 @@ def check_report(path: Path, sessions: Sequence[str]) -> None:
         return
     if among_devices or not real.is_file():
         raise Mistake(f"{path}: that is no regular file; name a file to write the report to")
-    if any(_same(real, Path(session)) for session in sessions):
+    if any(_is_same_file(real, Path(session)) for session in sessions):
         raise Mistake(f"{path}: that is one of the sessions; name another file for the report")
     if not _is_page(real):
         raise Mistake(
@@ -142,7 +137,7 @@ def check_report(path: Path, sessions: Sequence[str]) -> None:
         )
 
 
-def _same(path: Path, session: Path) -> bool:
+def _is_same_file(path: Path, session: Path) -> bool:
     try:
         return path.samefile(session)
     except OSError:
@@ -174,50 +169,47 @@ def write_report(
 
 
 LONGEST_NAME: Final = 20
-"""Of a session in a table."""
+"""Characters of a session's name in a table."""
 LONGEST_POLICY: Final = 60
-"""Of the name of a policy there."""
+"""Characters of a policy's name in a table."""
 FIRST_TO_GO: Final = (
     "by tokens", "sent", "hit", "compact.", "robust", "breaks", "extra/100", "requests", "fidelity", "paid",
 )  # fmt: skip
-"""Columns in the order in which a narrow terminal does without them."""
+"""Columns that a narrow terminal leaves out, the first ones first."""
 LEAST_CENTS: Final = 0.1
 """Smaller amounts have four digits behind the point."""
 LEAST_TIME: Final = 0.001
-"""Seconds of ours that are worth a word."""
+"""Shorter times (seconds) of ours are not shown."""
 
 
 # --- JSON -----------------------------------------------------------------------------------------------
 
 
 def replay_to_json(done: Sequence[ReplayResult], notes: Mapping[str, str]) -> Json:
-    """The document that INTERFACE promises: with several policies, one object for each.
-
-    `notes`: what is to be said of each policy, by its name.
-    """
+    """The JSON document: with several policies, one object for each. `notes` are by policy."""
     if len(notes) == 1:
         [(name, note)] = notes.items()
-        return _of_policy(done, name, note)
-    return {"policies": {name: _of_policy(done, name, note) for name, note in notes.items()}}
+        return _policy_to_json(done, name, note)
+    return {"policies": {name: _policy_to_json(done, name, note) for name, note in notes.items()}}
 
 
-def _of_policy(done: Sequence[ReplayResult], name: str, note: str) -> Json:
-    whole = sum_figures([one.by_policy[name] for one in done if name in one.by_policy])
+def _policy_to_json(done: Sequence[ReplayResult], name: str, note: str) -> Json:
+    whole = _sum_policy(done, name)
     return {
         "policy": name,
         "notes": [note] if note else [],
         "charged": f"{CHARGED}; {LOOKS}",
         "not_charged": NOT_CHARGED,
-        "files": [_file(one, name) for one in done],
+        "files": [_file_to_json(one, name) for one in done],
         "total": {"files": len(done), "failed": sum(bool(one.errors) for one in done)}
-        | {key: value for key, value in _figures(whole).items() if key not in ("breaks",)}
+        | {key: value for key, value in _figures_to_json(whole).items() if key not in ("breaks",)}
         | {"breaks": len(whole.breaks), "break_reasons": count_break_reasons(whole)}
         | {"paid_files": whole.paid_files, "priced_files": whole.priced_files}
-        | {"left_aside": _left(sum_left(one.left for one in done))},
+        | {"left_aside": _left_to_json(sum_left(one.left for one in done))},
     }
 
 
-def _file(one: ReplayResult, name: str) -> Json:
+def _file_to_json(one: ReplayResult, name: str) -> Json:
     known = one.by_policy.get(name, ReplayFigures())
     return {
         "path": one.path,
@@ -227,18 +219,18 @@ def _file(one: ReplayResult, name: str) -> Json:
         "title": one.title or None,
         "model": one.model or None,
         "policy": name,
-        **_figures(known),
-        "left_aside": _left(one.left),
+        **_figures_to_json(known),
+        "left_aside": _left_to_json(one.left),
         "errors": list(one.errors),
         "notes": list(one.notes),
     }
 
 
-def _left(left: LeftBranches) -> Json:
+def _left_to_json(left: LeftBranches) -> Json:
     return {"requests": left.requests, "paid_cost": left.paid}
 
 
-def _figures(known: ReplayFigures) -> Json:
+def _figures_to_json(known: ReplayFigures) -> Json:
     used = known.usage
     return {
         "requests": known.requests,
@@ -255,17 +247,17 @@ def _figures(known: ReplayFigures) -> Json:
         "paid_cost": known.paid,
         "paid_requests": known.paid_requests,
         "paid_at": known.paid_at or None,
-        "of_paid": _rounded(known.of_paid),
-        "regret": _regret(known),
-        "fidelity": _rounded(known.fidelity),
+        "of_paid": _round_share(known.of_paid),
+        "regret": _regret_to_json(known),
+        "fidelity": _round_share(known.fidelity),
         "compactions": known.compactions,
         "layers": known.layers,
-        "accounting_error": _rounded(median(known.accounting) if known.accounting else None),
-        "seconds": {**_seconds(known)},
+        "accounting_error": _round_share(median(known.accounting) if known.accounting else None),
+        "seconds": {**_seconds_to_json(known)},
     }
 
 
-def _regret(known: ReplayFigures) -> Json:
+def _regret_to_json(known: ReplayFigures) -> Json:
     regret: ReplayRegret = known.regret
     return {
         "cleared": regret.removed,
@@ -273,10 +265,10 @@ def _regret(known: ReplayFigures) -> Json:
         "robust": regret.robust,
         "cleared_tokens": regret.removed_tokens,
         "needed_tokens": regret.needed_tokens,
-        "share": _rounded(regret.share),
-        "robust_share": _rounded(regret.robust_share),
-        "token_share": _rounded(regret.token_share),
-        "extra_per_100": _rounded(known.extra_per_100),
+        "share": _round_share(regret.share),
+        "robust_share": _round_share(regret.robust_share),
+        "token_share": _round_share(regret.token_share),
+        "extra_per_100": _round_share(known.extra_per_100),
         "by_layer": {
             layer: {"cleared": gone, "needed_again": needed}
             for layer, (gone, needed) in regret.by_layer.items()
@@ -284,17 +276,17 @@ def _regret(known: ReplayFigures) -> Json:
     }
 
 
-def _seconds(known: ReplayFigures) -> dict[str, float]:
+def _seconds_to_json(known: ReplayFigures) -> dict[str, float]:
     spent = known.spent
     return {name: round(getattr(spent, name), 4) for name in (*spent.__struct_fields__, "total")}
 
 
 def count_break_reasons(known: ReplayFigures) -> dict[str, int]:
-    """How often the cache broke, by why."""
+    """The number of cache breaks by reason."""
     return dict(Counter(broke.reason for broke in known.breaks).most_common())
 
 
-def _rounded(value: float | None) -> float | None:
+def _round_share(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
 
 
@@ -304,15 +296,15 @@ def _rounded(value: float | None) -> float | None:
 def format_replay_tables(
     done: Sequence[ReplayResult], names: Sequence[str], width: int | None = None
 ) -> str:
-    """Tables, with the columns that a terminal so wide has room for."""
+    """Tables, with as many columns as the terminal has room for."""
     known = [one for one in done if one.by_policy]
     if not known:
         return ""
     if len(names) == 1:
-        parts = [_sessions(known, names[0], width), _summary(known, names[0])]
+        parts = [_format_sessions(known, names[0], width), _summarise_policy(known, names[0])]
     else:
-        parts = [_side_by_side(known, names, width), _counts(known, names)]
-    return "\n\n".join(part for part in [*parts, _legend(known, names)] if part)
+        parts = [_format_policies(known, names, width), _describe_counts(known, names)]
+    return "\n\n".join(part for part in [*parts, _format_legend(known, names)] if part)
 
 
 _Column = tuple[str, Callable[[ReplayFigures], str]]
@@ -321,35 +313,40 @@ _COLUMNS: Final[tuple[_Column, ...]] = (
     ("sent", lambda f: format_tokens(f.usage.prompt)),
     ("hit", lambda f: f"{f.usage.hit_rate:.0%}"),
     ("breaks", lambda f: f"{len(f.breaks):,}"),
-    ("cost", lambda f: _cost(f.cost)),
-    ("paid", lambda f: _cost(f.paid)),
-    ("of paid", lambda f: _percent(f.of_paid)),
+    ("cost", lambda f: _format_cost(f.cost)),
+    ("paid", lambda f: _format_cost(f.paid)),
+    ("of paid", lambda f: _format_share(f.of_paid)),
     ("extra/100", lambda f: f"{f.extra_per_100:.1f}"),
-    ("robust", lambda f: _percent(f.regret.robust_share) if f.regret.removed else "–"),
-    ("by tokens", lambda f: _percent(f.regret.token_share) if f.regret.removed else "–"),
+    ("robust", lambda f: _format_share(f.regret.robust_share) if f.regret.removed else "–"),
+    ("by tokens", lambda f: _format_share(f.regret.token_share) if f.regret.removed else "–"),
     ("compact.", lambda f: f"{len(f.compactions):,}"),
-    ("fidelity", lambda f: _percent(f.fidelity)),
+    ("fidelity", lambda f: _format_share(f.fidelity)),
 )
 
 
-def _sessions(known: Sequence[ReplayResult], name: str, width: int | None) -> str:
-    rows = [[_name(one), *_cells(one.by_policy[name])] for one in known if name in one.by_policy]
+def _format_sessions(known: Sequence[ReplayResult], name: str, width: int | None) -> str:
+    rows = [
+        [to_one_line(one.short_name, LONGEST_NAME), *_format_cells(one.by_policy[name])]
+        for one in known
+        if name in one.by_policy
+    ]
     if len(rows) > 1:
-        whole = sum_figures([one.by_policy[name] for one in known if name in one.by_policy])
-        rows.append([f"all {len(rows):,}", *_cells(whole)])
-    return _fitted(["session", *(head for head, _ in _COLUMNS)], rows, width)
+        rows.append([f"all {len(rows):,}", *_format_cells(_sum_policy(known, name))])
+    return _format_fitting("session", rows, width)
 
 
-def _side_by_side(known: Sequence[ReplayResult], names: Sequence[str], width: int | None) -> str:
-    rows = []
-    for name in names:
-        whole = sum_figures([one.by_policy[name] for one in known if name in one.by_policy])
-        rows.append([to_one_line(name, LONGEST_POLICY), *_cells(whole)])
-    return _fitted(["policy", *(head for head, _ in _COLUMNS)], rows, width)
+def _format_policies(known: Sequence[ReplayResult], names: Sequence[str], width: int | None) -> str:
+    rows = [[to_one_line(name, LONGEST_POLICY), *_format_cells(_sum_policy(known, name))] for name in names]
+    return _format_fitting("policy", rows, width)
 
 
-def _fitted(head: list[str], rows: list[list[str]], width: int | None) -> str:
-    """The table without the columns that say least, as many as there is no room for."""
+def _sum_policy(done: Sequence[ReplayResult], name: str) -> ReplayFigures:
+    return sum_figures([one.by_policy[name] for one in done if name in one.by_policy])
+
+
+def _format_fitting(first: str, rows: list[list[str]], width: int | None) -> str:
+    """The table without the least important columns, as many as there is no room for."""
+    head = [first, *(name for name, _ in _COLUMNS)]
     table, left_out = format_columns(head, rows), list[str]()
     for name in FIRST_TO_GO:
         if width is None or max(map(len, table.splitlines())) <= width:
@@ -363,35 +360,37 @@ def _fitted(head: list[str], rows: list[list[str]], width: int | None) -> str:
     return table
 
 
-def _counts(known: Sequence[ReplayResult], names: Sequence[str]) -> str:
-    """How good our counts are, by the policy that was held against most recorded requests."""
-    wholes = [sum_figures([one.by_policy[n] for one in known if n in one.by_policy]) for n in names]
+def _describe_counts(known: Sequence[ReplayResult], names: Sequence[str]) -> str:
+    """The error of our token counts, for the policy that was compared with most recorded requests."""
+    wholes = [_sum_policy(known, name) for name in names]
     name, best = max(zip(names, wholes, strict=True), key=lambda pair: len(pair[1].accounting))
-    return f"  {to_one_line(name, LONGEST_POLICY)}: {_off(best)}" if best.accounting else ""
+    return (
+        f"  {to_one_line(name, LONGEST_POLICY)}: {_describe_count_error(best)}" if best.accounting else ""
+    )
 
 
-def _off(whole: ReplayFigures) -> str:
+def _describe_count_error(whole: ReplayFigures) -> str:
     return (
         f"our count of a request is off the recorded one by {median(whole.accounting):.1%} "
         f"(median of {format_count(len(whole.accounting), 'request')} before anything changed)"
     )
 
 
-def _cells(known: ReplayFigures) -> list[str]:
+def _format_cells(known: ReplayFigures) -> list[str]:
     return [cell(known) for _, cell in _COLUMNS]
 
 
-def _summary(known: Sequence[ReplayResult], name: str) -> str:
-    """What the layers did, why the cache broke, and what it took us."""
-    whole = sum_figures([one.by_policy[name] for one in known if name in one.by_policy])
+def _summarise_policy(known: Sequence[ReplayResult], name: str) -> str:
+    """The work of the layers, the reasons of cache breaks, and our own time."""
+    whole = _sum_policy(known, name)
     rows = [
         [
             layer,
             f"{did.times:,}",
             format_tokens(max(0, did.tokens)),
-            _signed(did.saved),
-            _signed(did.cost),
-            _signed(did.net),
+            _format_signed(did.saved),
+            _format_signed(did.cost),
+            _format_signed(did.net),
         ]
         for layer, did in whole.layers.items()
     ]
@@ -402,13 +401,12 @@ def _summary(known: Sequence[ReplayResult], name: str) -> str:
         why = ", ".join(f"{reason} {n}" for reason, n in count_break_reasons(whole).items())
         parts.append(f"  cache breaks: {why}")
     if whole.accounting:
-        parts.append(f"  {_off(whole)}")
-    parts.append(_time(whole))
+        parts.append(f"  {_describe_count_error(whole)}")
+    parts.append(_describe_time(whole))
     return "\n".join(filter(None, parts))
 
 
-def _time(whole: ReplayFigures) -> str:
-    """What took us so long that it can be seen."""
+def _describe_time(whole: ReplayFigures) -> str:
     spent = whole.spent
     speed = f" ({whole.requests / spent.layers:,.0f} requests/s)" if spent.layers > 0 else ""
     known = (
@@ -417,16 +415,16 @@ def _time(whole: ReplayFigures) -> str:
         ("simulator", spent.simulator, ""),
         ("tracing needs", spent.tracing, ""),
     )
-    parts = [f"{name} {_took(took)}{more}" for name, took, more in known if took >= LEAST_TIME]
+    parts = [f"{name} {_format_seconds(took)}{more}" for name, took, more in known if took >= LEAST_TIME]
     return f"  our time: {', '.join(parts)}" if parts else ""
 
 
-def _took(seconds: float) -> str:
+def _format_seconds(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds >= 1 else f"{1_000 * seconds:.0f} ms"
 
 
-def _legend(known: Sequence[ReplayResult], names: Sequence[str]) -> str:
-    whole = sum_figures([one.by_policy[names[0]] for one in known if names[0] in one.by_policy])
+def _format_legend(known: Sequence[ReplayResult], names: Sequence[str]) -> str:
+    whole = _sum_policy(known, names[0])
     lines = [
         "  cost and paid: input, and output of requests that a policy adds",
         "  k and M: thousand and million base-price tokens",
@@ -459,35 +457,30 @@ def _legend(known: Sequence[ReplayResult], names: Sequence[str]) -> str:
     if left.requests:
         lines.append(
             f"  left aside: {format_count(left.requests, 'request')} on branches that were left, "
-            f"paid {_cost(left.paid)}; they are in no other figure"
+            f"paid {_format_cost(left.paid)}; they are in no other figure"
         )
     return "\n".join(lines)
 
 
-def _name(one: ReplayResult) -> str:
-    return to_one_line(one.called, LONGEST_NAME)
-
-
-def _cost(cost: ReplayCost | None) -> str:
+def _format_cost(cost: ReplayCost | None) -> str:
     if cost is None:
         return "–"
     units = format_tokens(round(cost.units))
-    return units if cost.amount is None else f"{units} {_amount(cost.amount, cost.currency)}"
+    return units if cost.amount is None else f"{units} {_format_amount(cost.amount, cost.currency)}"
 
 
-def _signed(number: float) -> str:
-    """Below nothing in the same form as above it."""
+def _format_signed(number: float) -> str:
+    """Tokens in the same form below zero as above it."""
     return f"{'-' if round(number) < 0 else ''}{format_tokens(abs(round(number)))}"
 
 
-def _amount(amount: float, currency: str | None) -> str:
-    """With no more digits than it is rounded to."""
+def _format_amount(amount: float, currency: str | None) -> str:
     sign = "$" if currency in (None, "USD") else f"{currency} "
     small = 0 < abs(amount) < LEAST_CENTS
     return f"{'-' if amount < 0 else ''}{sign}{abs(amount):.{4 if small else 2}f}"
 
 
-def _percent(share: float | None) -> str:
+def _format_share(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.1f}%"
 
 
@@ -503,16 +496,14 @@ def format_columns(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 FEW: Final = 2_000_000
-"""Bytes that one process has replayed before others have started."""
+"""Fewer bytes than this are replayed by one process: it is faster than starting others."""
 LONGEST_PATH: Final = 300
 """Characters of a path, or of a policy's name, in a sentence."""
 MOST_SAID: Final = 10
-"""Files whose troubles are told on the screen; JSON and the report tell all."""
+"""Files whose errors are printed; JSON and the report have all."""
 
 
 class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for."""
-
     paths: tuple[Path, ...]
     policies: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
@@ -525,23 +516,23 @@ class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
 def run_replay(shared: SharedOptions, wanted: ReplayOptions) -> int:
     rows = choose_policies(wanted.policies, wanted.without, compare=wanted.compare)
     policies, notes = tuple(r.policy for r in rows), {r.policy.name: r.note for r in rows}
-    prices = read_command_context(shared).settings().settings.prices
+    prices = read_command_context(shared).load_settings().settings.prices
     if wanted.price is not None:
         find_wanted_model(Prices.load(prices), wanted.price)
     files = list(find_replay_files(wanted.paths))
     if wanted.html is not None:
         check_report(wanted.html, [found.path for found in files])
-    done = _replayed(shared, wanted, files, policies, prices)
+    done = _replay_all(shared, wanted, files, policies, prices)
     if not done:
         raise Mistake("there is no session in what was named; name files, or folders that have some")
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     print_result(shared, format_replay_tables(done, list(notes), width), replay_to_json(done, notes))
     if wanted.html is not None:
         write_report(shared, wanted.html.expanduser(), done, policies, notes)
-    return _told(shared, done, notes)
+    return _print_errors(shared, done, notes)
 
 
-def _replayed(
+def _replay_all(
     shared: SharedOptions,
     wanted: ReplayOptions,
     files: Sequence[ReplayFile],
@@ -549,17 +540,17 @@ def _replayed(
     prices: Path | None,
 ) -> list[ReplayResult]:
     size = sum(found.size for found in files)
-    at_once = min(wanted.jobs or _cores(), len(files))
+    at_once = min(wanted.jobs or _count_cores(), len(files))
     if wanted.jobs is None and size < FEW:
         at_once = 1
     shows = sys.stderr.isatty() and not shared.quiet and not shared.no_color
     progress = ReplayProgress(sys.stderr, len(files), size) if shows else None
     done: list[ReplayResult] = []
 
-    def tell(so_far: FileProgress) -> None:
+    def show_progress(so_far: FileProgress) -> None:
         if progress is not None:
             read = files[so_far.number].size * so_far.share
-            progress.underway(so_far.number, read, so_far.requests)
+            progress.update_file(so_far.number, read, so_far.requests)
 
     try:
         if progress is not None:
@@ -569,43 +560,44 @@ def _replayed(
                 ReplayJob(n, one, policies, wanted.price, prices, wanted.html is not None, Path(scratch))
                 for n, one in enumerate(files)
             ]
-            with closing(replay_files(jobs, at_once, tell=tell)) as answers:  # an interrupt ends them
+            with closing(
+                replay_files(jobs, at_once, tell=show_progress)
+            ) as answers:  # an interrupt ends them
                 for one in answers:
                     done.append(one)
                     if progress is not None:
                         parts = (one, *one.agents)
                         requests = sum(f.requests for p in parts for f in p.by_policy.values())
-                        progress.add(files[one.number].size, requests, one.number)
+                        progress.add_file(files[one.number].size, requests, one.number)
     finally:
         if progress is not None:
             progress.end()
-    return _each(done)
+    return _sort_results(done)
 
 
-def _each(done: Sequence[ReplayResult]) -> list[ReplayResult]:
+def _sort_results(done: Sequence[ReplayResult]) -> list[ReplayResult]:
     """The sessions in the order of the files, each of a file's sub-agents behind it."""
     known = sorted((one for one in done if not one.passed_over), key=lambda one: one.number)
     each = [part for one in known for part in (replace(one, agents=()), *one.agents)]
     return [replace(one, number=n) for n, one in enumerate(each)]
 
 
-def _cores() -> int:
+def _count_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
-def _told(shared: SharedOptions, done: Sequence[ReplayResult], notes: Mapping[str, str]) -> int:
-    """Say what is wrong, file by file; the exit code."""
+def _print_errors(shared: SharedOptions, done: Sequence[ReplayResult], notes: Mapping[str, str]) -> int:
+    """Print the errors file by file; returns the exit code."""
     wrong = [one for one in done if one.errors]
     if shared.json:
         return 1 if wrong else 0
     for one in wrong[:MOST_SAID]:
         more = f" (and {len(one.errors) - 1} more)" if len(one.errors) > 1 else ""
-        said = f"{to_one_line(one.path, LONGEST_PATH)}: {make_printable(one.errors[0])}{more}"
-        print(f"sevenfold: {said}", file=sys.stderr)
+        print_warning(f"{to_one_line(one.path, LONGEST_PATH)}: {one.errors[0]}{more}")
     if len(wrong) > MOST_SAID:
-        print(f"sevenfold: and {format_count(len(wrong) - MOST_SAID, 'more file')}", file=sys.stderr)
+        print_warning(f"and {format_count(len(wrong) - MOST_SAID, 'more file')}")
     for note, number in Counter(note for one in done for note in one.notes).items():
         print_message(shared, f"{format_count(number, 'file')}: {note}")
     for name, note in notes.items():

@@ -1,7 +1,4 @@
-"""`sevenfold sessions`: which there are, what was said in one, deleting one, and cleaning up.
-
-A narrow grep of what was said in the sessions of a project: bounded, streamed, newest first.
-"""
+"""`sevenfold sessions`, and a bounded search in the transcripts of a project, newest first."""
 
 from __future__ import annotations
 
@@ -16,6 +13,7 @@ import msgspec
 
 from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import (
+    ask_yes_or_no,
     fit_line,
     format_bytes,
     format_call,
@@ -27,7 +25,7 @@ from sevenfold.cli.output import (
     print_result,
     to_one_line,
 )
-from sevenfold.cli.surroundings import read_command_context, read_transcript
+from sevenfold.cli.startup import read_command_context, read_transcript
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Mistake, Refused
 from sevenfold.core.messages import Message, Text, Thinking, ToolResult, ToolUse, encode_block
@@ -58,7 +56,7 @@ class _EntryPayload(msgspec.Struct, frozen=True):
 
 
 class _ListedEntry(msgspec.Struct, frozen=True):
-    """As much of an entry as the list needs; the rest is not even looked at."""
+    """As much of an entry as the list needs; the rest is not decoded."""
 
     what: _EntryPayload = _EntryPayload()
     by: str = ""
@@ -69,19 +67,19 @@ class _ListedBlock(msgspec.Struct):
 
 
 _PIPED: Final = re.compile(r"\n\n<(stdin-*)>\n.*</\1>\s*\Z", re.DOTALL)
-"""What `chat` adds to a prompt when something is piped in."""
-_line = msgspec.json.Decoder(_ListedEntry)
-_blocks = msgspec.json.Decoder(list[_ListedBlock])
+"""The block that `chat` adds to a prompt for piped text."""
+_entry_decoder = msgspec.json.Decoder(_ListedEntry)
+_block_decoder = msgspec.json.Decoder(list[_ListedBlock])
 
 
 def summarise_session(info: SessionInfo) -> SessionRow:
     messages, words, title, model = 0, "", "", ""
-    for line in _lines(info.path):
+    for line in _read_entries(info.path):
         what = line.what
         if what.type in ("message", "reply"):
             messages += 1
             if not words and line.by == "user" and what.type == "message":
-                said = " ".join(block.text for block in _blocks.decode(what.content))
+                said = " ".join(block.text for block in _block_decoder.decode(what.content))
                 words = _PIPED.sub("", said)
         elif what.type == "mark" and what.name == "title":
             title = str(what.value)
@@ -90,10 +88,10 @@ def summarise_session(info: SessionInfo) -> SessionRow:
     return SessionRow(info.id, info.at, messages, to_one_line(title or words, 100), model, info.size)
 
 
-def _lines(path: Path) -> Iterator[_ListedEntry]:
+def _read_entries(path: Path) -> Iterator[_ListedEntry]:
     for line in read_log(path).split(b"\n"):
         try:
-            yield _line.decode(line)
+            yield _entry_decoder.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError):  # torn, or of a kind we do not know
             continue
 
@@ -121,7 +119,7 @@ def format_session_table(known: list[SessionRow], *, terminal: bool = False) -> 
 
 
 def show_list(shared: SharedOptions) -> int:
-    places = read_command_context(shared).scoped()
+    places = read_command_context(shared).find_session_places()
     known = summarise_sessions(places)
     if not known:
         print_message(shared, f"there is no session of {places.root} yet; 'sevenfold chat' starts one")
@@ -131,17 +129,17 @@ def show_list(shared: SharedOptions) -> int:
 
 
 def show_session(shared: SharedOptions, session: str) -> int:
-    path = find_session(read_command_context(shared).scoped(), session)
+    path = find_session(read_command_context(shared).find_session_places(), session)
     transcript = read_transcript(path)
     for problem in transcript.problems:
         print_message(shared, f"{path.name}:{problem.line} cannot be read: {problem.why}")
-    said = [_as_json(placed) for placed in transcript.view]
+    said = [_to_json(placed) for placed in transcript.view]
     text = "\n\n".join(filter(None, format_conversation(list(transcript.view))))
     print_result(shared, text, {"session": path.stem, "path": str(path), "messages": said})
     return 0
 
 
-def _as_json(placed: PlacedMessage) -> dict[str, Any]:
+def _to_json(placed: PlacedMessage) -> dict[str, Any]:
     message = placed.message
     content = [encode_block(block) for block in message.content]
     return {"id": placed.id, "role": message.role, "by": placed.by, "content": content}
@@ -154,18 +152,18 @@ def collect_results(view: list[PlacedMessage]) -> dict[str, ToolResult]:
 def format_conversation(
     view: list[PlacedMessage], results: dict[str, ToolResult] | None = None
 ) -> Iterator[str]:
-    """What was said, readable: words in full, tool calls as one line with what came of them."""
+    """The conversation for people: text in full, each tool call in one line with its outcome."""
     results = collect_results(view) if results is None else results
     for placed in view:
         if placed.by == "user":
             yield "\n".join(f"> {line}" for line in make_printable(placed.message.text).splitlines())
         elif placed.message.role == "assistant":
-            yield "\n".join(filter(None, _assistant(placed.message, results)))
+            yield "\n".join(filter(None, _format_assistant(placed.message, results)))
         elif placed.message.text:
             yield f"({placed.by}) {to_one_line(placed.message.text, 200)}"
 
 
-def _assistant(message: Message, results: dict[str, ToolResult]) -> Iterator[str]:
+def _format_assistant(message: Message, results: dict[str, ToolResult]) -> Iterator[str]:
     for block in message.content:
         if isinstance(block, Text):
             yield make_printable(block.text.strip())
@@ -177,43 +175,38 @@ def _assistant(message: Message, results: dict[str, ToolResult]) -> Iterator[str
 
 
 def run_remove(shared: SharedOptions, session: str, yes: bool) -> int:
-    places = read_command_context(shared).scoped()
+    places = read_command_context(shared).find_session_places()
     path = find_session(places, session)
     if not yes:
-        _ask(summarise_session(_info(places, path)))
+        _confirm_removal(summarise_session(next(one for one in list_sessions(places) if one.path == path)))
     remove_session(places, path.stem)
     print_message(shared, f"removed session {path.stem}")
     print_result(shared, "", {"session": path.stem, "removed": True})
     return 0
 
 
-def _info(places: ProjectPaths, path: Path) -> SessionInfo:
-    return next(info for info in list_sessions(places) if info.path == path)
-
-
-def _ask(one: SessionRow) -> None:
+def _confirm_removal(one: SessionRow) -> None:
     if not sys.stdin.isatty():
         raise Mistake(f"removing {one.id} has to be confirmed: add --yes")
     about = f"{format_count(one.messages, 'message')}, {format_time(one.at)}: {one.first_words}"
-    print(f"Delete session {one.id} ({about})? [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+    if not ask_yes_or_no(f"Delete session {one.id} ({about})? [y/N] "):
         raise Refused(f"session {one.id} was kept")
 
 
 def run_clean(shared: SharedOptions, days: int | None, dry_run: bool) -> int:
     around = read_command_context(shared)
-    places, settings = around.scoped(), around.settings().settings
+    places, settings = around.find_session_places(), around.load_settings().settings
     limits = StorageLimits(days or settings.cleanup_days, settings.tool_results.quota_megabytes)
     done = clean_up(places.project, SystemClock().now(), limits, dry_run=dry_run)
     for problem in done.problems:
         print_message(shared, problem)
     value = {"project": str(places.root), "days": limits.days, "dry_run": dry_run}
-    text = "\n".join([*(done.removed if dry_run else ()), _cleaned(done, dry_run)])
+    text = "\n".join([*(done.removed if dry_run else ()), _describe_cleanup(done, dry_run)])
     print_result(shared, text, {**value, **msgspec.structs.asdict(done)})
     return 1 if done.problems else 0
 
 
-def _cleaned(done: CleanupReport, dry_run: bool) -> str:
+def _describe_cleanup(done: CleanupReport, dry_run: bool) -> str:
     what = f"{format_count(done.files, 'file')}, {format_bytes(done.bytes)}"
     if done.sessions:
         what = f"{format_count(len(done.sessions), 'session')}; {what}"
@@ -223,13 +216,13 @@ def _cleaned(done: CleanupReport, dry_run: bool) -> str:
 
 BLOCK: Final = 4 << 20
 LONGEST: Final = 64 << 20
-"""Bytes of an entry that is looked at; a longer one is passed over."""
+"""A longer entry (bytes) is not searched."""
 AROUND: Final = 100
 """Characters that are shown on each side of the first match."""
 IN_ONE: Final = 3
-"""Lines of one entry that are given back."""
+"""Most hits from one entry."""
 _ASIDE: Final = frozenset({"type", "id", "tool_use_id", "signature", "data", "media_type", "name"})
-"""What stands in a block beside what it says."""
+"""Fields of a block that are not text."""
 
 
 class GrepHit(msgspec.Struct, frozen=True):
@@ -257,8 +250,8 @@ class SearchWords(msgspec.Struct, frozen=True):
         folded = text.lower()
         return any(word in folded for word in self.words)
 
-    def around(self, line: str) -> str:
-        """As much of a line as shows the first match."""
+    def cut_around(self, line: str) -> str:
+        """The part of a line around the first match."""
         found = [at for word in self.words if (at := line.lower().find(word)) >= 0]
         at = min(found, default=0)
         start, end = max(0, at - AROUND), at + AROUND + len(self.words[0])
@@ -267,8 +260,8 @@ class SearchWords(msgspec.Struct, frozen=True):
 
     @property
     def on_disk(self) -> bytes:
-        """Bytes that every entry with the words has, once it is in lower case."""
-        parts = [part for word in self.words for part in _caseless(word)]
+        """Bytes that every matching entry contains, once it is in lower case."""
+        parts = [part for word in self.words for part in _split_caseless(word)]
         longest = max(parts, key=len, default="")
         return msgspec.json.encode(longest)[1:-1].lower()
 
@@ -281,20 +274,20 @@ def parse_search_words(text: str) -> SearchWords | None:
     return SearchWords(words) if words else None
 
 
-def _caseless(word: str) -> list[str]:
+def _split_caseless(word: str) -> list[str]:
     """The parts of a word whose bytes are the same in every spelling, but for the case of ASCII."""
     same = [c if c.isascii() or (c.upper() == c and c.lower() == c) else "\0" for c in word]
     return [part for part in "".join(same).split("\0") if part]
 
 
 def grep_transcripts(places: ProjectPaths, wanted: SearchWords, limit: int) -> Iterator[GrepHit]:
-    """The newest session first; as many as are asked for, and not more than looked for."""
+    """The hits, those of the newest session first; reading stops at the limit."""
     needle, given = wanted.on_disk, 0
     if not needle:
         raise Mistake("transcripts cannot be searched for that: give a word with plain letters")
     for session in list_sessions(places):
         for line in find_lines_with(session.path, needle):
-            for said in _matching(line, wanted, session.path):
+            for said in _find_hits(line, wanted, session.path):
                 yield said
                 given += 1
                 if given == limit:
@@ -309,14 +302,14 @@ def find_lines_with(path: Path, needle: bytes) -> Iterator[bytes]:
             while block := file.read(BLOCK):
                 data = rest + block
                 end = data.rfind(b"\n") + 1
-                yield from _in_block(data[:end], needle)
+                yield from _find_in_block(data[:end], needle)
                 rest = data[end:] if len(data) - end <= LONGEST else b""
     except OSError as error:
         raise make_storage_failure(error, path, "read") from error
-    yield from _in_block(rest, needle)
+    yield from _find_in_block(rest, needle)
 
 
-def _in_block(data: bytes, needle: bytes) -> Iterator[bytes]:
+def _find_in_block(data: bytes, needle: bytes) -> Iterator[bytes]:
     lowered, at = data.lower(), 0
     while (found := lowered.find(needle, at)) >= 0:
         start = lowered.rfind(b"\n", 0, found) + 1
@@ -333,34 +326,34 @@ class _SearchedEntry(msgspec.Struct, frozen=True):
     what: dict[str, Any] = {}
 
 
-_entry = msgspec.json.Decoder(_SearchedEntry)
+_search_decoder = msgspec.json.Decoder(_SearchedEntry)
 
 
-def _matching(line: bytes, wanted: SearchWords, path: Path) -> Iterator[GrepHit]:
+def _find_hits(line: bytes, wanted: SearchWords, path: Path) -> Iterator[GrepHit]:
     try:
-        entry = _entry.decode(line)
+        entry = _search_decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return  # torn, or of a kind we do not know
     if entry.what.get("type") not in ("message", "reply"):
-        return  # what layers note down was not said
+        return  # a note of a layer, not part of the conversation
     given = 0
-    for text in _texts(entry.what.get("message", entry.what.get("content"))):
+    for text in _iterate_texts(entry.what.get("message", entry.what.get("content"))):
         for each in text.split("\n") if wanted.all_in(text) else ():
             if wanted.all_in(each):
-                yield GrepHit(path.stem, entry.at, entry.by, wanted.around(each), path, entry.id)
+                yield GrepHit(path.stem, entry.at, entry.by, wanted.cut_around(each), path, entry.id)
                 given += 1
                 if given == IN_ONE:
                     return
 
 
-def _texts(value: Any) -> Iterator[str]:
-    """What a message says, to a person or to a tool."""
+def _iterate_texts(value: Any) -> Iterator[str]:
+    """The texts in a message."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
         for each in value:
-            yield from _texts(each)
+            yield from _iterate_texts(each)
     elif isinstance(value, dict):
         for key, each in value.items():
             if key not in _ASIDE:
-                yield from _texts(each)
+                yield from _iterate_texts(each)

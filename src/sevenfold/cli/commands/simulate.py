@@ -29,7 +29,7 @@ def run_simulator(
     async def serve() -> int:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             async with simulator:
-                _ready(shared, simulator.url, simulator.port)
+                _print_address(shared, simulator.url, simulator.port)
                 async for number in signals:
                     return INTERRUPTED if number == signal.SIGINT else 0
         return 0
@@ -37,6 +37,6 @@ def run_simulator(
     return anyio.run(serve)
 
 
-def _ready(shared: SharedOptions, url: str, port: int) -> None:
+def _print_address(shared: SharedOptions, url: str, port: int) -> None:
     print_result(shared, f"ready: {url}", {"url": url, "port": port, "ready": True})
     print_message(shared, f"point a client at it with ANTHROPIC_BASE_URL={url}; Ctrl-C ends it")

@@ -1,4 +1,4 @@
-"""What is in the window, by kind of content and by who put it there, and what the layers kept out."""
+"""`sevenfold context`: the content of the window by kind and by author, and what the layers saved."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from sevenfold.cache.prices import Price, Prices, read_user_limits
 from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import format_count, format_money, format_percent, format_tokens, print_result
-from sevenfold.cli.surroundings import find_chosen_session, read_command_context, read_transcript
+from sevenfold.cli.startup import find_chosen_session, read_command_context, read_transcript
 from sevenfold.core.messages import Document, Image, Message, Opaque, Text, ToolResult, ToolUse
 from sevenfold.core.request import Frame
 from sevenfold.core.tokens import MessageSize, Thresholds, count_bytes, measure_message
@@ -45,14 +45,14 @@ _LETTER: Final = dict(KINDS)
 
 
 class WindowPart(msgspec.Struct, frozen=True):
-    """So much of the window holds this."""
+    """The share of one kind of content."""
 
     kind: str
     tokens: int
     percent: float
     """Of the whole window."""
     tool: str = ""
-    """Of which tool, for results."""
+    """The name of the tool, for results."""
 
 
 class WindowReport(msgspec.Struct, frozen=True):
@@ -61,7 +61,7 @@ class WindowReport(msgspec.Struct, frozen=True):
     window: int
     used: int
     free: int
-    """What can still be said before the window is compacted."""
+    """Tokens left before the window is compacted."""
     margin: int
     """Between the point where it is compacted and the point where no request is sent."""
     reserved: int
@@ -69,18 +69,18 @@ class WindowReport(msgspec.Struct, frozen=True):
     messages: int
     parts: tuple[WindowPart, ...]
     by: dict[str, int]
-    """Tokens by who put them there: the session itself, the user, the model, its tools, each layer."""
+    """Tokens by author: the session itself, the user, the model, its tools, each layer."""
     estimated: bool
-    """Whether no reply has said yet how large it really is."""
+    """True if no reply has reported the real size yet."""
     saved: tuple[LayerSavings, ...] = ()
-    """What each layer that acted has kept out, and what that saved; simulated."""
+    """The tokens and money that each layer saved; simulated."""
     read_again: int = 0
-    """How often the model asked again for something that had been cleared."""
+    """Cleared results that the model asked for again."""
     currency: str = "USD"
     compacted: Boundary | None = None
     """The last compaction, if there was one."""
     notes: str | None = None
-    """Where the notes on this session are, if there are any."""
+    """The path of the notes on this session, if there are any."""
 
 
 def measure_window(
@@ -91,18 +91,19 @@ def measure_window(
     saved: Sequence[LayerSavings] = (),
     currency: str = "USD",
 ) -> WindowReport:
-    """Everything that the next request would send, and what the layers kept out of it."""
+    """Measure everything that the next request would send, and what the layers kept out of it."""
     sizes: Counter[tuple[str, str, str]] = Counter()
-    sizes["system", "", "frame"] = _weigh(view, MessageSize(text=sum(map(count_bytes, frame.system))))
+    count_tokens = view.calibration.tokens
+    sizes["system", "", "frame"] = count_tokens(MessageSize(text=sum(map(count_bytes, frame.system))))
     schemas = MessageSize(json=len(msgspec.json.encode(frame.tools))) if frame.tools else MessageSize()
-    sizes["tools", "", "frame"] = _weigh(view, schemas)
+    sizes["tools", "", "frame"] = count_tokens(schemas)
     names = {use.id: use.name for placed in view for use in placed.message.tool_uses}
     for placed in view:
-        for kind, tool, size in _kinds(placed, names):
-            sizes[kind, tool, placed.by or "other"] += _weigh(view, size)
+        for kind, tool, size in _measure_blocks(placed, names):
+            sizes[kind, tool, placed.by or "other"] += count_tokens(size)
     reported = view.reported is not None
     used = view.tokens if reported else sum(sizes.values())
-    exact = _summing_to(used, sizes)
+    exact = _scale_sizes(used, sizes)
     t = thresholds
     free = max(0, t.auto_compact - used)
     return WindowReport(
@@ -114,8 +115,8 @@ def measure_window(
         margin=max(0, t.effective - max(t.auto_compact, used)),
         reserved=max(0, t.window - max(t.effective, used)),
         messages=len(view),
-        parts=_parts(exact, t.window),
-        by=_by(exact),
+        parts=_sum_by_kind(exact, t.window),
+        by=_sum_by_author(exact),
         estimated=not reported,
         saved=tuple(saved),
         read_again=count_rereads(view),
@@ -128,11 +129,7 @@ def measure_savings(transcript: Transcript, price: Price | None) -> tuple[LayerS
     return compute_savings(transcript.entries, transcript.view.calibration, price)
 
 
-def _weigh(view: View, size: MessageSize) -> int:
-    return view.calibration.tokens(size)
-
-
-def _kinds(placed: PlacedMessage, names: dict[str, str]) -> Iterable[tuple[str, str, MessageSize]]:
+def _measure_blocks(placed: PlacedMessage, names: dict[str, str]) -> Iterable[tuple[str, str, MessageSize]]:
     ours = placed.by not in PEOPLE
     for block in placed.message.content:
         size = measure_message(Message(placed.message.role, (block,)))
@@ -153,7 +150,7 @@ def _kinds(placed: PlacedMessage, names: dict[str, str]) -> Iterable[tuple[str, 
                 yield "thinking", "", size
 
 
-def _summing_to(total: int, sizes: Counter[tuple[str, str, str]]) -> Counter[tuple[str, str, str]]:
+def _scale_sizes(total: int, sizes: Counter[tuple[str, str, str]]) -> Counter[tuple[str, str, str]]:
     """The estimates scaled to what the provider counted; rounding loses nothing."""
     whole = sum(sizes.values())
     if not whole:
@@ -168,7 +165,7 @@ def _summing_to(total: int, sizes: Counter[tuple[str, str, str]]) -> Counter[tup
     return scaled
 
 
-def _parts(exact: Counter[tuple[str, str, str]], window: int) -> tuple[WindowPart, ...]:
+def _sum_by_kind(exact: Counter[tuple[str, str, str]], window: int) -> tuple[WindowPart, ...]:
     merged: Counter[tuple[str, str]] = Counter()
     for (kind, tool, _), n in exact.items():
         merged[kind, tool] += n
@@ -181,7 +178,7 @@ def _parts(exact: Counter[tuple[str, str, str]], window: int) -> tuple[WindowPar
     )
 
 
-def _by(exact: Counter[tuple[str, str, str]]) -> dict[str, int]:
+def _sum_by_author(exact: Counter[tuple[str, str, str]]) -> dict[str, int]:
     merged: Counter[str] = Counter()
     for (_, _, by), n in exact.items():
         merged[by] += n
@@ -229,10 +226,10 @@ def describe_boundary(boundary: Boundary) -> str:
 
 
 def format_savings(saved: Sequence[LayerSavings], currency: str, again: int = 0) -> list[str]:
-    """What each layer saved, a line each; nothing when no layer has acted."""
+    """The savings of each layer, a line each; nothing when no layer has acted."""
     lines = [
         f"  layer {one.layer}, {one.what} ({one.times:,}): {format_tokens(one.tokens_now)} kept out now, "
-        f"{format_tokens(one.tokens_so_far)} not sent so far{_gain(one.cost, currency)}"
+        f"{format_tokens(one.tokens_so_far)} not sent so far{_describe_gain(one.cost, currency)}"
         for one in saved
     ]
     if again:
@@ -242,14 +239,14 @@ def format_savings(saved: Sequence[LayerSavings], currency: str, again: int = 0)
     return lines
 
 
-def _gain(cost: float | None, currency: str) -> str:
+def _describe_gain(cost: float | None, currency: str) -> str:
     if cost is None:
         return ""
     return f", {format_money(abs(cost), currency)} {'saved' if cost >= 0 else 'lost by it'}"
 
 
 def format_bar(window: WindowReport, width: int = BAR) -> str:
-    """Each kind gets its share of the characters; what is there at all is seen at all."""
+    """A bar in which each kind has its share of the characters, and at least one."""
     parts = Counter[str]()
     for part in window.parts:
         parts[_LETTER[part.kind]] += part.tokens
@@ -258,7 +255,7 @@ def format_bar(window: WindowReport, width: int = BAR) -> str:
     shown = {sign: n for sign, n in parts.items() if n > 0}
     whole = sum(shown.values()) or 1
     cells = {sign: max(1, round(width * n / whole)) for sign, n in shown.items()}
-    while cells and sum(cells.values()) != width:  # rounding, and the least of one, are settled here
+    while cells and sum(cells.values()) != width:  # the largest share absorbs the rounding
         most = max(cells, key=lambda sign: cells[sign])
         cells[most] += 1 if sum(cells.values()) < width else -1
     return "".join(sign * n for sign, n in cells.items())
@@ -268,10 +265,10 @@ def format_bar(window: WindowReport, width: int = BAR) -> str:
 
 
 def show_window(shared: SharedOptions, session: str | None) -> int:
-    """From what is on disk: no model is needed."""
+    """Show the window of a session from what is on disk; no model is needed."""
     around = read_command_context(shared)
-    path = find_chosen_session(around.scoped(), session)
-    transcript, settings = read_transcript(path), around.settings().settings
+    path = find_chosen_session(around.find_session_places(), session)
+    transcript, settings = read_transcript(path), around.load_settings().settings
     view = transcript.view
     frame = msgspec.convert(view.marks.get("frame") or {"model": "unknown"}, Frame)
     price = Prices.load(settings.prices).of(frame.model)
@@ -279,7 +276,7 @@ def show_window(shared: SharedOptions, session: str | None) -> int:
         path.stem,
         frame,
         view,
-        _thresholds(frame.model, settings),
+        _find_thresholds(frame.model, settings),
         measure_savings(transcript, price),
         price.currency if price else "USD",
     )
@@ -289,7 +286,7 @@ def show_window(shared: SharedOptions, session: str | None) -> int:
     return 0
 
 
-def _thresholds(model: str, settings: Settings) -> Thresholds:
+def _find_thresholds(model: str, settings: Settings) -> Thresholds:
     from sevenfold.models import find_capabilities
     from sevenfold.offline import NAME, OfflineEngine
 

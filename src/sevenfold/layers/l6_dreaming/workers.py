@@ -62,12 +62,12 @@ class DreamTools:
         return self._confined.safe(use)
 
     async def call(self, use: ToolUse) -> ToolResult:
-        file = self._confined.changed_by(use)
+        file = self._confined.find_changed_file(use)
         self._watch.calls(use)
         try:
             if file.startswith(KEPT_APART):
                 why = f"{file} is read and not changed in a dream"
-                result = self._confined.refused(use, why)
+                result = self._confined.refuse(use, why)
             else:
                 result = await self._confined.call(use)
             if file and not result.is_error:
@@ -98,10 +98,10 @@ class StagedKeeper:
         self._folder, self._clock = resolve_path(folder), clock
         self._guard = Guard(largest=HEAD)
 
-    def keeps(self, path: Path) -> bool:
+    def is_kept(self, path: Path) -> bool:
         return path.is_relative_to(self._folder)
 
-    def instead(self, path: Path, data: bytes) -> str | None:
+    def replace_write(self, path: Path, data: bytes) -> str | None:
         return None
 
     def before_write(self, path: Path, data: bytes) -> bytes:
@@ -113,7 +113,7 @@ class StagedKeeper:
     def after_write(self, path: Path) -> str:
         return ""
 
-    def remark(self, path: Path) -> str:
+    def make_remark(self, path: Path) -> str:
         try:
             modified = path.stat().st_mtime
         except OSError:
@@ -266,7 +266,7 @@ class DreamOutput(msgspec.Struct, frozen=True):
 Think: TypeAlias = Callable[[DreamStage, DreamWatch], Awaitable[DreamOutput]]
 
 
-class NeverStopped(Failure):
+class NeverStopped(Failure, kind="never_stopped"):
     """The model was still calling tools after the last step it was given."""
 
     def __init__(self, steps: int) -> None:

@@ -21,8 +21,8 @@ LONGEST: Final = 0.1
 """Seconds between two tries, at the least and at the most."""
 
 
-class Busy(StorageFailure):
-    """Another process holds the lock."""
+class Busy(StorageFailure, kind="busy"):
+    """Somebody else has it at the moment."""
 
 
 @contextmanager

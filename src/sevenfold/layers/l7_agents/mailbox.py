@@ -281,15 +281,15 @@ class Letter(msgspec.Struct, frozen=True, kw_only=True):
     frame: LetterFrame | None = None
 
 
-class MailboxFull(Refused):
+class MailboxFull(Refused, kind="mailbox_full"):
     """So many messages wait for this receiver already that another one is refused."""
 
 
-class TooLong(Refused):
+class TooLong(Refused, kind="too_long"):
     """A message that is longer than messages may be."""
 
 
-class Damaged(Refused):
+class Damaged(Refused, kind="damaged"):
     """What should be a letter is none."""
 
 

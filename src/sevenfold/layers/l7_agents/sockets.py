@@ -225,7 +225,7 @@ class SessionAddress(msgspec.Struct, frozen=True):
         return LockProcess(self.pid, self.began).lives()
 
 
-class NotSent(Mistake):
+class NotSent(Mistake, kind="not_sent"):
     """A message to another session did not arrive, or nobody said that it did; `why` is one word."""
 
     def __init__(self, why: str, text: str) -> None:

@@ -217,7 +217,7 @@ _USUAL: Final = 1e-4
 """A piece with this share of all running text counts half; rarer ones more, frequent ones less."""
 
 
-class EmbeddingUnavailable(SevenfoldError):
+class EmbeddingUnavailable(SevenfoldError, kind="embedding_unavailable"):
     """The data for recall by meaning are missing or are not the pinned ones."""
 
 

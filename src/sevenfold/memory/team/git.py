@@ -173,7 +173,7 @@ SHOWN: Final = 50  # Refusals that are listed; the others are counted
 _LONG: Final = 120
 
 
-class NoTeam(Mistake):
+class NoTeam(Mistake, kind="no_team"):
     """This memory is not shared with a team."""
 
     def __init__(self) -> None:
@@ -183,14 +183,14 @@ class NoTeam(Mistake):
         )
 
 
-class GitFailed(Failure):
-    """Git or the remote failed: one sentence, without credentials."""
+class GitFailed(Failure, kind="git_failed"):
+    """Git, or the repository that it was sent to, said no: one sentence, without any credential."""
 
     said = ""  # The output of git, for the program; not for people
 
 
-class Behind(GitFailed):
-    """Another member pushed meanwhile: fetch, merge and push again."""
+class Behind(GitFailed, kind="behind"):
+    """Somebody else pushed meanwhile: fetch, merge and push again."""
 
 
 class RefusedFile(msgspec.Struct, frozen=True):

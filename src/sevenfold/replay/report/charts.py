@@ -1,8 +1,7 @@
-"""A session drawn: how large each request was, how much of it came from the cache, and what layers did.
+"""The drawings of the report, as SVG, and their small parts: safe text, numbers, axes.
 
-Small pieces of SVG and HTML: safe text, numbers for people, axes. Policies as dots, cost against
-what had to be read back, each with its name where there is room. Cost by layer: from what the
-policy would have cost without its layers down to what it costs with them.
+`draw_chart` shows the requests of a session and the actions of layers, `draw_scatter` the policies by cost
+and reading back, `draw_waterfall` the cost by layer.
 """
 
 from __future__ import annotations
@@ -14,15 +13,26 @@ from itertools import pairwise
 from math import dist, floor, log10
 from typing import Final, NamedTuple
 
+from sevenfold.replay.bookkeeping import (
+    COMPACTION,
+    EXTRACTION,
+    KEEP_WARM,
+    MICRO,
+    NOTES,
+    READ_BACK,
+    RECORDING,
+    TOOL_RESULTS,
+    WHO,
+)
 from sevenfold.replay.outcome import BESIDE
 from sevenfold.replay.results import ChartPoint, ReplayCost, ReplayFigures
 
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
-"""Characters that turn text round, hide something or are none."""
+"""Unicode categories of characters that turn text round or hide something."""
 
 
 def escape_text(text: str, most: int = 120) -> str:
-    """Text of somebody else's, as it may stand in a page: nothing in it is markup or invisible."""
+    """Foreign text as it may stand in a page, without markup and invisible characters."""
     line = " ".join(text.split())
     line = "".join("\ufffd" if unicodedata.category(c) in _HIDDEN else c for c in line)
     return escape(line if len(line) <= most else f"{line[: most - 1]}…")
@@ -43,7 +53,7 @@ def format_percent(share: float | None) -> str:
 
 
 def format_cost(cost: ReplayCost | None) -> str:
-    """A cost in money where its price is known, else in tokens."""
+    """A cost in money if its price is known, else in tokens."""
     if cost is None:
         return "–"
     if cost.amount is None:
@@ -63,7 +73,7 @@ def format_duration(seconds: float) -> str:
 
 
 def choose_axis_steps(most: float, wanted: int = 4) -> list[float]:
-    """Round numbers from nothing to about `most`, to draw lines at."""
+    """Round numbers from 0 to about `most`, to draw lines at."""
     if most <= 0:
         return [0.0]
     rough = most / wanted
@@ -94,22 +104,22 @@ def draw_label(x: float, y: float, text: str, kind: str = "", anchor: str = "sta
 
 
 def draw_line(points: Sequence[tuple[float, float]], kind: str) -> str:
-    return format_tag("polyline", points=_path(points), class_=kind)
+    return format_tag("polyline", points=_format_points(points), class_=kind)
 
 
 def draw_area(points: Sequence[tuple[float, float]], floor_at: float, kind: str) -> str:
     if not points:
         return ""
     closed = [(points[0][0], floor_at), *points, (points[-1][0], floor_at)]
-    return format_tag("polygon", points=_path(closed), class_=kind)
+    return format_tag("polygon", points=_format_points(closed), class_=kind)
 
 
-def _path(points: Iterable[tuple[float, float]]) -> str:
+def _format_points(points: Iterable[tuple[float, float]]) -> str:
     return " ".join(f"{format_number(x)},{format_number(y)}" for x, y in points)
 
 
 def draw_picture(id: str, title: str, about: str, width: float, height: float, body: str) -> str:
-    """A drawing with a name and a description for those who do not see it."""
+    """An SVG element with a title and a description."""
     head = (
         f'<title id="{id}-t">{escape_text(title)}</title><desc id="{id}-d">{escape_text(about, 600)}</desc>'
     )
@@ -123,28 +133,12 @@ WIDTH, LEFT, RIGHT = 960.0, 136.0, 12.0
 TOP, PLOT, HITS, LANE = 18.0, 170.0, 34.0, 16.0
 SILENCE: Final = 300.0
 """Seconds after which a cache of the usual lifetime is cold."""
-LANES: Final = (
-    "tool results",
-    "microcompaction",
-    "session memory",
-    "compaction",
-    "read back",
-    "keep warm",
-    "extraction",
-    "recording",
-)
-WORK: Final = {
-    "notes": "session memory",
-    "summary": "compaction",
-    "keep warm": "keep warm",
-    "extraction": "extraction",
-}
-"""Which lane a request beside the conversation belongs to."""
+LANES: Final = (TOOL_RESULTS, MICRO, NOTES, COMPACTION, READ_BACK, KEEP_WARM, EXTRACTION, RECORDING)
 
 
 def draw_chart(id: str, title: str, known: Mapping[str, ReplayFigures], main: str) -> str:
-    """`known`: what came of the session under each policy; `main` is the one drawn in full."""
-    return _Chart(id, title, known, main).drawn()
+    """Draw a session. `known`: its figures by policy; `main` is the policy drawn in full."""
+    return _Chart(id, title, known, main).draw()
 
 
 class _Chart:
@@ -153,35 +147,35 @@ class _Chart:
         every = [p for figures in known.values() for p in figures.points if p.kind not in BESIDE]
         self._points = [p for p in known[main].points if p.kind not in BESIDE]
         self._number = max((figures.turns for figures in known.values()), default=1) or 1
-        """Of requests; each has a place of the same width, the first as well as the last."""
+        """The number of requests; each has the same width."""
         self._most = max((max(p.context, p.recorded) for p in every), default=1) or 1
 
-    def drawn(self) -> str:
-        lanes = self._lanes()
+    def draw(self) -> str:
+        lanes = self._find_lanes()
         hits_at = TOP + PLOT + 26
         lanes_at = hits_at + HITS + 8
         height = lanes_at + LANE * len(lanes) + 22
         body = "".join(
             (
-                self._grid(),
-                self._silences(lanes_at + LANE * len(lanes)),
-                self._areas(),
-                self._lines(),
-                self._hits(hits_at),
-                *(self._lane(lanes_at + LANE * n, *lane) for n, lane in enumerate(lanes.items())),
-                self._bottom(height - 6),
+                self._draw_grid(),
+                self._draw_silences(lanes_at + LANE * len(lanes)),
+                self._draw_areas(),
+                self._draw_lines(),
+                self._draw_hits(hits_at),
+                *(self._draw_lane(lanes_at + LANE * n, *lane) for n, lane in enumerate(lanes.items())),
+                self._draw_bottom(height - 6),
             )
         )
-        return draw_picture(self._id, self._title, self._told(lanes), WIDTH, height, body)
+        return draw_picture(self._id, self._title, self._describe(lanes), WIDTH, height, body)
 
     # --- places -----------------------------------------------------------------------------------------
 
     def _x(self, turn: int) -> float:
-        """The middle of its place; what comes after the last belongs to it."""
-        return LEFT + self._wide * (min(turn, self._number - 1) + 0.5)
+        """The middle of a request; later events belong to the last one."""
+        return LEFT + self._request_width * (min(turn, self._number - 1) + 0.5)
 
     @property
-    def _wide(self) -> float:
+    def _request_width(self) -> float:
         return (WIDTH - LEFT - RIGHT) / self._number
 
     def _y(self, tokens: float) -> float:
@@ -189,7 +183,7 @@ class _Chart:
 
     # --- parts ------------------------------------------------------------------------------------------
 
-    def _grid(self) -> str:
+    def _draw_grid(self) -> str:
         out = [draw_label(8, TOP + 12, "tokens sent", "head")]
         for at in choose_axis_steps(self._most):
             y = self._y(at)
@@ -197,8 +191,8 @@ class _Chart:
             out.append(draw_label(LEFT - 6, y + 4, format_tokens(at), anchor="end"))
         return "".join(out)
 
-    def _silences(self, bottom: float) -> str:
-        """Where nobody spoke for so long that the cache went cold."""
+    def _draw_silences(self, bottom: float) -> str:
+        """Draw a line at each silence in which the cache went cold."""
         out = []
         turns = [p for p in self._points if p.kind == "turn"]
         for before, after in pairwise(turns):
@@ -209,12 +203,12 @@ class _Chart:
                 out.append(format_tag("line", about, x1=x, x2=x, y1=TOP, y2=bottom, class_="silence"))
         return "".join(out)
 
-    def _areas(self) -> str:
+    def _draw_areas(self) -> str:
         sent = [(self._x(p.turn), self._y(p.context)) for p in self._points]
         read = [(self._x(p.turn), self._y(p.read)) for p in self._points]
         return draw_area(sent, TOP + PLOT, "sent") + draw_area(read, TOP + PLOT, "read")
 
-    def _lines(self) -> str:
+    def _draw_lines(self) -> str:
         out = []
         recorded = [(self._x(p.turn), self._y(p.recorded)) for p in self._points if p.recorded]
         if recorded:
@@ -225,9 +219,9 @@ class _Chart:
             out.append(draw_line([(self._x(p.turn), self._y(p.context)) for p in points], kind))
         return "".join(out)
 
-    def _hits(self, top: float) -> str:
-        """The share of each request that came from the cache, as a bar."""
-        width = max(1.0, self._wide * 0.85)
+    def _draw_hits(self, top: float) -> str:
+        """Draw the share of each request that came from the cache, as a bar."""
+        width = max(1.0, self._request_width * 0.85)
         out = [draw_label(LEFT - 6, top + HITS / 2 + 4, "cache hit", anchor="end")]
         out.append(
             format_tag("rect", x=LEFT, y=top, width=WIDTH - LEFT - RIGHT, height=HITS, class_="frame")
@@ -241,19 +235,19 @@ class _Chart:
             out.append(format_tag("rect", x=x, y=y, width=width, height=high, class_=kind))
         return "".join(out)
 
-    def _lanes(self) -> dict[str, list[tuple[ChartPoint, str]]]:
-        """What each layer did and when; layers that did nothing have no lane."""
+    def _find_lanes(self) -> dict[str, list[tuple[ChartPoint, str]]]:
+        """The actions by layer; layers without any have no lane."""
         found: dict[str, list[tuple[ChartPoint, str]]] = {name: [] for name in LANES}
         for p in self._known[self._main].points:
             for did in p.happened:
                 found.setdefault(did.layer, []).append(
                     (p, f"{did.what} ({format_tokens(did.tokens)} tokens)")
                 )
-            if p.kind in WORK:
-                found[WORK[p.kind]].append((p, f"a request for {p.kind}"))
+            if p.kind in WHO:
+                found[WHO[p.kind]].append((p, f"a request for {p.kind}"))
         return {name: did for name, did in found.items() if did}
 
-    def _lane(self, top: float, name: str, did: Sequence[tuple[ChartPoint, str]]) -> str:
+    def _draw_lane(self, top: float, name: str, did: Sequence[tuple[ChartPoint, str]]) -> str:
         middle = top + LANE / 2
         out = [draw_label(LEFT - 6, middle + 4, name, anchor="end")]
         out.append(format_tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=middle, y2=middle, class_="grid"))
@@ -265,12 +259,12 @@ class _Chart:
             out.append(format_tag("rect", about, x=x - 2, y=middle - 5, width=4, height=10, class_=kind))
         return "".join(out)
 
-    def _bottom(self, y: float) -> str:
+    def _draw_bottom(self, y: float) -> str:
         last = draw_label(WIDTH - RIGHT, y, f"{self._number}", anchor="end")
         return draw_label(LEFT, y, "request 1") + (last if self._number > 1 else "")
 
-    def _told(self, lanes: Mapping[str, Sequence[object]]) -> str:
-        """The drawing in words."""
+    def _describe(self, lanes: Mapping[str, Sequence[object]]) -> str:
+        """Describe the drawing in words."""
         largest = max((p.context for p in self._points), default=0)
         did = "; ".join(f"{name} {len(events)} times" for name, events in lanes.items())
         hits = self._known[self._main].usage.hit_rate
@@ -283,23 +277,23 @@ class _Chart:
 
 
 WIDTH_SCATTER, HEIGHT = 480.0, 340.0
-"""Little, so that its words can be read on a telephone."""
+"""Small, so that its words can be read on a telephone."""
 LEFT_SCATTER, TOP_SCATTER, RIGHT_SCATTER, BOTTOM = 44.0, 28.0, 12.0, 44.0
 LETTER, LINE, DOT = 7.2, 15.0, 6.0
-"""Of the text: a letter of the widest usual face, and a line."""
+"""Width of a letter of the widest usual face, height of a line, radius of a dot."""
 FAR: Final = 60
-"""Lines above and below a dot that are looked at for room."""
+"""Lines above and below a dot that are tried for a label."""
 SAME: Final = 3.0
-"""Dots that are nearer than this have one name together."""
+"""Dots nearer than this share one label."""
 LONGEST: Final = 28
-"""Letters of a name; the whole of it is in the table and behind the dot."""
+"""Letters of a label; the whole name is in the table and in the dot's title."""
 
 Box = tuple[float, float, float, float]
 """Left, top, right and bottom."""
 
 
 class LabelPlace(NamedTuple):
-    """Where a name stands: its beginning, or its end where it stands to the left of the dot."""
+    """The place of a label: its beginning, or its end if it stands to the left of the dot."""
 
     x: float
     y: float
@@ -308,7 +302,7 @@ class LabelPlace(NamedTuple):
 
 
 def draw_scatter(wholes: Mapping[str, ReplayFigures]) -> str:
-    """The drawing; nothing where fewer than two policies can be compared with what was paid."""
+    """The drawing; empty if fewer than two policies have a recorded cost to compare with."""
     points = {
         name: (whole.extra_per_100, 100 * whole.of_paid)
         for name, whole in wholes.items()
@@ -340,23 +334,23 @@ def draw_scatter(wholes: Mapping[str, ReplayFigures]) -> str:
         draw_label(LEFT_SCATTER + x * sx, floor, f"{x:g}", anchor="middle")
         for x in choose_axis_steps(right)
     ]
-    out.append(_dots(points, dots))
-    told = "; ".join(f"{name}: {_said(*point)}" for name, point in points.items())
+    out.append(_draw_dots(points, dots))
+    told = "; ".join(f"{name}: {_describe_point(*point)}" for name, point in points.items())
     return draw_picture("frontier", "Cost against reading back", told, WIDTH_SCATTER, HEIGHT, "".join(out))
 
 
-def _dots(points: Mapping[str, tuple[float, float]], dots: Sequence[tuple[float, float]]) -> str:
-    groups = _groups(dots)
+def _draw_dots(points: Mapping[str, tuple[float, float]], dots: Sequence[tuple[float, float]]) -> str:
+    groups = _group_dots(dots)
     leaders = [dots[group[0]] for group in groups]
     every = list(points)
-    names = [_named([every[n] for n in group]) for group in groups]
+    names = [_shorten_names([every[n] for n in group]) for group in groups]
     places = place_labels(leaders, names, (LEFT_SCATTER, TOP_SCATTER - 8, WIDTH_SCATTER, HEIGHT - BOTTOM))
     out = []
     for (x, y), place in zip(leaders, places, strict=True):
         if abs(place.y - 4 - y) >= LINE:  # so far off that a line leads there
             out.append(format_tag("line", x1=x, y1=y, x2=place.x, y2=place.y - 4, class_="grid"))
     for group, (x, y), name, place in zip(groups, leaders, names, places, strict=True):
-        about = "; ".join(f"{every[n]}: {_said(*points[every[n]])}" for n in group)
+        about = "; ".join(f"{every[n]}: {_describe_point(*points[every[n]])}" for n in group)
         kind = f"dot p{group[0] % 6}"
         out.append(
             format_tag(
@@ -367,8 +361,8 @@ def _dots(points: Mapping[str, tuple[float, float]], dots: Sequence[tuple[float,
     return "".join(out)
 
 
-def _groups(dots: Sequence[tuple[float, float]]) -> list[list[int]]:
-    """Policies whose dots are one dot to the eye, by the first of them."""
+def _group_dots(dots: Sequence[tuple[float, float]]) -> list[list[int]]:
+    """Groups of dots that are too near to be told apart."""
     groups: list[list[int]] = []
     for n, dot in enumerate(dots):
         near = (group for group in groups if dist(dots[group[0]], dot) < SAME)
@@ -379,51 +373,51 @@ def _groups(dots: Sequence[tuple[float, float]]) -> list[list[int]]:
     return groups
 
 
-def _named(names: Sequence[str]) -> str:
+def _shorten_names(names: Sequence[str]) -> str:
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     room = LONGEST - len(more)
     return (names[0] if len(names[0]) <= room else f"{names[0][: room - 1]}…") + more
 
 
-def _said(extra: float, cost: float) -> str:
+def _describe_point(extra: float, cost: float) -> str:
     return f"{cost:.1f} % of paid, {extra:.1f} extra requests per 100"
 
 
 def place_labels(dots: Sequence[tuple[float, float]], names: Sequence[str], frame: Box) -> list[LabelPlace]:
-    """A place for each name beside its dot, or above or below it: on no other name and on no dot."""
+    """A free place for each label: beside its dot, or above or below it."""
     taken: list[Box] = [(x - DOT, y - DOT, x + DOT, y + DOT) for x, y in dots]
     found: dict[int, LabelPlace] = {}
     for n in sorted(range(len(dots)), key=lambda n: dots[n][1]):
         wide = LETTER * len(names[n])
-        choice = _places(*dots[n], wide, frame)
-        free = (p for p in choice if not any(_meet(p.box, box) for box in taken))
-        found[n] = next(free, _beside(*dots[n], wide, "start"))
+        choice = _find_places(*dots[n], wide, frame)
+        free = (p for p in choice if not any(_overlaps(p.box, box) for box in taken))
+        found[n] = next(free, _place_beside(*dots[n], wide, "start"))
         taken.append(found[n].box)
     return [found[n] for n in range(len(dots))]
 
 
-def _places(x: float, y: float, wide: float, frame: Box) -> Iterator[LabelPlace]:
-    """Those inside the frame, nearest first."""
+def _find_places(x: float, y: float, wide: float, frame: Box) -> Iterator[LabelPlace]:
+    """The places inside the frame, nearest first."""
     for n in range(FAR):
         middle = y + LINE * ((n + 1) // 2) * (1 if n % 2 else -1)
         for side in ("start", "end"):
-            place = _beside(x, middle, wide, side)
-            if _inside(place.box, frame):
+            place = _place_beside(x, middle, wide, side)
+            if _is_inside(place.box, frame):
                 yield place
 
 
-def _beside(x: float, y: float, wide: float, side: str) -> LabelPlace:
+def _place_beside(x: float, y: float, wide: float, side: str) -> LabelPlace:
     start = x + DOT + 4 if side == "start" else x - DOT - 4 - wide
     box = start, y - LINE / 2, start + wide, y + LINE / 2
     return LabelPlace(start if side == "start" else start + wide, y + 4, side, box)
 
 
-def _inside(box: Box, frame: Box) -> bool:
+def _is_inside(box: Box, frame: Box) -> bool:
     across = box[0] >= frame[0] and box[2] <= frame[2]
     return across and box[1] >= frame[1] and box[3] <= frame[3]
 
 
-def _meet(one: Box, other: Box) -> bool:
+def _overlaps(one: Box, other: Box) -> bool:
     apart = one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
     return not apart
 
@@ -431,21 +425,27 @@ def _meet(one: Box, other: Box) -> bool:
 WIDTH_WATERFALL, LEFT_WATERFALL, RIGHT_WATERFALL = 960.0, 260.0, 120.0
 BAR, GAP = 18.0, 8.0
 LEAST: Final = 0.0005
-"""Of the whole; smaller steps are left out."""
+"""Smaller steps (share of the whole) are left out."""
 
 
-class _ScaleStep:
-    def __init__(self, name: str, start: float, end: float, kind: str) -> None:
-        self.name, self.start, self.end, self.kind = name, start, end, kind
+class _ScaleStep(NamedTuple):
+    name: str
+    start: float
+    end: float
+    kind: str
 
     @property
-    def change(self) -> float:
-        return self.end - self.start
+    def value(self) -> str:
+        """The total of a whole bar, else the change with its sign."""
+        if self.kind in ("whole", "paid"):
+            return format_tokens(self.end)
+        change = self.end - self.start
+        return f"{'−' if change < 0 else '+'}{format_tokens(abs(change))}"
 
 
 def draw_waterfall(id: str, name: str, whole: ReplayFigures) -> str:
-    """The bars of one policy."""
-    bars = _steps(whole)
+    """Draw the cost of one policy by layer."""
+    bars = _list_steps(whole)
     most = max(max(bar.start, bar.end) for bar in bars) or 1.0
     scale = (WIDTH_WATERFALL - LEFT_WATERFALL - RIGHT_WATERFALL) / most
     height = (BAR + GAP) * len(bars) + 30
@@ -455,15 +455,16 @@ def draw_waterfall(id: str, name: str, whole: ReplayFigures) -> str:
         out.append(format_tag("line", x1=x, x2=x, y1=4, y2=height - 22, class_="grid"))
         out.append(draw_label(x, height - 8, format_tokens(at), anchor="middle"))
     for n, bar in enumerate(bars):
-        out.append(_bar(bar, 6 + n * (BAR + GAP), scale))
+        out.append(_draw_bar(bar, 6 + n * (BAR + GAP), scale))
     title = f"Cost by layer under {name}"
-    return draw_picture(id, title, _told(name, bars), WIDTH_WATERFALL, height, "".join(out))
+    parts = ", ".join(f"{bar.name} {bar.value}" for bar in bars)
+    about = f"In base-price tokens, under {name}: {parts}."
+    return draw_picture(id, title, about, WIDTH_WATERFALL, height, "".join(out))
 
 
-def _bar(bar: _ScaleStep, y: float, scale: float) -> str:
+def _draw_bar(bar: _ScaleStep, y: float, scale: float) -> str:
     low, high = sorted((bar.start, bar.end))
-    value = format_tokens(bar.end) if bar.kind in ("whole", "paid") else f"{_signed(bar.change)}"
-    about = f"<title>{escape_text(f'{bar.name}: {value}')}</title>"
+    about = f"<title>{escape_text(f'{bar.name}: {bar.value}')}</title>"
     return "".join(
         (
             draw_label(LEFT_WATERFALL - 8, y + 13, bar.name, anchor="end"),
@@ -476,12 +477,12 @@ def _bar(bar: _ScaleStep, y: float, scale: float) -> str:
                 height=BAR,
                 class_=f"bar {bar.kind}",
             ),
-            draw_label(LEFT_WATERFALL + high * scale + 6, y + 13, value),
+            draw_label(LEFT_WATERFALL + high * scale + 6, y + 13, bar.value),
         )
     )
 
 
-def _steps(whole: ReplayFigures) -> list[_ScaleStep]:
+def _list_steps(whole: ReplayFigures) -> list[_ScaleStep]:
     end = whole.cost.units
     at = end + sum(layer.net for layer in whole.layers.values())
     bars = [_ScaleStep("without its layers, estimated", 0.0, at, "whole")]
@@ -499,24 +500,12 @@ def _steps(whole: ReplayFigures) -> list[_ScaleStep]:
 
 
 def name_paid_cost(whole: ReplayFigures) -> str:
-    """At another price than that of its models it is not what was paid."""
+    """The name of the recorded cost: at the price of --price it is not what was paid."""
     return f"recorded, priced as {whole.paid_at}" if whole.paid_at else "really paid"
 
 
-def _signed(value: float) -> str:
-    return f"{'−' if value < 0 else '+'}{format_tokens(abs(value))}"
-
-
-def _told(name: str, bars: Sequence[_ScaleStep]) -> str:
-    parts = [
-        f"{bar.name} {format_tokens(bar.end) if bar.kind in ('whole', 'paid') else _signed(bar.change)}"
-        for bar in bars
-    ]
-    return f"In base-price tokens, under {name}: {', '.join(parts)}."
-
-
 def describe_difference(cost: ReplayCost, paid: ReplayCost | None) -> str:
-    """What would have been saved, in words."""
+    """The difference to the recorded cost, in words."""
     if paid is None or not paid.units:
         return ""
     change = 1 - cost.units / paid.units

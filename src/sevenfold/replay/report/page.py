@@ -1,7 +1,4 @@
-"""Puts the page together. Every word that comes from a file goes through `escape_text`.
-
-The tables of the report.
-"""
+"""The report as an HTML page. Every text that comes from a file goes through `escape_text`."""
 
 from __future__ import annotations
 
@@ -38,11 +35,11 @@ from sevenfold.replay.results import (
 from sevenfold.replay.run import ReplayResult
 
 MOST_ERRORS: Final = 5
-"""Shown of one file."""
+"""Errors shown of one file."""
 
 
 def format_table(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Cells are HTML already; the first of each row is its name."""
+    """An HTML table; cells are HTML already, and the first of each row is its name."""
     heads = "".join(f'<th scope="col">{escape_text(cell)}</th>' for cell in head)
     body = "".join(
         f'<tr><th scope="row">{row[0]}</th>{"".join(f"<td>{cell}</td>" for cell in row[1:])}</tr>'
@@ -71,7 +68,10 @@ def format_policies(wholes: Mapping[str, ReplayFigures]) -> str:
             format_cost(f.paid),
             format_percent(f.of_paid),
             f"{f.extra_per_100:.1f}",
-            *_regret_tables(f),
+            *(
+                _format_if_removed(f, share)
+                for share in (f.regret.share, f.regret.robust_share, f.regret.token_share)
+            ),
             f"{len(f.compactions):,}",
             format_percent(f.fidelity),
         ]
@@ -80,15 +80,8 @@ def format_policies(wholes: Mapping[str, ReplayFigures]) -> str:
     return format_table("All sessions together, by policy", head, rows)
 
 
-def _regret_tables(f: ReplayFigures) -> list[str]:
-    regret = f.regret
-    if not regret.removed:
-        return ["–", "–", "–"]
-    return [
-        format_percent(regret.share),
-        format_percent(regret.robust_share),
-        format_percent(regret.token_share),
-    ]
+def _format_if_removed(f: ReplayFigures, share: float) -> str:
+    return format_percent(share) if f.regret.removed else "–"
 
 
 def format_layers(name: str, whole: ReplayFigures) -> str:
@@ -100,7 +93,7 @@ def format_layers(name: str, whole: ReplayFigures) -> str:
             format_tokens(did.saved),
             format_tokens(did.cost),
             format_tokens(did.net),
-            *_taken(whole, layer),
+            *_format_removed(whole, layer),
         ]
         for layer, did in whole.layers.items()
     ]
@@ -108,13 +101,13 @@ def format_layers(name: str, whole: ReplayFigures) -> str:
     return format_table(f"What the layers did under {name}", head, rows) if rows else ""
 
 
-def _taken(whole: ReplayFigures, layer: str) -> list[str]:
+def _format_removed(whole: ReplayFigures, layer: str) -> list[str]:
     gone, needed = whole.regret.by_layer.get(layer, (0, 0))
     return [f"{gone:,}", f"{needed:,}"] if gone else ["–", "–"]
 
 
 def format_reasons(wholes: Mapping[str, ReplayFigures]) -> str:
-    """Why the cache broke, and how many tokens were paid for again."""
+    """The cache breaks by reason, with the tokens that were paid for again."""
     every = sorted({broke.reason for f in wholes.values() for broke in f.breaks})
     if not every:
         return ""
@@ -137,15 +130,15 @@ def format_sessions(done: Sequence[ReplayResult], names: Sequence[str], main: st
     )  # fmt: skip
     rows = [
         [
-            _who(one, drawn),
+            _format_session_name(one, drawn),
             f"{f.requests:,}",
             format_cost(f.paid),
             format_cost(f.cost),
             format_percent(f.of_paid),
-            *(_of_paid(one.by_policy.get(other)) for other in others),
+            *(format_percent(one.by_policy.get(other, ReplayFigures()).of_paid) for other in others),
             f"{len(f.breaks):,}",
             f"{f.extra_per_100:.1f}",
-            format_percent(f.regret.robust_share) if f.regret.removed else "–",
+            _format_if_removed(f, f.regret.robust_share),
             format_percent(f.fidelity),
         ]
         for one in done
@@ -154,13 +147,9 @@ def format_sessions(done: Sequence[ReplayResult], names: Sequence[str], main: st
     return format_table(f"Each session, under {main}", head, rows)
 
 
-def _of_paid(figures: ReplayFigures | None) -> str:
-    return format_percent(figures.of_paid) if figures is not None else "–"
-
-
-def _who(one: ReplayResult, drawn: set[int]) -> str:
+def _format_session_name(one: ReplayResult, drawn: set[int]) -> str:
     """The name of a session, with its title and its model in small print."""
-    name = f"<bdi>{escape_text(one.called, 18)}</bdi>"
+    name = f"<bdi>{escape_text(one.short_name, 18)}</bdi>"
     if one.number in drawn:
         name = f'<a href="#s{one.number}">{name}</a>'
     small = " · ".join(f"<bdi>{escape_text(text, 60)}</bdi>" for text in (one.title, one.model) if text)
@@ -168,7 +157,7 @@ def _who(one: ReplayResult, drawn: set[int]) -> str:
 
 
 def format_errors(done: Sequence[ReplayResult]) -> str:
-    """What is wrong with which file."""
+    """The errors of each file."""
     wrong = [one for one in done if one.errors]
     if not wrong:
         return ""
@@ -182,12 +171,9 @@ def format_errors(done: Sequence[ReplayResult]) -> str:
     return f"<ul>{''.join(items)}</ul>"
 
 
-_tables_policies = format_policies
-
-
 HERE: Final = Path(__file__).parent
 MOST_DRAWN: Final = 60
-"""Sessions that get a drawing: those that cost most. All are in the table."""
+"""Most sessions that are drawn, those that cost most. All are in the table."""
 
 
 def format_page(
@@ -196,7 +182,7 @@ def format_page(
     now: float,
     notes: Mapping[str, str] | None = None,
 ) -> str:
-    """The report as HTML. `notes`: what is to be said of a policy, by its name."""
+    """The report as HTML. `notes` are by policy."""
     names = [policy.name for policy in policies]
     main = DEFAULT if DEFAULT in names else names[-1]
     wholes = {
@@ -206,20 +192,20 @@ def format_page(
     costly = sorted(known, key=lambda one: -one.by_policy[main].cost.units)[:MOST_DRAWN]
     drawn = {one.number for one in costly}
     sections = [
-        _policies(policies, wholes, notes or {}),
-        _layers(wholes),
-        _regret(wholes),
-        _section("wrong", "What could not be read or known", format_errors(done)),
-        _section("sessions", "Sessions", format_sessions(done, names, main, drawn)),
-        _drawings([one for one in known if one.number in drawn], names, main, len(known)),
+        _format_policy_section(policies, wholes, notes or {}),
+        _format_layer_section(wholes),
+        _format_regret_section(wholes),
+        _format_section("wrong", "What could not be read or known", format_errors(done)),
+        _format_section("sessions", "Sessions", format_sessions(done, names, main, drawn)),
+        _format_drawings([one for one in known if one.number in drawn], names, main, len(known)),
     ]
     template = Template((HERE / "page.html").read_text(encoding="utf-8"))
     return template.substitute(
         title="Sevenfold replay",
         style=(HERE / "page.css").read_text(encoding="utf-8"),
-        about=_about(done, known, now),
+        about=_describe_replay(done, known, now),
         main=escape_text(main),
-        tiles=_tiles(wholes[main], known),
+        tiles=_format_tiles(wholes[main], known),
         charged=escape_text(f"{CHARGED}; {LOOKS}. {GUESSED}", 600),
         not_charged=escape_text(f"{NOT_CHARGED}. None of them is free.", 600),
         by_rule=escape_text(BY_RULE, 600),
@@ -227,7 +213,7 @@ def format_page(
     )
 
 
-def _about(done: Sequence[ReplayResult], known: Sequence[ReplayResult], now: float) -> str:
+def _describe_replay(done: Sequence[ReplayResult], known: Sequence[ReplayResult], now: float) -> str:
     day = datetime.datetime.fromtimestamp(now, datetime.UTC).strftime("%Y-%m-%d")
     if not known:
         return f"No session could be replayed on {day}: what is wrong with each file is below."
@@ -237,11 +223,11 @@ def _about(done: Sequence[ReplayResult], known: Sequence[ReplayResult], now: flo
     wrong = f" {broken:,} of {len(done):,} files had something wrong with them." if broken else ""
     return (
         f"{named} ({escape_text(', '.join(formats))}), replayed on {day}: what they "
-        f"would have cost, and what they would have forgotten.{wrong}{_left(known)}"
+        f"would have cost, and what they would have forgotten.{wrong}{_describe_left(known)}"
     )
 
 
-def _left(known: Sequence[ReplayResult]) -> str:
+def _describe_left(known: Sequence[ReplayResult]) -> str:
     left = sum_left(one.left for one in known)
     if not left.requests:
         return ""
@@ -250,15 +236,19 @@ def _left(known: Sequence[ReplayResult]) -> str:
     return f" {left.requests:,} {were} made on branches that were left{paid}: that is in no figure."
 
 
-def _tiles(whole: ReplayFigures, known: Sequence[ReplayResult]) -> str:
+def _format_tiles(whole: ReplayFigures, known: Sequence[ReplayResult]) -> str:
     usage, regret = whole.usage, whole.regret
     tiles = [
         (
             "simulated cost",
             format_cost(whole.cost),
-            "; ".join(filter(None, (_units(whole.cost), _saved(whole)))),
+            "; ".join(filter(None, (_format_units(whole.cost), _describe_savings(whole)))),
         ),
-        (escape_text(name_paid_cost(whole)), format_cost(whole.paid), _units(whole.paid) or "not recorded"),
+        (
+            escape_text(name_paid_cost(whole)),
+            format_cost(whole.paid),
+            _format_units(whole.paid) or "not recorded",
+        ),
         ("requests", f"{whole.requests:,}", f"{whole.turns:,} of the sessions' own"),
         ("from the cache", format_percent(usage.hit_rate), f"{len(whole.breaks):,} cache breaks"),
         (
@@ -268,8 +258,8 @@ def _tiles(whole: ReplayFigures, known: Sequence[ReplayResult]) -> str:
         ),
         (
             "robust regret",
-            format_percent(regret.robust_share) if regret.removed else "–",
-            f"{format_percent(regret.token_share) if regret.removed else '–'} by tokens",
+            _format_if_removed(whole, regret.robust_share),
+            f"{_format_if_removed(whole, regret.token_share)} by tokens",
         ),
         ("fidelity", format_percent(whole.fidelity), f"{len(whole.compactions):,} compactions"),
     ]
@@ -279,12 +269,12 @@ def _tiles(whole: ReplayFigures, known: Sequence[ReplayResult]) -> str:
     )
 
 
-def _units(cost: ReplayCost | None) -> str:
+def _format_units(cost: ReplayCost | None) -> str:
     return f"{format_tokens(cost.units)} base-price tokens" if cost is not None else ""
 
 
-def _saved(whole: ReplayFigures) -> str:
-    """What the simulated cost is beside what was paid, over the sessions that say it."""
+def _describe_savings(whole: ReplayFigures) -> str:
+    """The difference to the recorded cost, for the sessions that have one."""
     if not (told := describe_difference(whole.compared or whole.cost, whole.paid)):
         return ""
     if 0 < whole.paid_files < whole.files:
@@ -294,13 +284,13 @@ def _saved(whole: ReplayFigures) -> str:
     return told
 
 
-def _section(id: str, title: str, body: str) -> str:
+def _format_section(id: str, title: str, body: str) -> str:
     if not body:
         return ""
     return f'<section aria-labelledby="{id}"><h2 id="{id}">{escape_text(title)}</h2>\n{body}\n</section>'
 
 
-def _policies(
+def _format_policy_section(
     policies: Sequence[Policy], wholes: Mapping[str, ReplayFigures], notes: Mapping[str, str]
 ) -> str:
     said = [
@@ -312,11 +302,11 @@ def _policies(
     told = "".join(f"<li><b>{escape_text(name)}</b>: {escape_text(text, 300)}</li>" for name, text in said)
     picture = draw_scatter(wholes)
     figure = f'<figure class="scatter">{picture}</figure>' if picture else ""
-    body = f"<ul>{told}</ul>{_tables_policies(wholes)}{figure}{format_reasons(wholes)}"
-    return _section("policies", "Policies" if len(wholes) > 1 else "The policy", body)
+    body = f"<ul>{told}</ul>{format_policies(wholes)}{figure}{format_reasons(wholes)}"
+    return _format_section("policies", "Policies" if len(wholes) > 1 else "The policy", body)
 
 
-def _layers(wholes: Mapping[str, ReplayFigures]) -> str:
+def _format_layer_section(wholes: Mapping[str, ReplayFigures]) -> str:
     parts = [
         f"<h3>{escape_text(name)}</h3><figure>{draw_waterfall(f'w{n}', name, whole)}</figure>"
         f"{format_layers(name, whole)}"
@@ -328,18 +318,18 @@ def _layers(wholes: Mapping[str, ReplayFigures]) -> str:
         "backwards from what the layers are credited with: it is an estimate, and each policy has its "
         "own.</p>"
     )
-    return _section("layers", "Cost by layer", note + "".join(parts) if parts else "")
+    return _format_section("layers", "Cost by layer", note + "".join(parts) if parts else "")
 
 
-def _regret(wholes: Mapping[str, ReplayFigures]) -> str:
+def _format_regret_section(wholes: Mapping[str, ReplayFigures]) -> str:
     rows = [
         [
             escape_text(name),
             f"{whole.regret.removed:,}",
             f"{whole.regret.needed:,}",
             f"{whole.regret.robust:,}",
-            format_percent(whole.regret.robust_share) if whole.regret.removed else "–",
-            format_percent(whole.regret.token_share) if whole.regret.removed else "–",
+            _format_if_removed(whole, whole.regret.robust_share),
+            _format_if_removed(whole, whole.regret.token_share),
             f"{whole.extra_per_100:.1f}",
             f"{len(whole.compactions):,}",
             format_percent(whole.fidelity),
@@ -353,26 +343,26 @@ def _regret(wholes: Mapping[str, ReplayFigures]) -> str:
         "policy", "removed", "needed again", "beyond doubt", "robust", "by tokens", "extra per 100",
         "compactions", "fidelity", "worst",
     )  # fmt: skip
-    return _section("regret", "Regret and fidelity", format_table("What was forgotten", head, rows))
+    return _format_section("regret", "Regret and fidelity", format_table("What was forgotten", head, rows))
 
 
-def _drawings(known: Sequence[ReplayResult], names: Sequence[str], main: str, every: int) -> str:
+def _format_drawings(known: Sequence[ReplayResult], names: Sequence[str], main: str, every: int) -> str:
     if not known:
         return ""
-    parts = [_legend(names, main)]
+    parts = [_format_legend(names, main)]
     if every > len(known):
         parts.append(f'<p class="note">The {len(known)} sessions that cost most, of {every:,}.</p>')
     for one in known:
         title = f"{one.title} · " if one.title else ""
         shown = {name: one.by_policy[name] for name in names if name in one.by_policy}
         parts.append(
-            f'<figure id="s{one.number}"><h3><bdi>{escape_text(title + one.called)}</bdi></h3>'
-            f"{draw_chart(f'c{one.number}', f'Context of {one.called}', shown, main)}</figure>"
+            f'<figure id="s{one.number}"><h3><bdi>{escape_text(title + one.short_name)}</bdi></h3>'
+            f"{draw_chart(f'c{one.number}', f'Context of {one.short_name}', shown, main)}</figure>"
         )
-    return _section("contexts", "Context over time", "".join(parts))
+    return _format_section("contexts", "Context over time", "".join(parts))
 
 
-def _legend(names: Sequence[str], main: str) -> str:
+def _format_legend(names: Sequence[str], main: str) -> str:
     def key(kind: str, shape: str) -> str:
         body = f'<polyline class="{kind}" points="0,5 32,5"/>'
         if shape == "area":
