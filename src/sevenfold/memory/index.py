@@ -22,13 +22,8 @@ import msgspec
 
 from sevenfold.memory.folder.names import INDEX_NAME, make_file_key
 from sevenfold.memory.frontmatter import detect_line_break, strip_broken_characters
-from sevenfold.memory.links import (
-    MarkdownLink,
-    blank_out_code,
-    find_file_links,
-    find_name_links,
-    format_link_target,
-)
+from sevenfold.memory.links import MarkdownLink, find_file_links, find_name_links, format_link_target
+from sevenfold.memory.markdown import blank_out_code
 from sevenfold.memory.topic_file import shorten_text
 
 _LINE: Final = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")

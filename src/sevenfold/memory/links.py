@@ -11,8 +11,8 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-_FENCE: Final = re.compile(r"^[ ]{0,3}(`{3,}|~{3,})", re.MULTILINE)
-_SPAN: Final = re.compile(r"(?<!`)(`{1,3})(?!`)([^`\n][^\n]{0,400}?)(?<!`)\1(?!`)")
+from sevenfold.memory.markdown import blank_out_code
+
 _WIKI: Final = re.compile(
     r"(?<![\[!])\[\[(?![\s\[])([^\[\]|#\n]{1,200})(?:[|#][^\[\]\n]{0,200})?\]\](?!\])"
 )
@@ -24,7 +24,6 @@ _INLINE: Final = re.compile(
 )
 _ELSEWHERE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//|[/~\\]|#")
 _RISKY: Final = re.compile(r"[%#?<>\"\\\x00-\x1f\x7f]")
-_LETTER: Final = re.compile(r"[^\r\n]")
 
 
 class MarkdownLink(msgspec.Struct, frozen=True):
@@ -34,37 +33,6 @@ class MarkdownLink(msgspec.Struct, frozen=True):
     title: str
     start: int
     end: int
-
-
-def blank_out_code(text: str) -> str:
-    """The same text with code blanked out, every other character where it was."""
-    return _SPAN.sub(_blank, _without_fences(text)) if "`" in text or "~~~" in text else text
-
-
-def _without_fences(text: str) -> str:
-    """A fence that is never closed is no fence: it would hide everything that is added later."""
-    kept: list[str] = []
-    at = 0
-    opened: re.Match[str] | None = None
-    for fence in _FENCE.finditer(text):
-        if opened is None:
-            opened = fence
-            continue
-        end = text.find("\n", fence.end())
-        end = len(text) if end < 0 else end
-        same = fence[1][0] == opened[1][0] and len(fence[1]) >= len(opened[1])
-        if same and not text[fence.end() : end].strip():
-            kept += [text[at : opened.start()], _blanked(text[opened.start() : end])]
-            at, opened = end, None
-    return "".join([*kept, text[at:]])
-
-
-def _blank(match: re.Match[str]) -> str:
-    return _blanked(match.group())
-
-
-def _blanked(text: str) -> str:
-    return _LETTER.sub(" ", text)
 
 
 def find_wiki_links(text: str) -> tuple[str, ...]:

@@ -18,7 +18,6 @@ from sevenfold.memory.instructions import (
     render_instructions,
     render_touched,
 )
-from sevenfold.memory.instructions.markdown import remove_comments, split_pieces
 from sevenfold.memory.instructions.reader import SECRET, FileContent, find_mentions, read_content
 from sevenfold.memory.instructions.rules import (
     LONGEST,
@@ -27,6 +26,7 @@ from sevenfold.memory.instructions.rules import (
     RuleGlobs,
     parse_rule_head,
 )
+from sevenfold.memory.markdown import remove_comments, split_pieces
 
 PRIVATE = "what nobody else should see"
 

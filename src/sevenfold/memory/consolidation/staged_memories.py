@@ -25,7 +25,8 @@ from sevenfold.memory.folder.folder import ARCHIVE, list_folder
 from sevenfold.memory.folder.names import INDEX_NAME, make_file_key, make_slug
 from sevenfold.memory.frontmatter import find_frontmatter, strip_broken_characters
 from sevenfold.memory.index import parse_pointers, split_rows
-from sevenfold.memory.links import blank_out_code, find_file_links, format_link_target, parse_local_file
+from sevenfold.memory.links import find_file_links, format_link_target, parse_local_file
+from sevenfold.memory.markdown import blank_out_code
 from sevenfold.memory.topic_file import (
     Topic,
     change_topic,

@@ -23,7 +23,7 @@ from sevenfold.memory.dates import chinese as chinese_dates
 from sevenfold.memory.dates import english as english_dates
 from sevenfold.memory.dates.days import EARLIEST, LATEST, DaySpan
 from sevenfold.memory.dates.english import is_standing_chinese, is_standing_expression
-from sevenfold.memory.links import blank_out_code
+from sevenfold.memory.markdown import blank_out_code
 
 LONGEST: Final = 200_000
 """Characters of a text that are looked at."""

@@ -63,7 +63,8 @@ from sevenfold.memory.index import (
     reconcile_index,
     split_rows,
 )
-from sevenfold.memory.links import blank_out_code, find_wiki_links
+from sevenfold.memory.links import find_wiki_links
+from sevenfold.memory.markdown import blank_out_code
 from sevenfold.memory.topic_file import Topic, explain_not_text, read_topic
 
 

@@ -18,14 +18,10 @@ import msgspec
 from sevenfold.memory.dates.relative import list_relative_dates
 from sevenfold.memory.folder.folder import digest_bytes
 from sevenfold.memory.frontmatter import find_frontmatter
+from sevenfold.memory.markdown import MarkdownBlock, split_blocks
 from sevenfold.memory.search.words import tokenize_text
 from sevenfold.memory.topic_file import decode_text, explain_not_text, read_topic
 
-_HEADING: Final = re.compile(r"[ ]{0,3}(#{1,6})[ \t]+(.*?)[ \t#]*")
-_ITEM: Final = re.compile(r"[ \t]*(?:>[ \t]*)*(?:[-*+•]|\d{1,3}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?")
-_QUOTE: Final = re.compile(r"[ \t]*(?:>[ \t]*)+")
-_FENCE: Final = re.compile(r"[ \t]*(`{3,}|~{3,})")
-_RULE: Final = re.compile(r"[ \t]*(?:[-*_=][ \t]*){3,}|[ \t|:-]+")
 _END: Final = re.compile(r"(?<=[.!?])[\"'”’)\]*_]{0,3}\s+(?=[\"'“‘(\[*_`]{0,3}[A-Z0-9])|(?<=[。！？；])")
 _ABBREVIATED: Final = re.compile(r"\b(?:e\.g|i\.e|etc|vs|cf|approx|no|nr|dr|mr|mrs|ms|st)\.$", re.I)
 
@@ -37,63 +33,19 @@ class TextBlock(msgspec.Struct, frozen=True):
     under: str
 
 
-def split_blocks(body: str) -> Iterator[TextBlock]:
+def read_blocks(body: str) -> Iterator[TextBlock]:
     """The blocks of a text in their order; a heading with nothing under it is one too."""
-    reader = _BlockReader()
-    for line in body.split("\n"):
-        yield from reader.line(line)
-    yield from reader.end()
-
-
-class _BlockReader:
-    def __init__(self) -> None:
-        self._lines: list[str] = []
-        self._under, self._level = "", 0
-        self._bare = False
-        self._fence = ""
-
-    def line(self, line: str) -> Iterator[TextBlock]:
-        if fence := _FENCE.match(line):
-            yield from self._closed()
-            if not self._fence:
-                self._fence = fence[1]
-            elif fence[1].startswith(self._fence):
-                self._fence = ""
-        elif self._fence:
-            yield from self._alone(line.strip())
-        elif heading := _HEADING.fullmatch(line):
-            if len(heading[1]) > self._level:  # a part of what the one above announces
-                yield from self._closed()
-            else:
-                yield from self.end()
-            self._level, self._under, self._bare = len(heading[1]), heading[2].strip(), True
-        elif not line.strip() or _RULE.fullmatch(line):
-            yield from self._closed()
-        elif line.lstrip().startswith("|"):
-            yield from self._alone(line.strip(" \t|"))
-        else:
-            lead = _ITEM.match(line)
-            if lead:
-                yield from self._closed()
-            lead = lead or _QUOTE.match(line)
-            self._lines.append(line[lead.end() if lead else 0 :].strip())
-
-    def end(self) -> Iterator[TextBlock]:
-        yield from self._closed()
-        if self._bare and self._under:
-            yield TextBlock(self._under, "")
-        self._bare = False
-
-    def _alone(self, text: str) -> Iterator[TextBlock]:
-        yield from self._closed()
-        self._lines = [text] if text else []
-        yield from self._closed()
-
-    def _closed(self) -> Iterator[TextBlock]:
-        if self._lines:
-            self._bare = False
-            yield TextBlock(" ".join(self._lines), self._under)
-            self._lines = []
+    bare: MarkdownBlock | None = None
+    for block in split_blocks(body):
+        if block.form == "heading":
+            if bare and bare.text and bare.level >= block.level:  # else it announces this one
+                yield TextBlock(bare.text, "")
+            bare = block
+        elif text := block.text.strip(" \t|") if block.form == "row" else block.text:
+            bare = None
+            yield TextBlock(text, block.under)
+    if bare and bare.text:
+        yield TextBlock(bare.text, "")
 
 
 def split_sentences(text: str) -> list[str]:
@@ -248,7 +200,7 @@ def _blocks(data: bytes, body: str) -> Iterator[TextBlock]:
         if entry.value and entry.value.strip() and (key == "description" or key not in _OURS):
             lead = "" if key == "description" else f"{entry.key}: "
             yield TextBlock(f"{lead}{' '.join(entry.value.split())}", "")
-    yield from split_blocks(body)
+    yield from read_blocks(body)
 
 
 def make_meaning(text: str) -> FactMeaning:

@@ -22,13 +22,8 @@ from typing import Final, Literal, Protocol, TypeAlias
 import msgspec
 
 from sevenfold.core.messages import strip_half_characters
-from sevenfold.memory.instructions.markdown import (
-    MarkdownPiece,
-    find_unclosed_comment,
-    remove_comments,
-    split_pieces,
-)
 from sevenfold.memory.instructions.rules import parse_rule_head
+from sevenfold.memory.markdown import MarkdownPiece, find_unclosed_comment, remove_comments, split_pieces
 from sevenfold.storage.files import BINARY, CLOEXEC, NOFOLLOW, make_storage_failure
 
 _PATH: Final[int] = getattr(os, "O_PATH", 0)
