@@ -46,11 +46,11 @@ from sevenfold.memory.index import (
     SHORTEST_HOOK,
     IndexRow,
     explain_over_limit,
-    format_pointer,
     parse_pointers,
     reconcile_index,
     split_rows,
 )
+from sevenfold.memory.index_update import retell_index
 from sevenfold.memory.recall_results import DAY
 from sevenfold.memory.topic_file import (
     TYPES,
@@ -65,7 +65,6 @@ from sevenfold.memory.topic_file import (
 
 NOTES: Final = "kept-from-the-index.md"
 """Where hand-written lines go that the index has no room for."""
-_BULLETS: Final = "-*+"
 _ROUNDS: Final = 5
 _NAMED: Final = 5
 _MENDED: Final = "Lines that stood twice or said the old are put right."
@@ -76,7 +75,9 @@ def tidy_index(files: StagedFiles, known: frozenset[str]) -> list[str]:
     """Put the index right; `known` are files that exist but are not in this folder. Says what it did."""
     before = files.index
     done: list[str] = []
-    _retell(files)
+    changed = [topic for topic in files.active() if files.before.get(topic.file, topic.data) != topic.data]
+    retold = [(read_topic(files.before[topic.file], topic.file), topic) for topic in changed]
+    files.index = retell_index(files.index, retold)
     done += _aimed_anew(files, known)
     done += _shortened_lines(files)
     for _ in range(_ROUNDS):
@@ -86,22 +87,6 @@ def tidy_index(files: StagedFiles, known: frozenset[str]) -> list[str]:
             break
     done += _summary(before, files.index) or ([] if done else [_MENDED])
     return list(dict.fromkeys(done)) if files.index != before else []
-
-
-def _retell(files: StagedFiles) -> None:
-    """A line that was made from the old description says the new one; a hand-written one stays."""
-    told: dict[str, str] = {}
-    for topic in files.active():
-        old = files.before.get(topic.file)
-        if old is not None and old != topic.data:
-            was = read_topic(old, topic.file)
-            told |= {format_pointer(was, each): format_pointer(topic, each) for each in _BULLETS}
-    if told:
-        lines = files.index.splitlines(keepends=True)
-        bare = [line.rstrip("\r\n") for line in lines]
-        files.index = "".join(
-            told.get(text, text) + line[len(text) :] for text, line in zip(bare, lines, strict=True)
-        )
 
 
 def _aimed_anew(files: StagedFiles, known: frozenset[str]) -> list[str]:

@@ -52,17 +52,8 @@ from sevenfold.memory.folder.folder import (
 from sevenfold.memory.folder.names import INDEX_NAME, TEAM, explain_bad_file, make_file_key, make_slug
 from sevenfold.memory.frontmatter import detect_line_break
 from sevenfold.memory.history.revisions import Author
-from sevenfold.memory.index import (
-    LINES,
-    IndexRow,
-    IndexTarget,
-    explain_over_limit,
-    find_missing_pointers,
-    format_pointer,
-    parse_pointers,
-    reconcile_index,
-    split_rows,
-)
+from sevenfold.memory.index import IndexRow, explain_over_limit, parse_pointers, split_rows
+from sevenfold.memory.index_update import decode_index, encode_index, plan_text, retell_index
 from sevenfold.memory.links import find_wiki_links
 from sevenfold.memory.markdown import blank_out_code
 from sevenfold.memory.topic_file import Topic, explain_not_text, read_topic
@@ -220,7 +211,7 @@ def find_successor(draft: CommitDraft, file: str) -> str | None:
 
 def append_facts(data: bytes, facts: list[MemoryFact], source: str) -> bytes:
     """A file with these statements at its end, under a heading that says where they come from."""
-    text = data.decode("utf-8", "surrogateescape")
+    text = decode_index(data)
     nl = detect_line_break(text)
     heading = f"{HEADING} from {source}" if source else HEADING
     headings = [line.strip() for line in text.splitlines() if line.startswith("#")]
@@ -268,26 +259,23 @@ def drop_revived_facts(draft: CommitDraft, gone: list[ComparedFact]) -> None:
             draft.drop(file, "it holds what was removed from the folder meanwhile")
 
 
-_BULLETS: Final = "-*+"
-
-
 def join_index(draft: CommitDraft, before: bytes | None, dreamt: bytes | None) -> str:
     """The dream's index with what others wrote into it meanwhile."""
     old, new, now = before or b"", dreamt, draft.now.get(INDEX_NAME, b"")
     if new is None or new in (old, now):
-        return _text(now)
+        return decode_index(now)
     if now == old:
-        return _text(new)
+        return decode_index(new)
     merged = merge_lines(old, new, now)
     if merged is None:
         why = "changed meanwhile in the same lines: the dream's change is dropped"
         draft.conflicts.append(DreamConflict(INDEX_NAME, why))
-    return _text(now if merged is None else merged)
+    return decode_index(now if merged is None else merged)
 
 
 def keep_lines(draft: CommitDraft, text: str) -> str:
     """The index with the lines that only it had: what a topic file says is accounted for there."""
-    now = _text(draft.now.get(INDEX_NAME, b""))
+    now = decode_index(draft.now.get(INDEX_NAME, b""))
     left = {row.text.strip() for row in split_rows(text)}
     gone = [row for row in split_rows(now) if row.text.strip() and row.text.strip() not in left]
     if not gone:
@@ -334,56 +322,34 @@ def _kept(draft: CommitDraft, text: str, fact: MemoryFact, row: IndexRow, into: 
 
 def plan_index(desk: FolderTransaction, draft: CommitDraft, text: str) -> bytes | None:
     """The index to write, or None when it stays; `Refused` when it cannot be made to fit."""
-    now = _text(draft.now.get(INDEX_NAME, b""))
-    new = _reconciled(desk, draft, _retold(draft, text))
+    now = decode_index(draft.now.get(INDEX_NAME, b""))
+    new = _reconciled(desk, draft, text)
     if explain_over_limit(new):
-        new = _reconciled(desk, draft, _retold(draft, now))
+        new = _reconciled(desk, draft, now)
         if (why := explain_over_limit(new)) and len(new) > len(now):
             raise Refused(f"The dream was not saved: {why}")
-    data = new.encode("utf-8", "surrogateescape")
+    data = encode_index(new)
     return None if data == draft.now.get(INDEX_NAME, b"") else data
 
 
 def _reconciled(desk: FolderTransaction, draft: CommitDraft, text: str) -> str:
     """Pointers for what will be there, as many of the missing ones as fit, the dream's own first."""
+    retold = [
+        (read_topic(draft.now[file], file), read_topic(data, file))
+        for file, data in draft.changes.items()
+        if data is not None and file in draft.now and file != INDEX_NAME
+    ]
     files = {file for file in desk.ledger.rows if file != INDEX_NAME}
     files = {file for file in {*files, *draft.changes} if draft.changes.get(file, b"") is not None}
-    listed = sorted(file for file in files if _needs_line(file))
+    listed = sorted(file for file in files if is_listed(file) and not file.startswith(ARCHIVE))
+
+    def rank(file: str) -> tuple[bool, int, str]:
+        return file not in draft.changes, -_modified(desk, file), file
+
+    names = {file: _name(desk, draft, file) for file in listed}
     also = sorted(files.difference(listed))
-    names = [(file, _name(desk, draft, file)) for file in listed]
-    absent = set(find_missing_pointers(text, listed, names))
-    bare: list[IndexTarget] = [
-        Topic(file, b"", name, "", None, "") for file, name in names if file not in absent
-    ]
-    new = reconcile_index(text, bare, also)
-    order = sorted(absent, key=lambda file: (file not in draft.changes, -_modified(desk, file), file))
-    chosen = order[: max(0, LINES - len(new.splitlines()))]
-    while chosen and not explain_over_limit(new):
-        more = [topic for file in sorted(chosen) if (topic := _topic(desk, draft, file)) is not None]
-        if not explain_over_limit(full := reconcile_index(text, [*bare, *more], also)):
-            return full
-        chosen = chosen[: len(chosen) * 9 // 10]
-    return new
-
-
-def _needs_line(file: str) -> bool:
-    return is_listed(file) and not file.startswith(ARCHIVE)
-
-
-def _retold(draft: CommitDraft, text: str) -> str:
-    """A line that was made from the old description says the new one; a hand-written one stays."""
-    lines = text.splitlines(keepends=True)
-    told: dict[str, str] = {}
-    for file, data in draft.changes.items():
-        if data is not None and file in draft.now and file != INDEX_NAME:
-            old, new = read_topic(draft.now[file], file), read_topic(data, file)
-            told |= {format_pointer(old, each): format_pointer(new, each) for each in _BULLETS}
-    return "".join(_line(line, told) for line in lines)
-
-
-def _line(line: str, told: Mapping[str, str]) -> str:
-    bare = line.rstrip("\r\n")
-    return told.get(bare, bare) + line[len(bare) :]
+    text = retell_index(text, retold)
+    return plan_text(text, names, also, rank=rank, read=lambda file: _topic(desk, draft, file))[0]
 
 
 def _name(desk: FolderTransaction, draft: CommitDraft, file: str) -> str:
@@ -407,10 +373,6 @@ def _modified(desk: FolderTransaction, file: str) -> int:
     return stamp.modified if stamp else 0
 
 
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "surrogateescape")
-
-
 _LINK: Final = re.compile(r"(?<![\[!])\[\[(?![\s\[])([^\[\]|#\n]{1,200})([|#][^\[\]\n]{0,200})?\]\](?!\])")
 
 
@@ -427,7 +389,7 @@ def mend_links(draft: CommitDraft, names: Mapping[str, str], merged: Mapping[str
         for one in _ways(file, read_topic(draft.now[file], file).name)
         if one not in there
     }
-    old = {_way(one) for data in draft.now.values() for one in find_wiki_links(_text_linking(data))}
+    old = {_way(one) for data in draft.now.values() for one in find_wiki_links(decode_index(data))}
     for file in sorted({*draft.now, *draft.changes}):
         data = draft.after(file)
         if data is None or b"[[" not in data or not is_changeable(file) or explain_not_text(data):
@@ -435,8 +397,8 @@ def mend_links(draft: CommitDraft, names: Mapping[str, str], merged: Mapping[str
         if not gone and file not in draft.changes:
             continue
         leads = {name: "" if into == file else into for name, into in gone.items()}
-        new = _mended(draft, _text_linking(data), leads, there, old, file in draft.changes)
-        if (mended := new.encode("utf-8", "surrogateescape")) != data:
+        new = _mended(draft, decode_index(data), leads, there, old, file in draft.changes)
+        if (mended := encode_index(new)) != data:
             draft.changes[file] = mended
 
 
@@ -483,10 +445,6 @@ def _ways(file: str, name: str) -> set[str]:
 
 def _way(name: str) -> str:
     return make_file_key(name.strip())
-
-
-def _text_linking(data: bytes) -> str:
-    return data.decode("utf-8", "surrogateescape")
 
 
 class DreamInput(msgspec.Struct, frozen=True):
@@ -620,7 +578,7 @@ def _guard(desk: FolderTransaction, draft: CommitDraft, wanted: DreamInput, keep
 
 def _harmless(desk: FolderTransaction, draft: CommitDraft, wanted: DreamInput, index: str) -> str:
     """The index that the dream wrote, or the one that is there when the guard says no."""
-    data, now = index.encode("utf-8", "surrogateescape"), draft.now.get(INDEX_NAME, b"")
+    data, now = encode_index(index), draft.now.get(INDEX_NAME, b"")
     if data == now or desk.gate.check(data, wanted.author.kind).passed:
         return index
     lines = _lines(wanted.before, draft.now)
@@ -629,7 +587,7 @@ def _harmless(desk: FolderTransaction, draft: CommitDraft, wanted: DreamInput, i
     if verdict.passed:
         return index
     draft.conflicts.append(DreamConflict(INDEX_NAME, verdict.explanation))
-    return now.decode("utf-8", "surrogateescape")
+    return decode_index(now)
 
 
 def _lines(*all_files: Files) -> set[str]:
