@@ -19,9 +19,10 @@ from sevenfold.memory.consolidation.supersession import find_shared_frame, is_ne
 from sevenfold.memory.dreams.statements import normalise_words
 from sevenfold.memory.folder.folder import is_topic
 from sevenfold.memory.history.revisions import UNDOING, Revision
-from sevenfold.memory.similarity import extract_statement, find_similar, split_words
+from sevenfold.memory.similarity import extract_statement, find_similar
 from sevenfold.memory.store import MemoryStore
 from sevenfold.memory.topic_file import Topic, read_topic
+from sevenfold.memory.words import split_words
 
 DAYS: Final = 30
 _FAR: Final = 5_000

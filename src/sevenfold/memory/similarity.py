@@ -24,6 +24,7 @@ import msgspec
 from sevenfold.memory.folder.folder import find_part
 from sevenfold.memory.folder.names import make_file_key
 from sevenfold.memory.topic_file import Topic
+from sevenfold.memory.words import make_word_set, split_words
 
 if TYPE_CHECKING:
     from sevenfold.memory.store import MemoryStore
@@ -41,10 +42,6 @@ _CROWD: Final = 16
 """A pair of words that so many different texts share is a set phrase and tells nothing."""
 _MIX: Final = 0x9E37_79B9_7F4A_7C15
 _MASK: Final = (1 << 64) - 1
-_ASCII_WORD: Final = re.compile(r"[a-z0-9_]+")
-_WORD_LIKENESS: Final = re.compile(
-    r"[\u3040-\u9fff\uac00-\ud7af\uf900-\ufaff]|[^\W\u3040-\u9fff\uac00-\ud7af]+"
-)
 
 
 class SimilarPair(msgspec.Struct, frozen=True):
@@ -110,9 +107,7 @@ def _share(one: array[int], other: array[int]) -> float:
 
 def _sketch(text: str, numbers: _WordNumbers) -> array[int]:
     """The smallest hashes of its word pairs, in order."""
-    text = text[:_CHARACTERS].lower()
-    pattern = _ASCII_WORD if text.isascii() else _WORD_LIKENESS
-    words = [numbers[word] for word in pattern.findall(text)[:WORDS]]
+    words = [numbers[word] for word in split_words(text[:_CHARACTERS])[:WORDS]]
     if len(words) < 4:  # too short for pairs: the same or not
         whole = 0
         for word in words:
@@ -124,21 +119,11 @@ def _sketch(text: str, numbers: _WordNumbers) -> array[int]:
 
 DESCRIBED_ALIKE: Final = 0.6
 """The share of word pairs from which on two descriptions tell of the same; they are short."""
-_WORD: Final = re.compile(
-    r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]"
-    r"|[^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+"
-)
-
-
-def _each(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_PLAIN: Final = _each(
+_PLAIN: Final = make_word_set(
     "a an the is are was be been will of on at in by to for from and or it its this that now"
 )
 """Words that say nothing by themselves."""
-_TURNING: Final = _each(
+_TURNING: Final = make_word_set(
     "not no never none always only don doesn isn aren won t s without any more longer instead must "
     "should can may do does "
     "january february march april may june july august september october november december "
@@ -160,11 +145,6 @@ class SimilarMemory(msgspec.Struct, frozen=True):
     """Whether it is the same fact, so that the new text takes the place of the old."""
     known: bool = False
     """Whether the new one says nothing that the old does not."""
-
-
-def split_words(text: str) -> list[str]:
-    """The words of a text in lower case; of Chinese, Japanese and Korean the characters."""
-    return _WORD.findall(text.casefold())
 
 
 def is_quote(line: str) -> bool:

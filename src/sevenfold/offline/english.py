@@ -11,7 +11,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from sevenfold.offline.language import ACTION, CJK, LITERAL, MARK, LexedRequest
+from sevenfold.memory.words import CJK
+from sevenfold.offline.language import ACTION, LITERAL, MARK, LexedRequest
 from sevenfold.offline.steps import (
     EVERYONE,
     FORK,

@@ -38,13 +38,13 @@ from sevenfold.memory.topic_file import (
     read_topic,
     shorten_text,
 )
+from sevenfold.memory.words import CJK
 from sevenfold.models.directives import Directive
 from sevenfold.offline import cues as cues_en
 from sevenfold.offline import cues as cues_zh
 from sevenfold.offline.conversation import OfflineConversation, PastCall, find_ask, iterate_calls
 from sevenfold.offline.cues import TYPE_OF, ExtractedFact, Kind, MemoryCue
 from sevenfold.offline.language import (
-    CJK,
     TypedSentence,
     find_terms,
     find_typed_sentences,

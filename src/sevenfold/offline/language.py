@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from sevenfold.core.messages import Message, Text
+from sevenfold.memory.words import CJK, make_word_set, stem_word, tokenize_text
 from sevenfold.models.directives import parse_directive
 from sevenfold.offline.conversation import OfflineConversation, extract_typed_text, split_added
 
@@ -138,20 +138,12 @@ def _says_something(part: str) -> bool:
 
 
 LONGEST_SENTENCE: Final = 400
-CJK: Final = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
-
-_RUN = re.compile(rf"[{CJK}]+|[^\W_{CJK}]+")
-_CAMEL = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _CJK_CHARACTER = re.compile(rf"[{CJK}]")
 _LATIN_WORD = re.compile(r"[A-Za-z]+")
 _SENTENCE_END = re.compile(r"(?<=[.!?])[ \t]+(?=\S)|(?<=[。！？；])")
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_STOP: Final = _words(
+_STOP: Final = make_word_set(
     """a about after again all also am an and any are aren as at be been before being but by can could
     d did didn do does doesn doing don for from had has have he her here him his how i if in into is
     isn it its just let ll m may me might more most must my no not now of off ok on once one only or
@@ -160,7 +152,7 @@ _STOP: Final = _words(
     very was wasn we were what when where which while who whom whose why will with would yes you
     your"""
 )
-_WEAK: Final = _words(
+_WEAK: Final = make_word_set(
     """agree answer ask call choose chose chosen contain decide decided explain find found get give
     given go know like list look made make mean mention name need new old pick read remember report
     show set settle something talk thing think told try use used using want work write written wrote"""
@@ -174,53 +166,16 @@ _CJK_STOP: Final = re.compile(
 
 def find_terms(text: str) -> list[str]:
     """What a text is about: the stems of its words and its pairs of characters."""
-    if _CJK_CHARACTER.search(text):
-        text = _CJK_STOP.sub(" ", text)
-    return [term for run in _RUN.findall(text) for term in _terms_of(run)]
+    return [_SHORT.get(term, term) for term in tokenize_text(text, _STOP, _CJK_STOP)]
 
 
-@lru_cache(maxsize=1 << 16)
-def _terms_of(run: str) -> tuple[str, ...]:
-    if _CJK_CHARACTER.match(run):
-        return tuple(run[i : i + 2] for i in range(len(run) - 1)) or (run,)
-    words = {run.lower(): None}
-    words.update((part.lower(), None) for part in _CAMEL.findall(run))
-    return tuple(stem_word(word) for word in words if word not in _STOP)
-
-
-def stem_word(word: str) -> str:
-    """The word without its usual English endings; the same for all its forms is what matters."""
-    if len(word) <= 3 or not word.isascii():
-        return word
-    if word.endswith("ies"):
-        word = word[:-3] + "y"
-    elif word.endswith("ing") and len(word) > 5:
-        word = _single(word[:-3])
-    elif word.endswith("ed") and len(word) > 4:
-        word = _single(word[:-2])
-    elif word.endswith("s") and word[-2] not in "sui":
-        word = word[:-1]
-    word = word[:-1] if word.endswith("e") and len(word) > 3 else word
-    return _SHORT.get(word, word)
-
-
-_SHORT: Final = {
-    "authentication": "auth",
-    "configuration": "config",
-    "databas": "db",
-    "directory": "dir",
-    "documentation": "doc",
-    "environment": "env",
-    "repository": "repo",
-}
-"""Long forms that people and files shorten. Each short form but its last letter begins the long one."""
-
-
-def _single(word: str) -> str:
-    return word[:-1] if word[-1] == word[-2] and word[-1] not in "lsz" else word
-
-
-_WEAK_STEMS: Final = frozenset(stem_word(word) for word in _WEAK)
+_PAIRS: Final = """
+    authentication auth, configuration config, database db, directory dir, documentation doc,
+    environment env, repository repo, lives live
+    """
+_SHORT: Final = {stem_word(one.split()[0]): stem_word(one.split()[1]) for one in _PAIRS.split(",")}
+"""Long forms that people and files shorten, and the verb that recall takes for the plural of `life`."""
+_WEAK_STEMS: Final = frozenset(map(stem_word, _WEAK))
 
 
 def weigh_question_terms(question: str) -> dict[str, bool]:

@@ -17,8 +17,9 @@ from typing import Final, TypeGuard
 
 from sevenfold.memory.folder.names import make_slug
 from sevenfold.memory.topic_file import Type, encode_new_topic, summarise_body
+from sevenfold.memory.words import CJK
 from sevenfold.offline.conversation import OfflineConversation, PastCall, iterate_calls
-from sevenfold.offline.language import CJK, find_terms, find_told_day
+from sevenfold.offline.language import find_terms, find_told_day
 from sevenfold.offline.steps import (
     PlanStep,
     QuestionStep,

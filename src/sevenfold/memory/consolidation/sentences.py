@@ -20,8 +20,8 @@ import msgspec
 from sevenfold.memory.dreams.statements import FactMeaning, make_meaning, split_sentences
 from sevenfold.memory.frontmatter import find_frontmatter, find_last_entry
 from sevenfold.memory.markdown import find_heading_level, has_open_fence, split_blocks
-from sevenfold.memory.search.words import stem_word, tokenize_text
 from sevenfold.memory.topic_file import Topic, change_topic, decode_text
+from sevenfold.memory.words import CJK, make_word_set, stem_word, tokenize_text
 
 _BLANK: Final = re.compile(r"\n{3,}")
 
@@ -141,18 +141,7 @@ def _place(sentence: str, raw: str, at: int) -> tuple[int, int] | None:
     return match.span() if match else None
 
 
-def make_word_set(words: str) -> frozenset[str]:
-    """The words of a list."""
-    return frozenset(words.split())
-
-
-def make_stem_set(words: str) -> frozenset[str]:
-    """The words of a list without their endings."""
-    return frozenset(stem_word(word) for word in words.split())
-
-
-_SIGNS: Final = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af"
-_WORD: Final = re.compile(rf"[{_SIGNS}]|->|→|[:=](?=\s|$)|[^\s{_SIGNS}，。；：！？、（）“”「」《》→]+|：|=")
+_WORD: Final = re.compile(rf"[{CJK}]|->|→|[:=](?=\s|$)|[^\s{CJK}，。；：！？、（）“”「」《》→]+|：|=")
 _EDGES: Final = "`*_.,;:!?\"'()[]{}<>…—–’‘"
 _SHORT_FORMS: Final = (
     (re.compile(r"\bcan['’]t\b|\bcannot\b", re.IGNORECASE), "can not"),
@@ -225,7 +214,7 @@ class SentenceWording(msgspec.Struct, frozen=True):
 @lru_cache(maxsize=20_000)
 def make_wording(text: str) -> SentenceWording:
     """What a sentence says, in the forms in which it is compared."""
-    raw = split_words(text)
+    raw = split_wording(text)
     said = make_meaning(text)
     words = tuple(stem_word(word) for word in raw if word not in _FILLERS)
     named = said.exact | said.names
@@ -242,7 +231,7 @@ def make_wording(text: str) -> SentenceWording:
     )
 
 
-def split_words(text: str) -> list[str]:
+def split_wording(text: str) -> list[str]:
     """The words as they are written, small, without marks around them; Chinese sign by sign."""
     for pattern, long in _SHORT_FORMS:
         text = pattern.sub(long, text)

@@ -25,18 +25,16 @@ from sevenfold.memory.consolidation.sentences import (
     find_subject_words,
     is_numbered_apart,
     is_same_subject,
-    make_stem_set,
-    make_word_set,
     make_wording,
     read_sentences,
     replace_sentence,
-    split_words,
+    split_wording,
 )
 from sevenfold.memory.consolidation.staged_memories import StagedFiles, SupersededStatement, UnclearPair
 from sevenfold.memory.dreams.losses import StatementIndex
 from sevenfold.memory.dreams.statements import normalise_words, read_facts
-from sevenfold.memory.search.words import STOP, stem_word
 from sevenfold.memory.topic_file import Topic
+from sevenfold.memory.words import STOP, make_stem_set, make_word_set, stem_word
 
 _DATE: Final = r"(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|[A-Z][a-z]+\.?\s+\d{1,2},?\s+\d{4})"
 _ENGLISH: Final = re.compile(
@@ -194,7 +192,7 @@ class SentenceCore(msgspec.Struct, frozen=True):
 def make_core(text: str) -> SentenceCore:
     """A sentence without articles and without the words that say that it is new."""
     found = find_change_marks(text)
-    raw = tuple(word for word in split_words(found.core) if word not in _ARTICLES)
+    raw = tuple(word for word in split_wording(found.core) if word not in _ARTICLES)
     return SentenceCore(raw, tuple(stem_word(word) for word in raw), found)
 
 
@@ -245,15 +243,17 @@ def is_moved(old: SentenceCore, new: SentenceCore) -> bool:
     found = new.marks
     if not found.new or not found.who:
         return False
-    who = _telling(tuple(split_words(found.who)))
+    who = _telling(tuple(split_wording(found.who)))
     at = next((i for i in range(len(old.words)) if _is_verb(old.words, i)), -1)
     if at < 0 or not who or _telling(old.raw[:at]) != who:
         return False
     value = [word for word in old.raw[at + 1 :] if word not in _INTO]
-    named = split_words(found.old)
+    named = split_wording(found.old)
     if named and not _holds(value, named):
         return False
-    return 0 < len(value) <= LONGEST and not _JOINS.intersection(value) and value != split_words(found.new)
+    return (
+        0 < len(value) <= LONGEST and not _JOINS.intersection(value) and value != split_wording(found.new)
+    )
 
 
 def is_negation(one: SentenceCore, other: SentenceCore) -> bool:
@@ -269,13 +269,13 @@ def is_role_passed_on(one: SentenceCore, other: SentenceCore) -> bool:
     left, right = (_HOLDS_IT.fullmatch(each.marks.core) for each in (one, other))
     if left is None or right is None:
         return False
-    roles = [split_words(found["role"].replace("now ", "")) for found in (left, right)]
+    roles = [split_wording(found["role"].replace("now ", "")) for found in (left, right)]
     return roles[0] == roles[1] and left["who"] != right["who"]
 
 
 def has_old_value(new: SentenceCore, value: str) -> bool:
     """Whether a sentence names this value as the one that was before."""
-    return bool(new.marks.old) and _holds(split_words(new.marks.old), value.split())
+    return bool(new.marks.old) and _holds(split_wording(new.marks.old), value.split())
 
 
 def _is_verb(words: tuple[str, ...], at: int) -> bool:

@@ -19,8 +19,8 @@ from sevenfold.memory.dates.relative import list_relative_dates
 from sevenfold.memory.folder.folder import digest_bytes
 from sevenfold.memory.frontmatter import find_frontmatter
 from sevenfold.memory.markdown import MarkdownBlock, split_blocks
-from sevenfold.memory.search.words import tokenize_text
 from sevenfold.memory.topic_file import decode_text, explain_not_text, read_topic
+from sevenfold.memory.words import tokenize_text
 
 _END: Final = re.compile(r"(?<=[.!?])[\"'”’)\]*_]{0,3}\s+(?=[\"'“‘(\[*_`]{0,3}[A-Z0-9])|(?<=[。！？；])")
 _ABBREVIATED: Final = re.compile(r"\b(?:e\.g|i\.e|etc|vs|cf|approx|no|nr|dr|mr|mrs|ms|st)\.$", re.I)

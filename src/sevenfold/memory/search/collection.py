@@ -60,7 +60,7 @@ from sevenfold.memory.search.segment import (
     unpack_segment,
 )
 from sevenfold.memory.search.vectors import MANY, RowNearness, VectorIndex, VectorPart
-from sevenfold.memory.search.words import tokenize_text
+from sevenfold.memory.words import tokenize_text
 from sevenfold.storage.files import make_storage_failure
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from sevenfold.core.errors import SevenfoldError, StorageFailure
-from sevenfold.memory.search.words import STOP, STOP_SIGNS, split_written_words, tokenize_text
+from sevenfold.memory.words import STOP, STOP_SIGNS, split_written_words, tokenize_text
 from sevenfold.storage.files import make_private_dir
 
 if TYPE_CHECKING:

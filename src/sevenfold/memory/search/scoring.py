@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from sevenfold.memory.search.words import find_emphasis, find_names
+from sevenfold.memory.words import find_emphasis, find_names
 
 if TYPE_CHECKING:
     import numpy as np

@@ -34,8 +34,8 @@ import numpy.typing as npt
 
 from sevenfold.core.errors import StorageFailure
 from sevenfold.memory.search.scoring import TextPassage, split_passages
-from sevenfold.memory.search.words import tokenize_text
 from sevenfold.memory.topic_file import read_topic
+from sevenfold.memory.words import tokenize_text
 from sevenfold.storage.files import (
     BINARY,
     CLOEXEC,
