@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 
 from sevenfold.core.protocols import ToolFailed
-from sevenfold.tools.walk import translate_glob
+from sevenfold.storage.walk import translate_glob
 
 _SECRET_NAME: Final = re.compile(
     r"""

@@ -17,6 +17,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from sevenfold.storage.walk import translate_glob
+
 MOST_GLOBS: Final = 100
 """Globs of one rule."""
 
@@ -113,7 +115,6 @@ MOST_READINGS: Final = 100
 LONGEST: Final = 300
 """Characters of a glob."""
 
-_TOKENS: Final = re.compile(r"\*+|\?|\[[!^]?\]?[^\]]*\]|\\.|.", re.DOTALL)
 _BRACES: Final = re.compile(r"\\.|[{},]", re.DOTALL)
 _WILD: Final = re.compile(r"[*?\[\\]")
 _Name: TypeAlias = re.Pattern[str] | str | None
@@ -163,32 +164,8 @@ def _pattern(glob: str) -> tuple[_Name, ...]:
 def _name(text: str) -> re.Pattern[str] | str:
     if not _WILD.search(text):
         return text
-    chunks = [""]
-    for token in _TOKENS.findall(text):
-        if token[0] == "*":
-            chunks.append("")
-        else:
-            chunks[-1] += _single(token)
-    if len(chunks) == 1:
-        return re.compile(chunks[0], re.DOTALL)
-    # Between two stars the first fit is as good as any: no second thoughts, no endless search.
-    middle = "".join(f"(?>.*?{chunk})" for chunk in chunks[1:-1] if chunk)
-    return re.compile(f"{chunks[0]}{middle}.*{chunks[-1]}", re.DOTALL)
-
-
-def _single(token: str) -> str:
-    if token == "?":
-        return "."
-    if token[0] != "[" or len(token) == 1:
-        return re.escape(token[-1])
-    negated = token[1] in "!^"
-    inner = re.sub(r"([\\\[\]^&~|])", r"\\\1", token[2 if negated else 1 : -1])
-    expression = f"[{'^' if negated else ''}{inner}]"
-    try:
-        re.compile(expression)
-    except re.error:  # a range that runs backwards, as in `[z-a]`: taken literally
-        return re.escape(token)
-    return expression
+    single = re.sub(r"(\\.)|\*+", lambda found: found[1] or "*", text)
+    return re.compile(translate_glob(single, braces=False), re.DOTALL)
 
 
 def _fits(pattern: tuple[_Name, ...], names: tuple[str, ...]) -> bool:

@@ -32,12 +32,15 @@ _LONG_LINE = 4000
 
 # --- patterns ---------------------------------------------------------------------------------------
 
-_GLOB_TOKENS = re.compile(r"(?:\*\*/)+|\*+|\?|\[!?\]?[^\]/]*\]|[{},]|\\.|.", re.DOTALL)
+_GLOB_TOKENS = re.compile(r"(?:\*\*/)+|\*+|\?|\[[!^]?\]?[^\]/]*\]|[{},]|\\.|.", re.DOTALL)
 
 
-def translate_glob(glob: str) -> str:
-    """A glob as a regular expression for whole paths: `*`, `?`, `[…]`, `{a,b}`, `**` over folders."""
-    braces = glob.count("{") == glob.count("}")
+def translate_glob(glob: str, *, braces: bool = True) -> str:
+    """A glob as a regular expression for whole paths: `*`, `?`, `[…]`, `{a,b}`, `**` over folders.
+
+    Without `braces`, or when they are not paired, braces and commas are letters.
+    """
+    braces = braces and glob.count("{") == glob.count("}")
     depth, out = 0, []
     for token in _GLOB_TOKENS.findall(glob):
         if token.startswith("**/"):
@@ -74,7 +77,7 @@ def _settled(pieces: list[str]) -> list[str]:
 
 
 def _character_class(token: str) -> str:
-    negated = token[1] == "!"
+    negated = token[1] in "!^"
     inner = re.sub(r"([\\\[\]^&~|])", r"\\\1", token[2 if negated else 1 : -1])
     expression = f"[^/{inner}]" if negated else f"[{inner}]"
     try:
