@@ -1,8 +1,8 @@
-"""What the indexes become when memories change: worked out before anything is written.
+"""Plans the indexes when memories change, before anything is written.
 
 A new memory needs its line: when that does not fit, the write is refused with the reason. Where others
 have put more memories into a part of the folder than its index can hold, the lines that we made for the
-oldest make room for the newest, and that is said; what a hand wrote stays.
+oldest make room for the newest, and the user is told; what a person wrote stays.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _SWAPPED: Final = 20
 """New memories at most that push out lines of the oldest: more than that come from elsewhere."""
 
 Files = Mapping[str, bytes | None]
-"""What some files are; None for one that is not there, or goes."""
+"""Some files; None for one that is not there, or goes."""
 
 
 def plan_index_update(
@@ -93,7 +93,7 @@ def plan_changed_indexes(
 
 
 def is_incomplete(text: str, names: Iterable[tuple[str, str]]) -> bool:
-    """Whether there are memories that the index has no line for."""
+    """True if there are memories that the index has no line for."""
     names = list(names)
     return bool(find_missing_pointers(text, [file for file, _ in names], names))
 
@@ -107,7 +107,7 @@ class _IndexUpdate:
 
     @cached_property
     def _there(self) -> list[str]:
-        """What may be pointed to: the index of one's own may point to the team's memories, too."""
+        """The files that may be pointed to: one's own index may point to the team's memories, too."""
         files, part = self._desk.ledger.rows, self._part
         return [part.inner(file) for file in files if file.startswith(part.folder)]
 
@@ -238,7 +238,7 @@ class _IndexUpdate:
         return self._part.lists(self._part.outer(file))
 
     def _wanted(self, file: str) -> bool:
-        """Whether it should have a line here: the name or the description of a secret is no hook."""
+        """True if it should have a line here: the name or the description of a secret is no hook."""
         row = self._desk.ledger.rows.get(self._part.outer(file))
         return self._lists(file) and not (row and row.held == A_SECRET)
 
@@ -309,7 +309,7 @@ def plan_text(
 
 
 def _fits(text: str) -> bool:
-    """Whether an index is within its limits; `explain_over_limit` says the same, with the reason."""
+    """True if an index is within its limits; `explain_over_limit` says the same, with the reason."""
     return len(text) <= CHARACTERS and len(text.splitlines()) <= LINES
 
 

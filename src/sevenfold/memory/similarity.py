@@ -1,11 +1,9 @@
-"""Whether a new memory is one that is there already: the same fact, or one that only resembles it.
+"""Finds the memory that a new one repeats, corrects or resembles, so that nothing is saved twice.
 
 The same fact may come with another date, or as its opposite: then it is news about the old one, and takes
 its place. Texts that share most of their words but differ in a name or a number may be about two things;
-who wrote the new one has to say which.
-
-Which texts say nearly the same, among thousands, without comparing each with each. Whether a memory
-is there already: what a new one repeats or corrects is not saved a second time.
+the writer of the new one has to say which. Among thousands, texts that say nearly the same are found
+without comparing each with each.
 """
 
 from __future__ import annotations
@@ -23,8 +21,8 @@ import msgspec
 
 from sevenfold.memory.folder.folder import find_part
 from sevenfold.memory.folder.names import make_file_key
+from sevenfold.memory.text.words import make_word_set, split_words
 from sevenfold.memory.topic_file import Topic
-from sevenfold.memory.words import make_word_set, split_words
 
 if TYPE_CHECKING:
     from sevenfold.memory.store import MemoryStore
@@ -97,7 +95,7 @@ def _closest_likeness(
 
 
 def _share(one: array[int], other: array[int]) -> float:
-    """How much two sets overlap; exact when both are small, close to it otherwise."""
+    """The overlap of two sets; exact when both are small, close to it otherwise."""
     if len(one) == _SKETCH or len(other) == _SKETCH:  # only up to where both are known
         known = min(one[-1], other[-1])
         one, other = one[: bisect_right(one, known)], other[: bisect_right(other, known)]
@@ -142,18 +140,18 @@ class SimilarMemory(msgspec.Struct, frozen=True):
 
     topic: Topic
     same: bool
-    """Whether it is the same fact, so that the new text takes the place of the old."""
+    """True if it is the same fact, so that the new text takes the place of the old."""
     known: bool = False
-    """Whether the new one says nothing that the old does not."""
+    """True if the new one says nothing that the old does not."""
 
 
 def is_quote(line: str) -> bool:
-    """Whether a line of a memory is what somebody said, word for word."""
+    """True if a line of a memory quotes a person word for word."""
     return line.lstrip().startswith(">")
 
 
 def extract_statement(topic: Topic) -> str:
-    """What a memory states: its description and its text, without the words it rests on."""
+    """The statement of a memory: its description and its text, without the words it rests on."""
     lines = [line for line in topic.body.split("\n") if not is_quote(line)]
     body = "\n".join(lines).strip()
     return body if topic.description in body else f"{topic.description}\n{body}"
@@ -216,7 +214,7 @@ def _described(topic: Topic) -> str:
 
 
 def _core(text: str) -> frozenset[str]:
-    """What a statement is about: its words without those in which two of them may differ."""
+    """The subject of a statement: its words without those in which two of them may differ."""
     told = split_words(_DATE.sub(" ", text))
     return frozenset(told) - _PLAIN - {w for w in told if w in _TURNING or w.rstrip("s") in _TURNING}
 

@@ -1,4 +1,4 @@
-"""How the offline engine saves what it is told to remember: one memory file, written as it was said.
+"""Saves what the offline engine is told to remember: one memory file, written as it was said.
 
 The rules of memory in the system prompt name the folder; without them there is no place for it. A model
 would weigh what is worth keeping. This engine has no judgement: it takes the words as they are, gives
@@ -16,8 +16,8 @@ from pathlib import PurePath
 from typing import Final, TypeGuard
 
 from sevenfold.memory.folder.names import make_slug
+from sevenfold.memory.text.words import CJK
 from sevenfold.memory.topic_file import Type, encode_new_topic, summarise_body
-from sevenfold.memory.words import CJK
 from sevenfold.offline.conversation import OfflineConversation, PastCall, iterate_calls
 from sevenfold.offline.language import find_terms, find_told_day
 from sevenfold.offline.steps import (
@@ -31,7 +31,7 @@ from sevenfold.offline.steps import (
 )
 
 HEADING: Final = "## Saving goes through a daily log"
-"""How the rules of memory begin to say so."""
+"""The heading in the rules of memory that says so."""
 _NUMBERED: Final = re.compile(r"^ *\d+(?:\t|→|\| ?)(.*)$", re.MULTILINE)
 _UNREAD: Final = "has not been read"
 
@@ -78,7 +78,7 @@ def _unread(made: list[PastCall]) -> bool:
 
 
 def _there(made: list[PastCall]) -> str | None:
-    """What the log says, as it was last read or written here."""
+    """The log as it was last read or written here."""
     for done in reversed(made):
         if done.result is None or done.failed:
             continue
@@ -151,7 +151,7 @@ def plan_memory_write(conversation: OfflineConversation, text: str) -> tuple[Too
 
 
 def _is_there(conversation: OfflineConversation, file: str) -> bool:
-    """Whether the index, which opens the conversation, points to such a file."""
+    """True if the index, which opens the conversation, points to such a file."""
     return any(f"({file})" in message.text for message in conversation.messages[:3])
 
 
@@ -162,7 +162,7 @@ def find_memory_folder(system: str) -> str | None:
 
 
 def gather_reasons(steps: Iterable[PlanStep]) -> Iterator[PlanStep]:
-    """What is said right after "remember this" belongs to it: its reason, how to apply it."""
+    """Add what is said right after "remember this": its reason, how to apply it."""
     keeping: RememberStep | None = None
     for step in steps:
         if keeping is not None and _goes_on(step):

@@ -2,8 +2,8 @@
 
 Standard library only, because it is also run as a process of its own (`python -I -S walk.py`): a
 regular expression can take for ever and holds the interpreter while it does, and a process can be
-ended. It is asked with one JSON object and answers in the lines of `rg --json`, so that whoever
-reads them need not care which of the two did the work.
+ended. It is asked with one JSON object and answers in the lines of `rg --json`, so that its caller need
+not care which of the two did the work.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 SKIPPED = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv"})
-"""Folders nobody means when they search a project; a search that begins inside one still works."""
+"""Folders left out of a search of a project; a search that begins inside one still works."""
 LARGEST = 5 << 20
 """Bytes of a file that a search over a folder looks into."""
 LARGEST_NAMED = 64 << 20
@@ -136,7 +136,7 @@ def _ignored(path: str, is_folder: bool, lines: list[IgnoreRule]) -> bool:
 
 
 def _ignores_above(root: str) -> list[IgnoreRule]:
-    """What the folders above say, up to the repository's own."""
+    """The rules of the folders above, up to the repository's own."""
     if Path(root, ".git").exists():
         return []
     above: list[IgnoreRule] = []

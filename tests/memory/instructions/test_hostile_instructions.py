@@ -26,7 +26,7 @@ from sevenfold.memory.instructions.rules import (
     RuleGlobs,
     parse_rule_head,
 )
-from sevenfold.memory.markdown import remove_comments, split_pieces
+from sevenfold.memory.text.markdown import remove_comments, split_pieces
 
 PRIVATE = "what nobody else should see"
 

@@ -27,7 +27,7 @@ from sevenfold.memory.instructions import (
 from sevenfold.memory.instructions.loader import make_text_mark
 from sevenfold.memory.instructions.reader import find_mentions
 from sevenfold.memory.instructions.rules import MOST_READINGS, RuleGlobs, parse_rule_head
-from sevenfold.memory.markdown import find_unclosed_comment, remove_comments, split_pieces
+from sevenfold.memory.text.markdown import find_unclosed_comment, remove_comments, split_pieces
 from sevenfold.tools.paths import is_secret_file
 
 DATA = Path(__file__).parents[3] / "../shared/data/memory_files_dev.jsonl.gz"

@@ -40,8 +40,8 @@ from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.index import HOOK, IndexRow, split_rows
 from sevenfold.memory.similarity import extract_statement, find_similar
 from sevenfold.memory.store import MemoryStore
+from sevenfold.memory.text.words import split_words
 from sevenfold.memory.topic_file import Topic, change_topic, read_topic, shorten_text
-from sevenfold.memory.words import split_words
 from sevenfold.tools.confined_tools import COMMANDS
 from sevenfold.tools.edit_tool import (
     EDIT_SCHEMA,

@@ -28,6 +28,7 @@ from sevenfold.layers.shared.facts import TYPED
 from sevenfold.memory.dates.relative import make_dates_absolute
 from sevenfold.memory.frontmatter import find_frontmatter, find_last_entry
 from sevenfold.memory.similarity import extract_statement, is_quote
+from sevenfold.memory.text.words import split_words
 from sevenfold.memory.topic_file import (
     TYPES,
     Origin,
@@ -38,7 +39,6 @@ from sevenfold.memory.topic_file import (
     read_topic,
     shorten_text,
 )
-from sevenfold.memory.words import split_words
 
 LEAST: Final = 3
 """Words of a quote that is not all of what was typed; of Chinese or Japanese one character more."""

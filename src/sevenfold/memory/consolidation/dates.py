@@ -1,6 +1,6 @@
-"""Relative dates in memories become calendar dates, against the day the memory comes from.
+"""Turns relative dates in memories into calendar dates, against the day the memory comes from.
 
-When something was said: by a date in the sentence, the origin of the memory, or the file's time.
+That day is given by a date in the sentence, the origin of the memory, or the file's time.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ class WrittenDay(msgspec.Struct, frozen=True):
 
 
 class SpokenAt(msgspec.Struct, frozen=True):
-    """When a sentence was said, and how that is known."""
+    """The time at which a sentence was said, and how that is known."""
 
     at: float
     how: Literal["text", "origin", "file"]
     file_at: float
     written: float
-    """When the memory was written, by its origin or its file, whatever day the sentence names."""
+    """The time of the memory by its origin or its file, whatever day the sentence names."""
 
     def words(self) -> str:
         source = {"text": "as the text says", "origin": "by its origin", "file": "by the file's time"}
@@ -78,7 +78,7 @@ def find_dates(text: str) -> Iterator[WrittenDay]:
 
 
 def date_sentence(text: str, topic: Topic, modified: float) -> SpokenAt:
-    """When a sentence of a memory was said."""
+    """The time at which a sentence of a memory was said."""
     at = find_origin_time(topic)
     written = modified if at is None else at
     for day in find_dates(text):
@@ -106,7 +106,7 @@ def find_origin_time(topic: Topic) -> float | None:
 
 
 def explain_newer(new: SpokenAt, old: SpokenAt, *, marked: bool, now: float) -> str:
-    """What shows that one sentence is newer than another; empty when nothing does.
+    """The evidence that one sentence is newer than another; empty when there is none.
 
     `marked` says that the new one has a word like "now" or "no longer", which is evidence by itself.
     """
@@ -124,7 +124,7 @@ def explain_newer(new: SpokenAt, old: SpokenAt, *, marked: bool, now: float) -> 
 
 
 def is_in_future(text: str, now: float) -> bool:
-    """Whether a sentence says that it holds from a day on that is still to come."""
+    """True if a sentence says that it holds from a day on that is still to come."""
     return any(
         find_noon(day.date) > now and _FROM.search(text[: day.start]) is not None
         for day in find_dates(text)
@@ -219,7 +219,7 @@ def _spaced(text: str, at: float) -> str:
 
 
 def _is_sure(text: str, at: int, end: int) -> bool:
-    """Whether an expression means one day: not a weekday of every week, and not `today` for nowadays."""
+    """True if an expression means one day: not a weekday of every week, and not `today` for nowadays."""
     start = max(text.rfind("\n", 0, at), text.rfind(". ", 0, at), text.rfind("。", 0, at)) + 1
     stop = text.find("\n", at)
     sentence = text[start : stop if stop >= 0 else len(text)]

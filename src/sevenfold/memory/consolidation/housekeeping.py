@@ -1,10 +1,9 @@
-"""The index put right: a line for each memory, none to nowhere, short lines, all within the limits.
+"""Tidies the index, archives projects that are over, and makes memories of daily logs.
 
+The index gets a line for each memory, none to nowhere, short lines, all within the limits.
 What a line says beyond its memory is moved into the memory before the line is cut. Where there is no room
-for all lines, those of the oldest memories leave the index; the files stay, and recall finds them.
-
-Projects that are over move to the archive: recall still finds them, the index lists them no more.
-Daily logs become memories: what of each note has lasting value, dated by the note.
+for all lines, those of the oldest memories leave the index; the files stay, and recall finds them. Recall
+also finds archived projects, which the index lists no more. A memory from a log is dated by its note.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ from sevenfold.memory.topic_file import (
 )
 
 NOTES: Final = "kept-from-the-index.md"
-"""Where hand-written lines go that the index has no room for."""
+"""The memory for hand-written lines that the index has no room for."""
 _ROUNDS: Final = 5
 _NAMED: Final = 5
 _MENDED: Final = "Lines that stood twice or said the old are put right."
@@ -287,7 +286,7 @@ _DUE: Final = re.compile(
 _DECIDED: Final = re.compile(
     r"\b(?:decid\w+|decisions?|chose|chosen|agreed|policy|always|never)\b|决定|约定|总是", re.IGNORECASE
 )
-"""What was decided holds after its day."""
+"""A decision holds after its day."""
 _OVER: Final = re.compile(
     r"\b(?:superseded\s+by|obsolete\b|no\s+longer\s+relevant)"
     r"|^\W*(?:(?:status|state)\W+)?(?:done|closed|completed?|cancell?ed|shipped|abandoned)\b\W*(?:$|[:.—–-])"
@@ -333,7 +332,7 @@ def _why_over(topic: Topic, modified: float, now: float) -> str:
 
 
 def _is_due(text: str) -> bool:
-    """Whether one of the dates is a deadline or an appointment and not that of a decision."""
+    """True if one of the dates is a deadline or an appointment and not that of a decision."""
     for day in find_dates(text):
         start = max(text.rfind("\n", 0, day.start), text.rfind(". ", 0, day.start)) + 1
         end = text.find("\n", day.end)
@@ -362,7 +361,7 @@ class NoteLesson(Protocol):
 
 
 Learn: TypeAlias = Callable[[str, float], Sequence[NoteLesson]]
-"""What is to be remembered of a note that was made at this time."""
+"""Gives the lessons of a note that was made at this time."""
 
 
 def distil_logs(files: StagedFiles, logs: Iterable[str], learn: Learn) -> list[LoggedMemory]:

@@ -1,10 +1,8 @@
-"""What a memory says, sentence by sentence, with the place of each, so that one can be replaced.
+"""Reads a memory sentence by sentence, with the place of each, so that one can be replaced.
 
 The cut is that of the loss report (`dreams.statements`): what is one statement there is one here.
-
-When two sentences are the same, when they only look alike, and when they clash. Lists of words as
-they are easiest to read: in one string, with spaces between them. What a memory is about, by its
-name and description: whether two of them have one subject.
+It also compares: sentences that are the same, only look alike or clash, and memories that have one subject
+by their names and descriptions.
 """
 
 from __future__ import annotations
@@ -19,9 +17,9 @@ import msgspec
 
 from sevenfold.memory.dreams.statements import FactMeaning, make_meaning, split_sentences
 from sevenfold.memory.frontmatter import find_frontmatter, find_last_entry
-from sevenfold.memory.markdown import find_heading_level, has_open_fence, split_blocks
+from sevenfold.memory.text.markdown import find_heading_level, has_open_fence, split_blocks
+from sevenfold.memory.text.words import CJK, make_word_set, stem_word, tokenize_text
 from sevenfold.memory.topic_file import Topic, change_topic, decode_text
-from sevenfold.memory.words import CJK, make_word_set, stem_word, tokenize_text
 
 _BLANK: Final = re.compile(r"\n{3,}")
 
@@ -53,7 +51,7 @@ def read_sentences(topic: Topic) -> tuple[MemorySentence, ...]:
 
 @lru_cache(maxsize=5_000)
 def read_description(topic: Topic) -> str:
-    """What stands in the file as description; empty when it was made up from the body."""
+    """The description as it stands in the file; empty when it was made up from the body."""
     block = find_frontmatter(decode_text(topic.data))
     entry = find_last_entry(block.entries, "description") if block else None
     return topic.description if entry is not None and (entry.value or "").strip() else ""
@@ -132,7 +130,7 @@ def _sentences(field: Field, raw: str, start: int, under: str) -> Iterator[Memor
 
 
 def _place(sentence: str, raw: str, at: int) -> tuple[int, int] | None:
-    """Where a sentence stands in a text that may break its lines elsewhere."""
+    """The place of a sentence in a text that may break its lines elsewhere."""
     found = raw.find(sentence, at)
     if found >= 0:
         return found, found + len(sentence)
@@ -213,7 +211,7 @@ class SentenceWording(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=20_000)
 def make_wording(text: str) -> SentenceWording:
-    """What a sentence says, in the forms in which it is compared."""
+    """A sentence in the forms in which it is compared."""
     raw = split_wording(text)
     said = make_meaning(text)
     words = tuple(stem_word(word) for word in raw if word not in _FILLERS)
@@ -244,12 +242,12 @@ def _words_of(text: str) -> list[str]:
 
 
 def is_same_wording(one: SentenceWording, other: SentenceWording) -> bool:
-    """Whether two sentences are the same but for articles, case, marks and endings."""
+    """True if two sentences are the same but for articles, case, marks and endings."""
     return one.words == other.words and one.guards == other.guards and bool(one.words)
 
 
 def is_wording_covered(one: SentenceWording, other: SentenceWording) -> bool:
-    """Whether a sentence says what the other says: the same, or the same with a reason behind it."""
+    """True if a sentence says what the other says: the same, or the same with a reason behind it."""
     if is_same_wording(one, other):
         return True
     length = len(other.words)
@@ -259,7 +257,7 @@ def is_wording_covered(one: SentenceWording, other: SentenceWording) -> bool:
 
 
 def has_clash(one: SentenceWording, other: SentenceWording) -> bool:
-    """Whether two sentences that share most words differ in what makes another statement of them."""
+    """True if two sentences that share most words differ in what makes another statement of them."""
     left, right = one.meaning, other.meaning
     if left.exact - right.exact and right.exact - left.exact:
         return True
@@ -277,7 +275,7 @@ def has_clash(one: SentenceWording, other: SentenceWording) -> bool:
 
 
 def is_near_wording(one: SentenceWording, other: SentenceWording) -> bool:
-    """Whether one sentence is the other with some words more behind its beginning, or in other order."""
+    """True if one sentence is the other with some words more behind its beginning, or in other order."""
     if is_same_wording(one, other):
         return True
     if has_clash(one, other) or not one.content or not other.content:
@@ -312,7 +310,7 @@ def _same_start(one: SentenceWording, other: SentenceWording) -> bool:
 
 
 def _order_differs(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Whether shared names and numbers stand in another order."""
+    """True if shared names and numbers stand in another order."""
     shared = set(one) & set(other)
     left = [word for word in dict.fromkeys(one) if word in shared]
     right = [word for word in dict.fromkeys(other) if word in shared]
@@ -342,7 +340,7 @@ def find_subject_words(topic: Topic) -> frozenset[str]:
 
 
 def is_same_subject(one: Topic, other: Topic) -> bool:
-    """Whether names or descriptions show that two memories are about the same thing."""
+    """True if names or descriptions show that two memories are about the same thing."""
     if is_numbered_apart(one, other):
         return False
     return compute_overlap(

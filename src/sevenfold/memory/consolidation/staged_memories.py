@@ -1,7 +1,7 @@
 """The files of a memory folder while they are consolidated: read once, changed in memory, written once.
 
-What a consolidation did: each change with the evidence for it, and what it left alone as unclear.
-Links that led to a memory that was merged or moved lead to where it is now, in memories and index.
+The report says what a consolidation did: each change with the evidence for it, and what it left alone as
+unclear. Links to a memory that was merged or moved are changed in memories and index.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from sevenfold.memory.folder.folder import ARCHIVE, list_folder
 from sevenfold.memory.folder.names import INDEX_NAME, make_file_key, make_slug
 from sevenfold.memory.frontmatter import find_frontmatter, strip_broken_characters
 from sevenfold.memory.index import parse_pointers, split_rows
-from sevenfold.memory.links import find_file_links, format_link_target, parse_local_file
-from sevenfold.memory.markdown import blank_out_code
+from sevenfold.memory.text.links import find_file_links, format_link_target, parse_local_file
+from sevenfold.memory.text.markdown import blank_out_code
 from sevenfold.memory.topic_file import (
     Topic,
     change_topic,
@@ -42,7 +42,7 @@ TEXT: Final = 40_000
 
 
 class StagedFiles:
-    """What the folder holds and what it is to hold. Nothing is written before `write`."""
+    """The files of the folder before and after. Nothing is written before `write`."""
 
     def __init__(self, folder: Path, modified: Mapping[str, float]) -> None:
         self._files = MemoryFiles(folder)
@@ -156,7 +156,7 @@ class SupersededStatement(msgspec.Struct, frozen=True):
     by: str
     """The file that has the newer statement."""
     because: str
-    """What shows that it is the newer one."""
+    """The evidence that it is the newer one."""
 
 
 class ArchivedMemory(msgspec.Struct, frozen=True):
@@ -203,7 +203,7 @@ class ConsolidationReport(msgspec.Struct, frozen=True):
     dated: tuple[DatedSentence, ...] = ()
     learned: tuple[LoggedMemory, ...] = ()
     index: tuple[str, ...] = ()
-    """What was changed in the index, in sentences."""
+    """The changes of the index, in sentences."""
     unclear: tuple[UnclearPair, ...] = ()
     changed: tuple[str, ...] = ()
     """The files that are different, new or gone, the index too."""
@@ -265,7 +265,7 @@ def _repointed(files: StagedFiles, moves: dict[str, MemoryMove]) -> str:
 
 
 def save_hook(files: StagedFiles, file: str, hook: str) -> None:
-    """What a line of the index says and its memory does not is added to the memory."""
+    """Add what a line of the index says to its memory, unless the memory says it already."""
     topic = files.topic(file)
     text = " ".join(hook.split())
     if not text.strip("…. ") or has_hook(topic, text):
@@ -275,7 +275,7 @@ def save_hook(files: StagedFiles, file: str, hook: str) -> None:
 
 
 def has_hook(topic: Topic, text: str) -> bool:
-    """Whether a memory says what a hook says; one that was cut short is part of its description."""
+    """True if a memory says what a hook says; one that was cut short is part of its description."""
     cut = text.rstrip("…").strip()
     if cut != text and shorten_text(topic.description, len(text)).startswith(cut):
         return True
@@ -288,7 +288,7 @@ def has_hook(topic: Topic, text: str) -> bool:
 
 
 def count_links(files: StagedFiles, topic: Topic) -> int:
-    """How many other memories link to this one."""
+    """The number of other memories that link to this one."""
     ways = _ways(topic)
     return sum(
         other.file != topic.file and any(_way(link) in ways for link in other.links)
@@ -352,7 +352,7 @@ def relink_text(text: str, old: str, new: str) -> str:
 
 
 def _mentions(text: str, file: str) -> bool:
-    """Whether a link to this file may be there at all; most texts have none."""
+    """True if a link to this file may be there at all; most texts have none."""
     name = file.rpartition("/")[2]
     return not name.isascii() or name.casefold() in text.casefold() or "%" in text
 

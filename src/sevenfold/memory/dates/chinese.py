@@ -1,4 +1,4 @@
-"""Relative dates in Chinese: how they are written, and which days they mean. Weeks begin on Monday."""
+"""Rules for relative dates in Chinese, and the days they mean. Weeks begin on Monday."""
 
 from __future__ import annotations
 

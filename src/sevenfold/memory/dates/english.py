@@ -1,9 +1,8 @@
-"""Relative dates in English: how they are written, and which days they mean.
+"""Rules for relative dates in English, and the days they mean.
 
 Weeks begin on Monday, and `next Friday` is the Friday of the next calendar week. Where people differ
 about an expression (`last Monday` on a Tuesday, `next March` in February) there is no answer.
-
-Whether a sentence tells a habit: `the job cleans up yesterday's partitions` is so on every day.
+A sentence that tells a habit has none either: `the job cleans up yesterday's partitions` is so every day.
 """
 
 from __future__ import annotations
@@ -220,7 +219,7 @@ def resolve_nothing(match: re.Match[str], today: datetime.date) -> DaySpan | Non
 
 @cache
 def make_rules() -> tuple[tuple[re.Pattern[str], Resolve], ...]:
-    """What says itself when it is; in the order in which they are tried."""
+    """The rules for expressions that need no context, in the order in which they are tried."""
     return tuple(_rule(pattern, resolve) for pattern, resolve in _RULES)
 
 

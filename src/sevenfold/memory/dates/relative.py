@@ -23,7 +23,7 @@ from sevenfold.memory.dates import chinese as chinese_dates
 from sevenfold.memory.dates import english as english_dates
 from sevenfold.memory.dates.days import EARLIEST, LATEST, DaySpan
 from sevenfold.memory.dates.english import Resolve, is_standing_chinese, is_standing_expression
-from sevenfold.memory.markdown import blank_out_code
+from sevenfold.memory.text.markdown import blank_out_code
 
 LONGEST: Final = 200_000
 """Characters of a text that are looked at."""
@@ -105,7 +105,7 @@ class DatePlace(msgspec.Struct, frozen=True):
     match: re.Match[str]
     start: int
     end: int
-    """What a calendar date would replace."""
+    """The part that a calendar date would replace ends here."""
     resolve: Resolve
     preposition: str
     """The one before it, if there is one: `by `, `since `."""
@@ -135,7 +135,7 @@ def _line_of(text: str, at: int) -> str:
 
 
 def resolve_expression(expression: str, at: float) -> DaySpan | None:
-    """What an expression that stands alone means; None when it is no relative date or not sure."""
+    """The days that an expression means by itself; None when it is no relative date or not sure."""
     today = _day(at)
     words = " ".join(expression.split())
     if today is None or not words:
@@ -211,7 +211,7 @@ def _find_windows(text: str) -> list[tuple[int, int]]:
 def _matches(
     plain: str, windows: list[tuple[int, int]], wide: bool
 ) -> Iterator[tuple[re.Match[str], Resolve | None]]:
-    """What looks like a relative date; without a way to resolve it, it is none."""
+    """Everything that looks like a relative date; without a way to resolve it, it is none."""
     weekday = english_dates.make_weekday_pattern()
     for start, end in windows:
         for pattern, resolve in english_dates.make_rules():
@@ -245,7 +245,7 @@ def _day(at: float) -> datetime.date | None:
 
 
 def _is_dated(text: str, match: re.Match[str]) -> bool:
-    """Whether the date itself stands beside it."""
+    """True if the date itself stands beside it."""
     behind = text[match.end() : match.end() + _NEAR].split("\n", 1)[0]
     beside = _BESIDE.match(behind)
     before = text[max(0, match.start() - _NEAR) : match.start()].rsplit("\n", 1)[-1]

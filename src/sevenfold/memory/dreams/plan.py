@@ -2,13 +2,8 @@
 
 What others wrote meanwhile comes first, then the guard, then the loss report, then links and the index.
 A check that says no drops the dream's change of that file; what was moved there is then put back by the
-loss report. Only an index that cannot be made to fit refuses the whole.
-
-What the index becomes with a dream: all changes of it in one, lines for all memories, within
-limits. Mends `[[links]]` when a dream removes or invents memories, so that none leads nowhere
-because of it. Puts back what a dream let go without an account: lines where their file lives on,
-else whole files. A commit while it is being worked out: what will change, and what became of every
-statement.
+loss report, as lines where their file lives on, else as whole files. `[[links]]` are mended when a dream
+removes or invents memories. Only an index that cannot be made to fit refuses the whole.
 """
 
 from __future__ import annotations
@@ -54,8 +49,8 @@ from sevenfold.memory.frontmatter import detect_line_break
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.index import IndexRow, explain_over_limit, parse_pointers, split_rows
 from sevenfold.memory.index_update import decode_index, encode_index, plan_text, retell_index
-from sevenfold.memory.links import find_wiki_links
-from sevenfold.memory.markdown import blank_out_code
+from sevenfold.memory.text.links import find_wiki_links
+from sevenfold.memory.text.markdown import blank_out_code
 from sevenfold.memory.topic_file import Topic, explain_not_text, read_topic
 
 
@@ -74,14 +69,14 @@ class KeptStatement(msgspec.Struct, frozen=True):
 
 
 class AlteredFile(msgspec.Struct, frozen=True):
-    """What a commit does to one file."""
+    """The change that a commit makes to one file."""
 
     file: str
     action: Literal["created", "changed", "removed"]
 
 
 class DreamOutcome(msgspec.Struct, frozen=True):
-    """What became of a dream."""
+    """The result of a dream."""
 
     files: tuple[AlteredFile, ...] = ()
     merged: tuple[MergedFile, ...] = ()
@@ -100,16 +95,16 @@ class DreamOutcome(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class CommitDraft:
-    """What the commit would do, so far."""
+    """The commit while it is being worked out."""
 
     now: dict[str, bytes]
     """Every file that the dream knew or wrote and that is in the folder, as it is there."""
     changes: dict[str, bytes | None]
     explained: Explanations
     known: frozenset[str]
-    """What may be named as evidence."""
+    """The files and sessions that may be named as evidence."""
     others: Callable[[], StatementIndex]
-    """What the files say that the dream does not change."""
+    """The statements of the files that the dream does not change."""
     conflicts: list[DreamConflict] = field(default_factory=list)
     kept: list[KeptStatement] = field(default_factory=list)
     accounts: list[LossAccount] = field(default_factory=list)
@@ -117,13 +112,13 @@ class CommitDraft:
     """The files that were to be changed at first; `others` has all but these."""
 
     def afterwards(self) -> FilesAfterDream:
-        """What the folder will say."""
+        """The folder as it will be."""
         files = {*self.touched, *self.changes}
         after = {file: data for file in files if (data := self.after(file)) is not None}
         return FilesAfterDream(after, self.others, self.known, self.now)
 
     def after(self, file: str) -> bytes | None:
-        """What a file will be; None: not there."""
+        """A file as it will be; None: not there."""
         return self.changes[file] if file in self.changes else self.now.get(file)
 
     def drop(self, file: str, why: str) -> None:
@@ -133,7 +128,7 @@ class CommitDraft:
 
 
 def is_changeable(file: str) -> bool:
-    """Whether a dream may change this file: the logs and what belongs to the team are read only."""
+    """True if a dream may change this file: the logs and what belongs to the team are read only."""
     return is_topic(file) and not file.startswith(TEAM)
 
 
@@ -145,7 +140,7 @@ _LAST: Final = 12
 
 
 def archive_stale(draft: CommitDraft) -> None:
-    """What the dream removed because it is out of date moves to the archive."""
+    """Move memories that the dream removed as out of date to the archive."""
     for file, told in draft.explained.items():
         gone = file in draft.changes and draft.changes[file] is None
         if told.reason != "stale" or not gone or file.startswith(ARCHIVE):
@@ -241,12 +236,12 @@ def find_merged_files(draft: CommitDraft) -> list[tuple[str, str]]:
 
 
 def find_superseded(draft: CommitDraft) -> list[LossAccount]:
-    """What gave way to something newer, with the evidence."""
+    """The statements that gave way to something newer, with the evidence."""
     return [one for one in draft.accounts if one.how in ("superseded", "contradicted")]
 
 
 def drop_revived_facts(draft: CommitDraft, gone: list[ComparedFact]) -> None:
-    """What somebody took out of the folder during the dream is not brought back by it."""
+    """Drop changes that would bring back what was taken out of the folder during the dream."""
     if not gone:
         return
     for file, data in list(draft.changes.items()):
@@ -294,7 +289,7 @@ def keep_lines(draft: CommitDraft, text: str) -> str:
 
 
 def _facts(draft: CommitDraft, row: IndexRow) -> list[tuple[MemoryFact, str | None]]:
-    """What a line says, and the memory it points to, if that is there."""
+    """The statements of a line, each with the memory it points to, if that is there."""
     if not row.pointing:
         return [(MemoryFact(INDEX_NAME, " ".join(row.text.split())), None)]
     files = {make_file_key(file): file for file in (*draft.now, *draft.changes)}
@@ -448,7 +443,7 @@ def _way(name: str) -> str:
 
 
 class DreamInput(msgspec.Struct, frozen=True):
-    """What a dream hands in."""
+    """The files and explanations that a dream hands in."""
 
     before: dict[str, bytes]
     dreamt: dict[str, bytes]
@@ -461,17 +456,17 @@ class DreamInput(msgspec.Struct, frozen=True):
 
 
 class CommitPlan(msgspec.Struct, frozen=True):
-    """What will be written, in this order; None: the file goes."""
+    """The files to write, in this order; None: the file goes."""
 
     old: dict[str, bytes | None]
     new: dict[str, bytes | None]
     outcome: DreamOutcome
     times: dict[str, int] = {}
-    """When files that say nothing new were written: a dream makes no memory younger."""
+    """The times of files that say nothing new: a dream makes no memory younger."""
 
 
 def plan_commit(desk: FolderTransaction, wanted: DreamInput, *, keep_orders: bool = True) -> CommitPlan:
-    """What is to be done with this dream in the folder as it is now.
+    """Plan the commit of this dream in the folder as it is now.
 
     With `keep_orders` a text that the guard holds back is put into the quarantine.
     """
@@ -545,7 +540,7 @@ def _untouched(desk: FolderTransaction, draft: CommitDraft) -> Files:
 
 
 def _taken_out(before: Files, draft: CommitDraft) -> list[ComparedFact]:
-    """What others removed from the folder while the dream went on."""
+    """The statements that others removed from the folder while the dream went on."""
     changed = [file for file in before if is_topic(file) and draft.now.get(file) != before[file]]
     if not changed:
         return []
@@ -557,7 +552,7 @@ def _taken_out(before: Files, draft: CommitDraft) -> list[ComparedFact]:
 
 
 def _guard(desk: FolderTransaction, draft: CommitDraft, wanted: DreamInput, keep_orders: bool) -> None:
-    """What the guard holds back is not written; what stood in the folder before is no finding."""
+    """Drop changes that the guard holds back; a text that was in the folder before is no finding."""
     lines: set[str] | None = None
     for file, data in list(draft.changes.items()):
         if data is None or desk.gate.check(data, wanted.author.kind).passed:
@@ -612,9 +607,9 @@ def _plan(
     after = {file for file in {*topics, *written} if new.get(file, b"") is not None}
     outcome = DreamOutcome(
         files=tuple(_altered(file, old[file], data) for file, data in new.items()),
-        merged=tuple(MergedFile(*pair) for pair in merged if not pair[1].startswith(ARCHIVE)),
+        merged=tuple(MergedFile(file, into) for file, into in merged if not into.startswith(ARCHIVE)),
         superseded=tuple(find_superseded(draft)),
-        archived=tuple(MergedFile(*pair) for pair in merged if pair[1].startswith(ARCHIVE)),
+        archived=tuple(MergedFile(file, into) for file, into in merged if into.startswith(ARCHIVE)),
         kept=tuple(draft.kept),
         conflicts=tuple(_once(draft.conflicts)),
         files_before=len(topics),

@@ -1,9 +1,9 @@
-"""What a memory says, one statement at a time, in a form in which two wordings can be compared.
+"""Reads the statements of a memory in a form in which two wordings can be compared.
 
 Numbers, dates, paths and identifiers count exactly; names have to be there; other words may be left out
 to a small part. "Not" turns a statement into another one, and "tabs over spaces" is not "spaces over tabs".
 
-Cuts a markdown text into list items and paragraphs, and those into sentences.
+A statement is a sentence of a list item or of a paragraph.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import msgspec
 from sevenfold.memory.dates.relative import list_relative_dates
 from sevenfold.memory.folder.folder import digest_bytes
 from sevenfold.memory.frontmatter import find_frontmatter
-from sevenfold.memory.markdown import MarkdownBlock, split_blocks
+from sevenfold.memory.text.markdown import MarkdownBlock, split_blocks
+from sevenfold.memory.text.words import tokenize_text
 from sevenfold.memory.topic_file import decode_text, explain_not_text, read_topic
-from sevenfold.memory.words import tokenize_text
 
 _END: Final = re.compile(r"(?<=[.!?])[\"'”’)\]*_]{0,3}\s+(?=[\"'“‘(\[*_`]{0,3}[A-Z0-9])|(?<=[。！？；])")
 _ABBREVIATED: Final = re.compile(r"\b(?:e\.g|i\.e|etc|vs|cf|approx|no|nr|dr|mr|mrs|ms|st)\.$", re.I)
@@ -128,7 +128,7 @@ class FactMeaning(msgspec.Struct, frozen=True):
     """Pairs of words that mean something else the other way round."""
     negated: bool
     relative: bool
-    """Whether it names a day that only its own date tells: a calendar date may stand in its place."""
+    """True if it names a day that only its own date tells: a calendar date may stand in its place."""
     dates: tuple[str, ...]
 
     @property
@@ -183,12 +183,12 @@ def read_facts(data: bytes, file: str) -> tuple[ComparedFact, ...]:
 
 
 def _is_label(text: str, said: FactMeaning) -> bool:
-    """Whether it only announces what comes below: "Repositories:"."""
+    """True if it only announces what comes below: "Repositories:"."""
     return text.rstrip(" *_").endswith((":", "：")) and len(said.everything) <= _LABEL
 
 
 def _subject(said: FactMeaning, about: frozenset[str]) -> frozenset[str]:
-    """What a short statement is about is said above it."""
+    """The subject of a short statement is said above it."""
     return about - _VAGUE if len(said.everything) < SHORT else frozenset()
 
 
@@ -204,7 +204,7 @@ def _blocks(data: bytes, body: str) -> Iterator[TextBlock]:
 
 
 def make_meaning(text: str) -> FactMeaning:
-    """What a sentence says, whatever the words around it."""
+    """The meaning of a sentence, whatever the words around it."""
     plain, relative = _dated(text)
     plain = _plain_dates(_THOUSANDS.sub("", _without_markup(plain)))
     exact = frozenset(map(_trimmed, _EXACT.findall(plain))) - {""}

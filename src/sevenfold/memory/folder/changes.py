@@ -47,6 +47,7 @@ from sevenfold.memory.guard.gate import make_size_verdict
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.index_update import plan_changed_indexes
 from sevenfold.memory.similarity import extract_statement, is_quote
+from sevenfold.memory.text.words import split_words
 from sevenfold.memory.topic_file import (
     TYPES,
     Origin,
@@ -57,7 +58,6 @@ from sevenfold.memory.topic_file import (
     explain_not_text,
     read_topic,
 )
-from sevenfold.memory.words import split_words
 
 _SHOWN: Final = 3
 

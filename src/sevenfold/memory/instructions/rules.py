@@ -1,9 +1,8 @@
-"""The head of a rule file: which files it is for.
+"""Reads the head of a rule file, and matches the files that the rule is for.
 
 The head is read line by line and not as YAML: people write `paths: **/*.ts` without quotes, which no
-YAML reader takes, and nothing else in it concerns us.
-
-Which files a rule is for: globs such as `src/**/*.{ts,tsx}`, matched without ever taking long.
+YAML reader takes, and nothing else in it concerns us. Globs such as `src/**/*.{ts,tsx}` are matched without
+ever taking long.
 """
 
 from __future__ import annotations
@@ -141,7 +140,7 @@ class RuleGlobs:
         return len(self._wanted) + len(self._unwanted)
 
     def fit(self, path: str) -> bool:
-        """Whether a path, relative to the folder the globs begin at, is meant by them."""
+        """True if a path, relative to the folder the globs begin at, is meant by them."""
         names = tuple(unicodedata.normalize("NFC", path).split("/"))
         return any(_fits(pattern, names) for pattern in self._wanted) and not any(
             _fits(pattern, names) for pattern in self._unwanted
@@ -169,7 +168,7 @@ def _name(text: str) -> re.Pattern[str] | str:
 
 
 def _fits(pattern: tuple[_Name, ...], names: tuple[str, ...]) -> bool:
-    """Which beginnings of the path fit, one name of the pattern after the other."""
+    """Follows the beginnings of the path that fit, one name of the pattern after the other."""
     reached = {0}
     for name in pattern:
         if name is None:
@@ -207,7 +206,7 @@ def expand_braces(glob: str) -> tuple[str, ...]:
 
 
 def _choice(glob: str) -> list[int] | None:
-    """Where the first `{a,b}` that is closed begins, has its commas and ends."""
+    """The places where the first closed `{a,b}` begins, has its commas and ends."""
     found: list[list[int]] = []
     waiting: list[list[int]] = []
     for token in _BRACES.finditer(glob):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.memory.markdown import blank_out_code, has_open_fence, split_blocks, split_pieces
+from sevenfold.memory.text.markdown import blank_out_code, has_open_fence, split_blocks, split_pieces
 
 TEXT = """# Build
 

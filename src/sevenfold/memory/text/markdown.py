@@ -254,7 +254,7 @@ def _after(pattern: re.Pattern[str], text: str, at: int, end: int) -> int:
 
 
 def _comment_end(text: str, start: int, limit: int) -> int:
-    """Where the comment that begins here is over; 0: nowhere before the limit."""
+    """The end of the comment that begins here; 0: none before the limit."""
     for short in _EMPTY:
         if text.startswith(short, start):
             return start + len(short)

@@ -56,7 +56,7 @@ STOP_SIGNS: Final = re.compile(
 
 
 LIGHT: Final = 0.3
-"""What a word counts that asks for a sum or a time instead of naming a subject."""
+"""The weight of a word that asks for a sum or a time instead of naming a subject."""
 _ASKING: Final = """
     one two three four five six seven eight nine ten eleven twelve dozen ago minute hour day week month
     year decade weekend recent recently past last previous previously earlier earliest latest since total
@@ -106,7 +106,7 @@ def find_names(text: str) -> list[str]:
 
 
 def find_emphasis(token: str) -> float:
-    """What a word of a question counts beside its rarity: "how many weeks ago" is not about weeks."""
+    """The weight of a word of a question beside its rarity: "how many weeks ago" is not about weeks."""
     return LIGHT if token in _light() else 1.0
 
 

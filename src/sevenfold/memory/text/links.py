@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from sevenfold.memory.markdown import blank_out_code
+from sevenfold.memory.text.markdown import blank_out_code
 
 _WIKI: Final = re.compile(
     r"(?<![\[!])\[\[(?![\s\[])([^\[\]|#\n]{1,200})(?:[|#][^\[\]\n]{0,200})?\]\](?!\])"
@@ -62,7 +62,7 @@ def find_name_links(line: str) -> list[MarkdownLink]:
 
 
 def format_link_target(file: str) -> str:
-    """How a link to this file is written, so that it is read back as this file."""
+    """The target of a link to this file, written so that it is read back as this file."""
     path = _RISKY.sub(lambda found: quote(found.group()), file)
     if re.search(r"[\s()'\"]", path):
         return f"<{path}>"
