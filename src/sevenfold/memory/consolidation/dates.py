@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime
 import math
 import re
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, Literal
 
@@ -17,20 +16,12 @@ import msgspec
 from sevenfold.memory.consolidation.sentences import read_description
 from sevenfold.memory.consolidation.staged_memories import DatedSentence, StagedFiles
 from sevenfold.memory.dates.relative import find_relative_dates, make_dates_absolute
+from sevenfold.memory.dates.written import WrittenDay, find_dates
 from sevenfold.memory.folder.names import make_file_key
 from sevenfold.memory.index import split_rows
 from sevenfold.memory.recall_results import DAY
 from sevenfold.memory.topic_file import Topic, change_topic
 
-_MONTHS: Final = "janfebmaraprmayjunjulaugsepoctnovdec"
-_MONTH: Final = r"(?P<{0}>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
-_DATE: Final = re.compile(
-    r"(?<!\d)(?P<y>\d{4})[-/.](?P<m>\d{1,2})[-/.](?P<d>\d{1,2})(?![\d])"
-    r"|(?P<cy>\d{4})\s*年\s*(?P<cm>\d{1,2})\s*月\s*(?P<cd>\d{1,2})\s*[日号號]?"
-    rf"|\b{_MONTH.format('em')}\s+(?P<ed>\d{{1,2}})(?:st|nd|rd|th)?,?\s+(?P<ey>\d{{4}})\b"
-    rf"|\b(?P<dd>\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?{_MONTH.format('dm')},?\s+(?P<dy>\d{{4}})\b",
-    re.IGNORECASE,
-)
 _SINCE: Final = re.compile(
     r"(?:\b(?:since|as\s+of|starting(?:\s+from)?|effective(?:\s+from)?|updated(?:\s+on)?|valid\s+from"
     r"|from)|自从?|从|從|截至)\s*$",
@@ -39,14 +30,6 @@ _SINCE: Final = re.compile(
 _FROM: Final = re.compile(r"(?:\b(?:from|starting|effective|valid)|从|從|自)[^,;]{0,12}$", re.I)
 _OPENING: Final = re.compile(r"^[\s*_(\[（【]*$")
 _CLOSING: Final = re.compile(r"^[\s*_)\]）】.。]*$")
-
-
-class WrittenDay(msgspec.Struct, frozen=True):
-    """A calendar date where it stands in a text."""
-
-    date: datetime.date
-    start: int
-    end: int
 
 
 class SpokenAt(msgspec.Struct, frozen=True):
@@ -61,20 +44,6 @@ class SpokenAt(msgspec.Struct, frozen=True):
     def words(self) -> str:
         source = {"text": "as the text says", "origin": "by its origin", "file": "by the file's time"}
         return f"{format_day(self.at)}, {source[self.how]}"
-
-
-def find_dates(text: str) -> Iterator[WrittenDay]:
-    """The calendar dates of a text, whatever the form they are written in."""
-    for found in _DATE.finditer(text):
-        parts = {name: value for name, value in found.groupdict().items() if value}
-        year = next(int(parts[each]) for each in ("y", "cy", "ey", "dy") if each in parts)
-        month = next(parts[each] for each in ("m", "cm", "em", "dm") if each in parts)
-        day = next(int(parts[each]) for each in ("d", "cd", "ed", "dd") if each in parts)
-        number = int(month) if month.isdigit() else _MONTHS.index(month[:3].lower()) // 3 + 1
-        try:
-            yield WrittenDay(datetime.date(year, number, day), *found.span())
-        except ValueError:  # no such day
-            continue
 
 
 def date_sentence(text: str, topic: Topic, modified: float) -> SpokenAt:

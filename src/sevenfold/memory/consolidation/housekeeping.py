@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol, TypeAlias
 
 from sevenfold.core.errors import Refused
-from sevenfold.memory.consolidation.dates import find_dates, find_noon, format_day
+from sevenfold.memory.consolidation.dates import find_noon, format_day
 from sevenfold.memory.consolidation.sentences import append_paragraph, read_description, read_sentences
 from sevenfold.memory.consolidation.staged_memories import (
     ArchivedMemory,
@@ -27,6 +27,7 @@ from sevenfold.memory.consolidation.staged_memories import (
 )
 from sevenfold.memory.daily_logs import parse_log_day as day_of_distilling
 from sevenfold.memory.dates.relative import list_relative_dates
+from sevenfold.memory.dates.written import find_dates
 from sevenfold.memory.dreams.losses import StatementIndex
 from sevenfold.memory.dreams.statements import read_facts
 from sevenfold.memory.folder.folder import ARCHIVE

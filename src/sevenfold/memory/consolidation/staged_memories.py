@@ -25,7 +25,15 @@ from sevenfold.memory.folder.folder import ARCHIVE, list_folder
 from sevenfold.memory.folder.names import INDEX_NAME, make_file_key, make_slug
 from sevenfold.memory.frontmatter import find_frontmatter, strip_broken_characters
 from sevenfold.memory.index import parse_pointers, split_rows
-from sevenfold.memory.text.links import find_file_links, format_link_target, parse_local_file
+from sevenfold.memory.text.links import (
+    WIKI,
+    find_file_links,
+    format_link_target,
+    list_link_names,
+    make_link_key,
+    parse_local_file,
+    rewrite_wiki_links,
+)
 from sevenfold.memory.text.markdown import blank_out_code
 from sevenfold.memory.topic_file import (
     Topic,
@@ -211,7 +219,6 @@ class ConsolidationReport(msgspec.Struct, frozen=True):
     """For every statement that is not where it was: what became of it, for the commit of a dream."""
 
 
-_WIKI: Final = re.compile(r"(?<![\[!])\[\[(?![\s\[])([^\[\]|#\n]{1,200})([|#][^\[\]\n]{0,200})?\]\](?!\])")
 _BARE: Final = re.compile(r"[\s\-*+>|,;.:()\[\]]*")
 
 
@@ -226,8 +233,8 @@ def relink_files(files: StagedFiles, moves: list[MemoryMove]) -> None:
     """Every link to a memory that is gone leads to the one that has what it said."""
     if not moves:
         return
-    still = frozenset(way for topic in files.active() for way in _ways(topic))
-    gone = {way: move for move in moves for way in _ways(move.old) - still}
+    still = frozenset(way for topic in files.active() for way in list_link_names(topic.file, topic.name))
+    gone = {way: move for move in moves for way in list_link_names(move.old.file, move.old.name) - still}
     for topic in files.active():
         if explain_not_text(topic.data) or not (b"[[" in topic.data or b"](" in topic.data):
             continue
@@ -289,52 +296,33 @@ def has_hook(topic: Topic, text: str) -> bool:
 
 def count_links(files: StagedFiles, topic: Topic) -> int:
     """The number of other memories that link to this one."""
-    ways = _ways(topic)
+    ways = list_link_names(topic.file, topic.name)
     return sum(
-        other.file != topic.file and any(_way(link) in ways for link in other.links)
+        other.file != topic.file and any(make_link_key(link) in ways for link in other.links)
         for other in files.active()
     )
 
 
-def _ways(topic: Topic) -> frozenset[str]:
-    return _named(topic.file, topic.name)
-
-
-@lru_cache(maxsize=20_000)
-def _named(file: str, name: str) -> frozenset[str]:
-    """Every way in which a link may name a memory."""
-    path = PurePosixPath(file)
-    named = {name, file, file.removesuffix(".md"), path.name, path.stem}
-    return frozenset({*map(_way, named), make_slug(name), make_slug(path.stem)} - {""})
-
-
-def _way(name: str) -> str:
-    return make_file_key(name.strip())
-
-
 def _wiki(text: str, gone: Mapping[str, MemoryMove]) -> str:
-    if "[[" not in text:
-        return text
-    plain = blank_out_code(text)
-    for found in reversed(list(_WIKI.finditer(plain))):
-        name, rest = found[1].strip(), found[2] or ""
-        move = gone.get(_way(name)) or gone.get(make_slug(name))
+    def rewrite(name: str, rest: str, found: re.Match[str]) -> str | None:
+        move = gone.get(make_link_key(name)) or gone.get(make_slug(name))
         if move is None:
-            continue
-        by_name = _way(name) == _way(move.old.name)
+            return None
+        by_name = make_link_key(name) == make_link_key(move.old.name)
         into = move.new.name if by_name else PurePosixPath(move.new.file).stem
         shown = rest if rest.startswith("|") else ""
-        if not shown and _stands_alone(plain, found):
+        if not shown and _stands_alone(found.string, found):
             shown = f"|{name}"  # the name is all that this line says
-        text = text[: found.start()] + f"[[{into}{shown}]]" + text[found.end() :]
-    return text
+        return f"[[{into}{shown}]]"
+
+    return rewrite_wiki_links(text, rewrite)
 
 
 def _stands_alone(text: str, found: re.Match[str]) -> bool:
     start = text.rfind("\n", 0, found.start()) + 1
     end = text.find("\n", found.end())
     line = text[start : found.start()] + text[found.end() : end if end >= 0 else len(text)]
-    return _BARE.fullmatch(_WIKI.sub("", line)) is not None
+    return _BARE.fullmatch(WIKI.sub("", line)) is not None
 
 
 def relink_text(text: str, old: str, new: str) -> str:

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import PurePosixPath
 from typing import Final, Literal
 
 import msgspec
@@ -49,8 +48,7 @@ from sevenfold.memory.frontmatter import detect_line_break
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.index import IndexRow, explain_over_limit, parse_pointers, split_rows
 from sevenfold.memory.index_update import decode_index, encode_index, plan_text, retell_index
-from sevenfold.memory.text.links import find_wiki_links
-from sevenfold.memory.text.markdown import blank_out_code
+from sevenfold.memory.text.links import find_wiki_links, list_link_names, make_link_key, rewrite_wiki_links
 from sevenfold.memory.topic_file import Topic, explain_not_text, read_topic
 
 
@@ -368,23 +366,21 @@ def _modified(desk: FolderTransaction, file: str) -> int:
     return stamp.modified if stamp else 0
 
 
-_LINK: Final = re.compile(r"(?<![\[!])\[\[(?![\s\[])([^\[\]|#\n]{1,200})([|#][^\[\]\n]{0,200})?\]\](?!\])")
-
-
 def mend_links(draft: CommitDraft, names: Mapping[str, str], merged: Mapping[str, str]) -> None:
     """Links to a file that was merged lead to where it went; others that would lead nowhere are text.
 
     `names` has the names of all memories of the folder by file, as they are now.
     """
-    there = _known_as(_names_after(draft, names).items())
+    after = _names_after(draft, names)
+    there = frozenset(one for file, name in after.items() for one in list_link_names(file, name))
     gone = {
         one: merged.get(file, "")
         for file, data in draft.changes.items()
         if data is None and file in draft.now
-        for one in _ways(file, read_topic(draft.now[file], file).name)
+        for one in list_link_names(file, read_topic(draft.now[file], file).name)
         if one not in there
     }
-    old = {_way(one) for data in draft.now.values() for one in find_wiki_links(decode_index(data))}
+    old = {make_link_key(one) for data in draft.now.values() for one in find_wiki_links(decode_index(data))}
     for file in sorted({*draft.now, *draft.changes}):
         data = draft.after(file)
         if data is None or b"[[" not in data or not is_changeable(file) or explain_not_text(data):
@@ -400,21 +396,17 @@ def mend_links(draft: CommitDraft, names: Mapping[str, str], merged: Mapping[str
 def _mended(
     draft: CommitDraft, text: str, gone: Mapping[str, str], there: frozenset[str], old: set[str], ours: bool
 ) -> str:
-    plain = blank_out_code(text)
-    for found in reversed(list(_LINK.finditer(plain))):
-        name, rest = found[1].strip(), found[2] or ""
-        if _way(name) in there or make_slug(name) in there:
-            continue
-        into = gone.get(_way(name), gone.get(make_slug(name)))
-        if into is None and (not ours or _way(name) in old):
-            continue  # it led nowhere before
+    def rewrite(name: str, rest: str, found: re.Match[str]) -> str | None:
+        key, slug = make_link_key(name), make_slug(name)
+        into = gone.get(key, gone.get(slug))
+        if key in there or slug in there or (into is None and (not ours or key in old)):
+            return None  # it leads somewhere, or led nowhere before
         shown = rest[1:].strip() if rest.startswith("|") else name
         if into and (data := draft.after(into)) is not None:
-            new = f"[[{read_topic(data, into).name}{f'|{shown}' if rest.startswith('|') else ''}]]"
-        else:
-            new = shown or name
-        text = text[: found.start()] + new + text[found.end() :]
-    return text
+            return f"[[{read_topic(data, into).name}{f'|{shown}' if rest.startswith('|') else ''}]]"
+        return shown or name
+
+    return rewrite_wiki_links(text, rewrite)
 
 
 def _names_after(draft: CommitDraft, names: Mapping[str, str]) -> dict[str, str]:
@@ -425,21 +417,6 @@ def _names_after(draft: CommitDraft, names: Mapping[str, str]) -> dict[str, str]
         else:
             after[file] = read_topic(data, file).name
     return after
-
-
-def _known_as(pairs: Iterable[tuple[str, str]]) -> frozenset[str]:
-    return frozenset(way for file, name in pairs for way in _ways(file, name))
-
-
-def _ways(file: str, name: str) -> set[str]:
-    """Every way in which a link may name a memory."""
-    path = PurePosixPath(file)
-    named = {name, file, file.removesuffix(".md"), path.name, path.stem}
-    return {*map(make_file_key, named), make_slug(name), make_slug(path.stem)} - {""}
-
-
-def _way(name: str) -> str:
-    return make_file_key(name.strip())
 
 
 class DreamInput(msgspec.Struct, frozen=True):

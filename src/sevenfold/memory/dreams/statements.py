@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from sevenfold.memory.dates.relative import list_relative_dates
+from sevenfold.memory.dates.written import find_dates
 from sevenfold.memory.folder.folder import digest_bytes
 from sevenfold.memory.frontmatter import find_frontmatter
 from sevenfold.memory.text.markdown import MarkdownBlock, split_blocks
@@ -64,15 +65,6 @@ SHORT: Final = 5
 """A statement of fewer words says little without its heading: that has to come along."""
 _LABEL: Final = 2
 """Words of a line with a colon at its end that says nothing by itself."""
-_MONTHS: Final = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
-_MONTH: Final = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
-_MONTH_FIRST: Final = re.compile(
-    rf"\b{_MONTH}\s+(\d{{1,2}})(?:st|nd|rd|th)?,?\s+(\d{{4}})\b", re.IGNORECASE
-)
-_DAY_FIRST: Final = re.compile(
-    rf"\b(\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?{_MONTH},?\s+(\d{{4}})\b", re.IGNORECASE
-)
-_SIGNS: Final = re.compile(r"(\d{4})\s*[年/.]\s*(\d{1,2})\s*[月/.]\s*(\d{1,2})(?:\s*[日号號])?")
 _ISO: Final = re.compile(r"\b\d{4}-\d{2}-\d{2}\b", re.ASCII)
 _THOUSANDS: Final = re.compile(r"(?<=\d),(?=\d{3}\b)")
 _EXACT: Final = re.compile(
@@ -247,13 +239,11 @@ def _dated(text: str) -> tuple[str, bool]:
 
 def _plain_dates(text: str) -> str:
     """Calendar dates in one form, whatever the habit of the writer."""
-    text = _MONTH_FIRST.sub(lambda m: _iso(m[3], m[1], m[2]), text)
-    text = _DAY_FIRST.sub(lambda m: _iso(m[3], m[2], m[1]), text)
-    return _SIGNS.sub(lambda m: f" {m[1]}-{int(m[2]):02}-{int(m[3]):02} ", text)
-
-
-def _iso(year: str, month: str, day: str) -> str:
-    return f"{year}-{_MONTHS.index(month[:3].lower()) + 1:02}-{int(day):02}"
+    for day in reversed(list(find_dates(text))):
+        written = day.date.isoformat()
+        if text[day.start : day.end] != written:
+            text = f"{text[: day.start]} {written} {text[day.end :]}"
+    return text
 
 
 def _trimmed(token: str) -> str:

@@ -80,7 +80,7 @@ def split_blocks(text: str) -> Iterator[MarkdownBlock]:
             lead = lead or _QUOTE.match(line)
             said = line[lead.end() if lead else 0 :]
             start = end - len(said.lstrip())
-            prose.append(MarkdownBlock("prose", start, at + len(line.rstrip()), said.strip(), under))
+            prose.append(MarkdownBlock("prose", start, start + len(said.strip()), said.strip(), under))
         at = end + 1
     if prose:
         yield _join_lines(prose)
