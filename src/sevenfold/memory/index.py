@@ -195,7 +195,6 @@ def _beginning(text: str) -> str:
 
 
 def _time(row: IndexRow, times: Mapping[str, float]) -> float:
-    """The time of the newest memory of a line."""
     known = [times.get(make_file_key(f"{one.file}.md" if row.by_name else one.file)) for one in row.links]
     return max((at for at in known if at is not None), default=-math.inf)
 

@@ -132,7 +132,6 @@ def _contradicts(store: MemoryStore, file: str, older: Revision | None, newer: R
 
 
 def _only(one: Topic, other: Topic) -> list[str]:
-    """The sentences that only the first has."""
     known = {normalise_words(each.text) for each in read_sentences(other)}
     return [
         each.text

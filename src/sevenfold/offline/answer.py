@@ -128,7 +128,6 @@ def _is_memory(use: ToolUse) -> bool:
 
 
 def _is_forgotten(done: PastCall) -> bool:
-    """True if an empty file was written where a memory was."""
     told = done.result.text if done.result else ""
     return done.use.name == "Write" and not done.use.input.get("content") and told[:8] == "Removed "
 
@@ -192,7 +191,6 @@ def _doing(language: Language, name: str, what: str) -> str:
 
 
 def _object(use: ToolUse) -> str:
-    """The object of a call, without the name of the tool."""
     if f"done_{use.name}" not in PHRASES:
         return describe_call(use)
     return describe_call(use).removeprefix(use.name).strip() or use.name

@@ -613,7 +613,6 @@ def _single(m: re.Match[str], lexed: LexedRequest, offer: AgentOffer) -> list[Ag
 def _of_kind(
     handed: AgentTask, m: re.Match[str], lexed: LexedRequest, offer: AgentOffer, background: bool
 ) -> AgentTask:
-    """With what stands before and behind the word `agent`."""
     words = lexed.raw(m["kind"] or "")
     noun = m["noun"].lower()
     kind = FORK if noun.startswith(FORK) else offer.kind(words) or GENERAL

@@ -93,7 +93,6 @@ _MY: Final = re.compile(r"\bmy\b", re.IGNORECASE)
 _THEM: Final = re.compile(r"\bthe user\b")
 _BEGINNING: Final = re.compile(r"(?<=[.!?] )the user\b")
 _BOLD: Final = re.compile(r"\*\*|__")
-_CJK_TELLING: Final = re.compile(f"[{CJK}]")
 _MYSELF: Final = re.compile("(?<!自)我(?!们|們)")
 _REASON: Final = re.compile(
     r",?\s+(?:because|since|so that|as (?:it|they|we|I)\b|otherwise|, or (?:else"
@@ -110,7 +109,7 @@ def rewrite_statement(sentence: str, day: str) -> str:
     """The statement: without markup, in the third person, with calendar dates where they are sure."""
     text = _BOLD.sub("", sentence).strip()
     text = resolve_dates(text, day)
-    text = _MYSELF.sub("用户", text) if _CJK_TELLING.search(text) else _third(text)
+    text = _MYSELF.sub("用户", text) if _CJK.search(text) else _third(text)
     text = text[:1].upper() + text[1:]
     return text if text.endswith((".", "!", "?", "。", "！", "…", ":", "”", '"')) else _ended(text)
 
@@ -136,7 +135,7 @@ def split_reason(text: str) -> tuple[str, str]:
 
 
 def _ended(text: str) -> str:
-    return f"{text}。" if _CJK_TELLING.search(text) else f"{text}."
+    return f"{text}。" if _CJK.search(text) else f"{text}."
 
 
 def _third(text: str) -> str:
@@ -656,7 +655,6 @@ def _close(found: Sequence[ExtractedFact], asked: ExtractionOrder) -> list[Manif
 
 
 def _read(made: Sequence[PastCall], asked: ExtractionOrder) -> dict[str, Topic]:
-    """The memories as they were read, by file."""
     topics: dict[str, Topic] = {}
     for one in made:
         if one.use.name == "Read" and one.result is not None and not one.failed:

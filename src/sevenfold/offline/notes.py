@@ -208,7 +208,6 @@ def _title(story: ConversationStory, section: WrittenSection) -> Render:
 
 
 def _state(story: ConversationStory, section: WrittenSection) -> Render:
-    """Always new."""
     return partial(
         format_list,
         [

@@ -193,7 +193,6 @@ def _is_directive(block: Block) -> bool:
 
 
 def _is_running(block: Block) -> bool:
-    """True if it only says that a tool has not answered yet."""
     return isinstance(block, ToolResult) and block.text.startswith("[still running")
 
 
@@ -238,7 +237,6 @@ _LITTLE: Final = 30
 
 
 def _own(use: ToolUse) -> Iterator[str]:
-    """The assistant's own words when it made this call."""
     return iterate_strings({key: value for key, value in use.input.items() if key not in _CHOICES})
 
 

@@ -151,30 +151,17 @@ _HABIT: Final = re.compile(
 _LOOSE: Final = re.compile(r"today|tomorrow|this\s|tonight", re.IGNORECASE)
 _NOT: Final = re.compile(r"\b(?:no|none|nothing|never|not|nobody)\b|n['’]t\b", re.IGNORECASE)
 _GLUED: Final = re.compile("[A-Za-z0-9]")
-_HIDDEN: Final = "\ue000"
 
 
 @lru_cache(maxsize=5_000)
 def resolve_dates(text: str, at: float) -> str:
     """The text with calendar dates, where an expression surely means one day.
 
-    `Deploys happen on Friday` is a rule for every week; in a memory there is nobody left to ask.
+    `Deploys happen on Friday` is a rule for every week, so it stays.
     """
-    if _HIDDEN in text or not find_relative_dates(text, at):
+    if not find_relative_dates(text, at):
         return text
-    text = _spaced(text, at)
-    hidden = [
-        (place.start, place.end)
-        for place in find_relative_dates(text, at)
-        if not _is_sure(text, place.start, place.end)
-    ]
-    if not hidden:
-        return make_dates_absolute(text, at)
-    masked = text
-    for start, end in hidden:
-        masked = masked[:start] + _HIDDEN * (end - start) + masked[end:]
-    kept = iter([text[start:end] for start, end in hidden])
-    return re.sub(f"{_HIDDEN}+", lambda _: next(kept), make_dates_absolute(masked, at))
+    return make_dates_absolute(_spaced(text, at), at, is_sure=_is_sure)
 
 
 def _spaced(text: str, at: float) -> str:

@@ -111,7 +111,6 @@ def _found(topic: Topic, key: str) -> FrontmatterEntry | None:
 
 
 def _value(entry: FrontmatterEntry, text: str) -> str:
-    """A value in one line."""
     if entry.value is not None:
         return " ".join(entry.value.split())
     return " ".join(text[entry.start : entry.end].split())

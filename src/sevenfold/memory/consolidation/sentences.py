@@ -310,7 +310,6 @@ def _same_start(one: SentenceWording, other: SentenceWording) -> bool:
 
 
 def _order_differs(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """True if shared names and numbers stand in another order."""
     shared = set(one) & set(other)
     left = [word for word in dict.fromkeys(one) if word in shared]
     right = [word for word in dict.fromkeys(other) if word in shared]

@@ -346,7 +346,6 @@ def _mentions(text: str, file: str) -> bool:
 
 
 def _aimed(link: str, new: str) -> str:
-    """The same link to another file."""
     head, _, behind = link.rpartition("](")
     place = format_link_target(new)
     titled = re.search(r"[ \t]+(\"[^\"\n]*\"|'[^'\n]*')[ \t]*\)$", behind)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
 import msgspec
@@ -119,11 +119,19 @@ class RelativeDate(msgspec.Struct, frozen=True):
     span: DaySpan
 
 
-def make_dates_absolute(text: str, at: float, kept: Collection[str] = ()) -> str:
-    """The text with calendar dates in place of the relative ones that are sure; `kept` lines stay."""
+def make_dates_absolute(
+    text: str,
+    at: float,
+    kept: Collection[str] = (),
+    is_sure: Callable[[str, int, int], bool] = lambda text, start, end: True,
+) -> str:
+    """The text with calendar dates in place of the relative ones that are sure; `kept` lines stay.
+
+    `is_sure` may keep more of them: it is asked with the text and the place of each.
+    """
     out, done = [], 0
     for place in find_relative_dates(text, at):
-        if kept and _line_of(text, place.start) in kept:
+        if (kept and _line_of(text, place.start) in kept) or not is_sure(text, place.start, place.end):
             continue
         out += [text[done : place.start], _written(text, place)]
         done = place.end
@@ -233,7 +241,6 @@ def _safely(resolve: Resolve, match: re.Match[str], today: datetime.date) -> Day
 
 
 def _day(at: float) -> datetime.date | None:
-    """The local day of a moment."""
     try:
         today = datetime.datetime.fromtimestamp(at).astimezone().date()
     except (OverflowError, OSError, ValueError):
@@ -245,7 +252,6 @@ def _day(at: float) -> datetime.date | None:
 
 
 def _is_dated(text: str, match: re.Match[str]) -> bool:
-    """True if the date itself stands beside it."""
     behind = text[match.end() : match.end() + _NEAR].split("\n", 1)[0]
     beside = _BESIDE.match(behind)
     before = text[max(0, match.start() - _NEAR) : match.start()].rsplit("\n", 1)[-1]

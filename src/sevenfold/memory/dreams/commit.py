@@ -328,7 +328,6 @@ def _date(desk: FolderTransaction, file: str, modified: int) -> None:
 
 
 def _told(outcome: DreamOutcome) -> str:
-    """The summary of the revision, in words."""
     counts = {
         "merged": len(outcome.merged),
         "superseded": len(outcome.superseded),

@@ -577,7 +577,6 @@ class InstructionReader:
         return not why
 
     def _resolved(self, path: Path, by: Path | None) -> Path | None:
-        """The file that the path leads to, if there is one."""
         try:
             return Path(os.path.realpath(path, strict=True))
         except OSError as error:

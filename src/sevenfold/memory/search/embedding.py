@@ -320,7 +320,6 @@ def _pieces(data: bytes) -> Iterator[tuple[str, float]]:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """The fields of a protocol buffer."""
     at = 0
     while at < len(data):
         tag, at = _number(data, at)

@@ -176,7 +176,6 @@ def _without_plural(word: str) -> str:
 
 
 def _without_ending(word: str) -> str:
-    """Without -ed and -ing, when enough of a word is left."""
     for ending in ("edly", "ingly", "ied", "eed", "ed", "ing"):
         if not word.endswith(ending):
             continue
