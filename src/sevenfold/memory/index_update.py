@@ -17,16 +17,13 @@ from sevenfold.core.errors import Refused, StorageFailure
 from sevenfold.memory.folder.files import HEAD
 from sevenfold.memory.folder.folder import (
     A_SECRET,
-    ARCHIVE,
     OWN,
     PARTS,
     RECORDED,
     FolderPart,
     FolderTransaction,
-    is_listed,
     is_topic,
 )
-from sevenfold.memory.folder.names import TEAM
 from sevenfold.memory.index import (
     CHARACTERS,
     LINES,
@@ -36,20 +33,6 @@ from sevenfold.memory.index import (
     reconcile_index,
 )
 from sevenfold.memory.topic_file import Topic, read_topic
-
-__all__ = [
-    "ARCHIVE",
-    "TEAM",
-    "decode_index",
-    "encode_index",
-    "is_incomplete",
-    "is_listed",
-    "make_bare_topic",
-    "plan_changed_indexes",
-    "plan_index_update",
-    "plan_text",
-    "retell_index",
-]
 
 _BULLETS: Final = "-*+"
 _ITEMS: Final = ("- ", "* ", "+ ")

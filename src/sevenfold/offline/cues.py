@@ -18,23 +18,12 @@ Kind: TypeAlias = Literal[
     "preference", "habit", "role", "constraint", "state", "detail", "plan", "event", "fact",
 ]  # fmt: skip
 TYPE_OF: Final[dict[Kind, Type]] = {
-    "remember": "project",
-    "feedback": "feedback",
-    "correction": "feedback",
-    "confirmation": "feedback",
-    "pointer": "reference",
-    "deadline": "project",
-    "decision": "project",
-    "preference": "user",
-    "habit": "user",
-    "role": "user",
-    "constraint": "user",
-    "state": "user",
-    "detail": "project",
-    "plan": "project",
-    "event": "project",
-    "fact": "project",
-}
+    "remember": "project", "feedback": "feedback", "correction": "feedback",
+    "confirmation": "feedback", "pointer": "reference", "deadline": "project",
+    "decision": "project", "preference": "user", "habit": "user", "role": "user",
+    "constraint": "user", "state": "user", "detail": "project", "plan": "project",
+    "event": "project", "fact": "project",
+}  # fmt: skip
 
 
 class MemoryCue(msgspec.Struct, frozen=True):

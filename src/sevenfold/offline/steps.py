@@ -82,21 +82,10 @@ _GLUE = re.compile(r"\s*(?:,?\s+and\s+|,\s*|、\s*|，\s*|\s+和\s*|\s*和\s+|\s
 _SPACE = re.compile(r"\s+")
 _TRAILING = ".,;:!?。，；：！？"
 _LANGUAGES: Final = {
-    "c": "c",
-    "css": "css",
-    "go": "go",
-    "html": "html",
-    "java": "java",
-    "javascript": "js",
-    "json": "json",
-    "markdown": "md",
-    "python": "py",
-    "rust": "rs",
-    "text": "txt",
-    "toml": "toml",
-    "typescript": "ts",
-    "yaml": "yaml",
-}
+    "c": "c", "css": "css", "go": "go", "html": "html", "java": "java", "javascript": "js",
+    "json": "json", "markdown": "md", "python": "py", "rust": "rs", "text": "txt", "toml": "toml",
+    "typescript": "ts", "yaml": "yaml",
+}  # fmt: skip
 
 
 def trim_punctuation(part: str) -> str:

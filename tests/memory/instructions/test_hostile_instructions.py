@@ -10,15 +10,17 @@ import msgspec
 import pytest
 from memory.instructions.instruction_place import Place, texts
 
-from sevenfold.memory.instructions import (
+from sevenfold.memory.instructions.loader import render_instructions, render_touched
+from sevenfold.memory.instructions.reader import (
     LONG,
+    SECRET,
+    FileContent,
     InstructionLimits,
     Instructions,
     TouchedInstructions,
-    render_instructions,
-    render_touched,
+    find_mentions,
+    read_content,
 )
-from sevenfold.memory.instructions.reader import SECRET, FileContent, find_mentions, read_content
 from sevenfold.memory.instructions.rules import (
     LONGEST,
     MOST_GLOBS,

@@ -16,18 +16,11 @@ from typing import Final
 
 from sevenfold.memory.consolidation.dates import resolve_memory_dates
 from sevenfold.memory.consolidation.duplicates import merge_duplicates
-from sevenfold.memory.consolidation.housekeeping import (
-    Learn,
-    NoteLesson,
-    archive_finished,
-    distil_logs,
-    tidy_index,
-)
+from sevenfold.memory.consolidation.housekeeping import Learn, archive_finished, distil_logs, tidy_index
 from sevenfold.memory.consolidation.staged_memories import (
     ArchivedMemory,
     ConsolidationReport,
     DatedSentence,
-    LoggedMemory,
     MergedMemory,
     StagedFiles,
     SupersededStatement,
@@ -37,19 +30,6 @@ from sevenfold.memory.consolidation.supersession import supersede_statements
 from sevenfold.memory.dreams.losses import LossReason
 from sevenfold.memory.dreams.statements import normalise_words, read_facts
 from sevenfold.memory.folder.folder import is_topic
-
-__all__ = [
-    "ArchivedMemory",
-    "ConsolidationReport",
-    "DatedSentence",
-    "Learn",
-    "LoggedMemory",
-    "MergedMemory",
-    "NoteLesson",
-    "SupersededStatement",
-    "UnclearPair",
-    "consolidate_folder",
-]
 
 _ROUNDS: Final = 6
 

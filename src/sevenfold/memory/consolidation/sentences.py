@@ -161,28 +161,13 @@ _WEAK: Final = make_word_set(
     "前 后 上 下"
 )
 """Words that do so when the other sentence has another of them."""
-_SYNONYMS: Final = {
-    word: words.split()[0]
-    for words in (
-        "prefer like want favor favour love",
-        "use utilize employ",
-        "database db",
-        "repository repo",
-        "configuration config",
-        "documentation docs doc",
-        "production prod",
-        "environment env",
-        "application app",
-        "kubernetes k8s",
-        "postgresql postgres",
-        "javascript js",
-        "typescript ts",
-        "directory folder dir",
-        "short concise brief terse",
-        "answer reply response",
-    )
-    for word in words.split()
-}
+_SAME_WORDS: Final = """
+    prefer like want favor favour love, use utilize employ, database db, repository repo, configuration
+    config, documentation docs doc, production prod, environment env, application app, kubernetes k8s,
+    postgresql postgres, javascript js, typescript ts, directory folder dir, short concise brief terse,
+    answer reply response
+    """
+_SYNONYMS: Final = {word: each.split()[0] for each in _SAME_WORDS.split(",") for word in each.split()}
 _LETTER: Final = re.compile(r"(?<![\w'’])(?:[B-HJ-Z]|A(?=\s*(?:[.,;:)]|$)))(?:\+\+|#)?(?![\w'’])")
 _COMPARED: Final = re.compile(r"[<>≤≥≠]|(?<![\w-])-(?=\d)")
 _BECAUSE: Final = frozenset(["because", "so", "which", "因", "since"])
