@@ -15,7 +15,7 @@ from benchmarks.recall_latency.memories import QUESTIONS, memory, sentences
 from benchmarks.report import Table
 from sevenfold.memory.search.lexical import LexicalIndex
 from sevenfold.memory.search.segment import IndexedFile, IndexedStamp, ScoredPiece, build_segment
-from sevenfold.memory.search.words import tokenize_text
+from sevenfold.memory.text.words import tokenize_text
 
 BEST: Final = 100
 _Ask = Callable[[Sequence[str]], object]

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sevenfold.memory.search.segment import hash_term
-from sevenfold.memory.search.words import tokenize_text
+from sevenfold.memory.text.words import tokenize_text
 
 DATA: Final = Path(__file__).parents[2] / "../shared/data/longmemeval/s_dev80.json.gz"
 WORDS: Final = 60

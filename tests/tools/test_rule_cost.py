@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sevenfold.core.errors import SettingsError
+from sevenfold.storage.walk import translate_glob
 from sevenfold.tools import command_rules
 from sevenfold.tools.permissions import PermissionRule
-from sevenfold.tools.walk import translate_glob
 
 DECIDING = """
 import sys

@@ -14,7 +14,7 @@ import pytest
 from tools.conftest import Run
 
 from sevenfold.core.messages import ToolUse
-from sevenfold.tools import walk
+from sevenfold.storage import walk
 from sevenfold.tools.toolbox import Toolbox
 from sevenfold.tools.workspace import Workspace
 
@@ -329,6 +329,8 @@ async def test_files_above_are_ignored_as_git_ignores_them(run: Run, sample: Pat
         ("[ab].txt", "a.txt", True),
         ("[!ab].txt", "a.txt", False),
         ("[!ab].txt", "c.txt", True),
+        ("[^ab].txt", "a.txt", False),
+        ("[^ab].txt", "c.txt", True),
         ("[z-a].txt", "[z-a].txt", True),
         ("*.{ts,tsx}", "x.tsx", True),
         ("*.{ts,tsx}", "x.js", False),

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tools.conftest import Run
 
 from sevenfold.core.messages import ToolUse
-from sevenfold.tools import walk
+from sevenfold.storage import walk
 from sevenfold.tools.toolbox import Toolbox
 from sevenfold.tools.workspace import Workspace
 

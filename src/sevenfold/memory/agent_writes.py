@@ -1,9 +1,9 @@
-"""What the agent's own Write and Edit of a memory mean, beyond a file with these bytes.
+"""Understands the agent's own Write and Edit of a memory, beyond a file with these bytes.
 
 An empty file is a memory that is to be forgotten. A new file about what another one tells already is
 news about that one. Anything else is written, with its dates written out and where it comes from.
 
-Whether a person wants memory set aside: "ignore memory" means to work as if it were empty.
+A person may want memory set aside: "ignore memory" means to work as if it were empty.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sevenfold.memory.topic_file import Origin, Topic, read_topic
 
 
 class PreparedWrite(msgspec.Struct, frozen=True):
-    """What is to be written, and what the agent should know about it."""
+    """The bytes to write, and what the agent should know about them."""
 
     data: bytes
     said: str = ""
@@ -34,7 +34,7 @@ class PreparedWrite(msgspec.Struct, frozen=True):
 def redirect_write(
     store: MemoryStore, path: Path, data: bytes, now: float
 ) -> tuple[Saved | None, str] | None:
-    """What was done in place of a write, in a sentence too; None: it is to be written.
+    """The sentence about what was done in place of a write; None: it is to be written.
 
     `Refused` when there is nothing to be done.
     """
@@ -115,7 +115,7 @@ _USE: Final = re.compile(
 
 
 def is_memory_ignored(typed: Iterable[str]) -> bool:
-    """Whether memory is to be ignored now; `typed` is what the person said, the newest first."""
+    """True if memory is to be ignored now; `typed` is what the person said, the newest first."""
     for text in typed:
         rest, wanted = _without(_NOT_IGNORE, text[:LONGEST])
         rest, ignored = _without(_IGNORE, rest)

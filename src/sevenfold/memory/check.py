@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from pathlib import PurePosixPath
 from typing import Final, Literal, Protocol, TypeAlias, get_args
 
 import msgspec
@@ -19,6 +18,7 @@ from sevenfold.memory.frontmatter import strip_broken_characters
 from sevenfold.memory.index import HOOK, IndexPointer, list_exceeded_limits, read_index
 from sevenfold.memory.recall_results import count_days_ago, format_age
 from sevenfold.memory.similarity import find_similar_pairs
+from sevenfold.memory.text.links import list_link_names, make_link_key
 from sevenfold.memory.topic_file import Topic, decode_text
 
 Kind: TypeAlias = Literal[
@@ -53,7 +53,7 @@ class CheckFinding(msgspec.Struct, frozen=True):
 
 
 class GuardHit(Protocol):
-    """What a guard found in a text; it never holds the secret itself."""
+    """A finding of the guard in a text; it never holds the secret itself."""
 
     @property
     def kind(self) -> Literal["secret", "instruction", "size"]: ...
@@ -86,7 +86,7 @@ def check_memories(
         findings += _named(topics, scan)
     for part, text in texts.items():
         findings += _index(part, topics, text, also)
-    names = _names(topics)
+    names = {name for topic in topics for name in list_link_names(topic.file, topic.name)}
     for topic in topics:
         findings += _frontmatter(topic)
         findings += _personal(topic)
@@ -136,7 +136,7 @@ def _personal(topic: Topic) -> Iterator[CheckFinding]:
 def _index(
     part: FolderPart, every: Sequence[Topic], text: str, also: Collection[str]
 ) -> Iterator[CheckFinding]:
-    """What is wrong with the index of one part; files have the names there that it gives them."""
+    """The problems of the index of one part; files have the names there that it gives them."""
     topics = [_within(part, one) for one in every if part.lists(one.file)]
     others = {*also, *(one.file for one in every)}
     also = [part.inner(one) for one in others if one.startswith(part.folder)]
@@ -218,19 +218,8 @@ def _dates(topic: Topic) -> Iterator[CheckFinding]:
         )
 
 
-def _names(topics: Sequence[Topic]) -> set[str]:
-    """Every way in which a link may name one of them."""
-    names: set[str] = set()
-    for topic in topics:
-        path = PurePosixPath(topic.file)
-        plain = topic.file.removesuffix(".md")
-        names.update(map(make_file_key, (topic.name, topic.file, plain, path.name, path.stem)))
-        names.update((make_slug(topic.name), make_slug(path.stem)))
-    return names
-
-
 def _links(topic: Topic, names: set[str]) -> Iterator[CheckFinding]:
-    broken = [one for one in topic.links if make_file_key(one) not in names and make_slug(one) not in names]
+    broken = [one for one in topic.links if make_link_key(one) not in names and make_slug(one) not in names]
     if broken:
         yield CheckFinding(
             "link",

@@ -1,7 +1,7 @@
 """Daily logs: in long-lived sessions, what is worth keeping is noted here first, one file a day.
 
 Append-only: a note is never changed, what stands in the file stays byte for byte. Distilling them into
-memories is somebody else's work.
+memories is the work of a dream.
 
     logs = DailyLogs(folder)
     logs.append("Ann prefers short answers", at)        logs/2026/03/2026-03-05.md
@@ -21,7 +21,7 @@ from sevenfold.memory.folder.names import LOGS
 from sevenfold.memory.frontmatter import detect_line_break, strip_broken_characters
 
 PATTERN: Final = f"{LOGS}/YYYY/MM/YYYY-MM-DD.md"
-"""What the prompt names; the date itself would change the prompt every midnight."""
+"""The path as the prompt names it; the date itself would change the prompt every midnight."""
 LARGEST: Final = 4 << 20
 """Bytes of one day."""
 _FILE: Final = re.compile(rf"{LOGS}/(\d{{4}})/(\d{{2}})/(\1-\2-\d{{2}})\.md", re.ASCII)
@@ -46,7 +46,7 @@ def parse_log_day(file: str) -> str:
 
 
 def is_append_only(old: bytes, new: bytes) -> bool:
-    """Whether a write to a log leaves everything in it as it was."""
+    """True if a write to a log leaves everything in it as it was."""
     return new.startswith(old)
 
 
@@ -99,7 +99,7 @@ class DailyLogs:
             return []
 
     def read(self, day: str) -> str:
-        """What was noted on a day, as `2026-03-05`; empty when nothing was."""
+        """The notes of a day such as `2026-03-05`; empty when there are none."""
         file = f"{LOGS}/{day[:4]}/{day[5:7]}/{day}.md"
         if parse_log_day(file) != day:
             raise Refused(f"'{day[:40]}' is no day; write it as 2026-03-05.")

@@ -3,12 +3,9 @@
 People write in it too: headings, prose, another order, another bullet. Only pointers are ever added or
 removed here, every other line stays as it is, byte for byte.
 
-    reconciled(text, topics)      pointers for what is there, none for what is gone, nothing twice
-    over_limit(text)              why a writer may not write it like this; empty when it is fine
-    loaded(text, modified)        what a session sees: all of it, or a cut that says what is missing
-
-How long an index may be, what a writer is told when it is longer, and what a session sees then. The
-lines of an index: which of them are pointers to memories, and which a person wrote.
+    reconcile_index(text, topics)    pointers for what is there, none for what is gone, nothing twice
+    explain_over_limit(text)         why a writer may not write it like this; empty when it is fine
+    load_index(text, modified)       what a session sees: all of it, or a cut that says what is missing
 """
 
 from __future__ import annotations
@@ -22,13 +19,8 @@ import msgspec
 
 from sevenfold.memory.folder.names import INDEX_NAME, make_file_key
 from sevenfold.memory.frontmatter import detect_line_break, strip_broken_characters
-from sevenfold.memory.links import (
-    MarkdownLink,
-    blank_out_code,
-    find_file_links,
-    find_name_links,
-    format_link_target,
-)
+from sevenfold.memory.text.links import MarkdownLink, find_file_links, find_name_links, format_link_target
+from sevenfold.memory.text.markdown import blank_out_code
 from sevenfold.memory.topic_file import shorten_text
 
 _LINE: Final = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")
@@ -70,7 +62,7 @@ class IndexRow(msgspec.Struct, frozen=True):
     links: tuple[MarkdownLink, ...]
     pointing: bool
     by_name: bool
-    """Whether it points with `[[name]]` and not with a file."""
+    """True if it points with `[[name]]` and not with a file."""
 
 
 def read_index(text: str) -> MemoryIndex:
@@ -112,7 +104,7 @@ def split_rows(text: str) -> list[IndexRow]:
 
 
 def is_separator(text: str) -> bool:
-    """Whether more than a separator stands between two links of one line."""
+    """True if more than a separator stands between two links of one line."""
     return bool(text.strip(_SEPARATORS)) and text.strip().casefold() not in {"and", "und", "or"}
 
 
@@ -125,7 +117,7 @@ def _points(line: str, links: list[MarkdownLink]) -> bool:
 
 
 def _continues(pointer: str, line: str) -> bool:
-    """Whether a line is indented text below a pointer: part of the same list item."""
+    """True if a line is indented text below a pointer: part of the same list item."""
     stripped = line.strip()
     if not stripped or stripped[0] in "-*+•|#>`~" or stripped[0].isdigit() or "](" in line:
         return False
@@ -148,7 +140,7 @@ _NAME: Final = 50
 
 
 def explain_over_limit(text: str, file: str = INDEX) -> str:
-    """Why a writer may not leave the index like this, and what to do; empty when it is fine."""
+    """The reason why a writer may not leave the index like this, and the remedy; empty when it is fine."""
     over = list_exceeded_limits(text)
     if not over:
         return ""
@@ -203,13 +195,12 @@ def _beginning(text: str) -> str:
 
 
 def _time(row: IndexRow, times: Mapping[str, float]) -> float:
-    """When the newest memory of a line was changed."""
     known = [times.get(make_file_key(f"{one.file}.md" if row.by_name else one.file)) for one in row.links]
     return max((at for at in known if at is not None), default=-math.inf)
 
 
 def _gone(rows: list[IndexRow], times: list[float]) -> set[int]:
-    """Which rows have to go so that the rest and the warning fit."""
+    """The rows that have to go so that the rest and the warning fit."""
     count = sum(row.count for row in rows) - (LINES - 1)
     size = sum(len(row.text) for row in rows) - (CHARACTERS - WARNING)
     pointers = [at for at, row in enumerate(rows) if row.pointing]
@@ -258,7 +249,7 @@ _ITEM: Final = re.compile(r"\s*(?:[-*+•|#>]|\d{1,3}[.)])")
 
 
 class IndexTarget(Protocol):
-    """What a pointer is made from; a `Topic` is one."""
+    """The source of a pointer; a `Topic` is one."""
 
     @property
     def file(self) -> str: ...
@@ -303,7 +294,7 @@ def reconcile_index(text: str, topics: Iterable[IndexTarget], also: Collection[s
 
 
 def _repeats(pointer: IndexPointer, earlier: list[IndexPointer]) -> bool:
-    """Whether it says no more than an earlier one; a file may be listed under two headings by hand."""
+    """True if it says no more than an earlier one; a file may be listed under two headings by hand."""
     return any(
         not pointer.hook or pointer.hook == one.hook or pointer.title.casefold() == one.title.casefold()
         for one in earlier
@@ -313,7 +304,7 @@ def _repeats(pointer: IndexPointer, earlier: list[IndexPointer]) -> bool:
 def find_missing_pointers(
     text: str, files: Iterable[str], names: Iterable[tuple[str, str]] = ()
 ) -> list[str]:
-    """Which of these files the index does not point to: only they have to be read.
+    """The files that the index does not point to: only they have to be read.
 
     `names` are (file, name) pairs, for indexes that point with `[[name]]`.
     """

@@ -1,32 +1,29 @@
-"""What the indexes become when memories change: worked out before anything is written.
+"""Plans the indexes when memories change, before anything is written.
 
 A new memory needs its line: when that does not fit, the write is refused with the reason. Where others
 have put more memories into a part of the folder than its index can hold, the lines that we made for the
-oldest make room for the newest, and that is said; what a hand wrote stays.
+oldest make room for the newest, and the user is told; what a person wrote stays.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from sevenfold.core.errors import Refused, StorageFailure
 from sevenfold.memory.folder.files import HEAD
 from sevenfold.memory.folder.folder import (
     A_SECRET,
-    ARCHIVE,
     OWN,
     PARTS,
     RECORDED,
     FolderPart,
     FolderTransaction,
-    is_listed,
     is_topic,
 )
-from sevenfold.memory.folder.names import TEAM
 from sevenfold.memory.index import (
     CHARACTERS,
     LINES,
@@ -37,18 +34,6 @@ from sevenfold.memory.index import (
 )
 from sevenfold.memory.topic_file import Topic, read_topic
 
-__all__ = [
-    "ARCHIVE",
-    "TEAM",
-    "decode_index",
-    "encode_index",
-    "is_incomplete",
-    "is_listed",
-    "make_bare_topic",
-    "plan_changed_indexes",
-    "plan_index_update",
-]
-
 _BULLETS: Final = "-*+"
 _ITEMS: Final = ("- ", "* ", "+ ")
 _LINKED: Final = re.compile(r"\]\(<?([^()<>\n]+)>?\)")
@@ -56,7 +41,7 @@ _SWAPPED: Final = 20
 """New memories at most that push out lines of the oldest: more than that come from elsewhere."""
 
 Files = Mapping[str, bytes | None]
-"""What some files are; None for one that is not there, or goes."""
+"""Some files; None for one that is not there, or goes."""
 
 
 def plan_index_update(
@@ -91,7 +76,7 @@ def plan_changed_indexes(
 
 
 def is_incomplete(text: str, names: Iterable[tuple[str, str]]) -> bool:
-    """Whether there are memories that the index has no line for."""
+    """True if there are memories that the index has no line for."""
     names = list(names)
     return bool(find_missing_pointers(text, [file for file, _ in names], names))
 
@@ -105,7 +90,7 @@ class _IndexUpdate:
 
     @cached_property
     def _there(self) -> list[str]:
-        """What may be pointed to: the index of one's own may point to the team's memories, too."""
+        """The files that may be pointed to: one's own index may point to the team's memories, too."""
         files, part = self._desk.ledger.rows, self._part
         return [part.inner(file) for file in files if file.startswith(part.folder)]
 
@@ -114,11 +99,12 @@ class _IndexUpdate:
         old = self.data()
         if old is None:
             return None
-        text = decode_index(old)
-        for file, (before, after) in retold.items():
-            if self._part.lists(file):
-                text = _retold(text, before, self._topic(file, after))
-        text = self._planned(text, {})
+        told = [
+            (self._topic(file, before), self._topic(file, after))
+            for file, (before, after) in retold.items()
+            if self._part.lists(file)
+        ]
+        text = self._planned(retell_index(decode_index(old), told), {})
         inner = [self._part.inner(file) for file in created if self._part.holds(file)]
         own = [file for file in inner if self._wanted(file)]
         if own and len(own) <= _SWAPPED and (lacking := find_missing_pointers(text, own, self._names())):
@@ -137,12 +123,14 @@ class _IndexUpdate:
             )
         text = decode_index((changes[self._file] or b"") if self._file in changes else old)
         fresh: dict[str, Topic | None] = {}
+        told: list[tuple[Topic, Topic]] = []
         for file, data in changes.items():
             if is_topic(file) and file.startswith(self._part.folder):
-                inner = self._part.inner(file)
-                fresh[inner] = None if data is None else self._topic(file, data)
-                text = _retold(text, before.get(file), fresh[inner])
-        new = self._text(text, fresh, whole=self._file in changes)
+                topic = None if data is None else self._topic(file, data)
+                fresh[self._part.inner(file)] = topic
+                if topic is not None and (old_data := before.get(file)) is not None:
+                    told.append((self._topic(file, old_data), topic))
+        new = self._text(retell_index(text, told), fresh, whole=self._file in changes)
         if strict and len(new) > len(decode_index(old)) and not _fits(new):
             raise Refused(explain_over_limit(new, self._file))
         return None if encode_index(new) == old else encode_index(new)
@@ -171,32 +159,19 @@ class _IndexUpdate:
 
     def _planned(self, text: str, fresh: Mapping[str, Topic | None]) -> str:
         """The text when these topics are new, changed or gone, and with what it lacks."""
-        there = [file for file in self._there if file not in fresh and self._wanted(file)]
+        names = {file: self._name(file) for file in self._there if file not in fresh and self._wanted(file)}
         also = [file for file in self._there if not self._wanted(file)]
         also = [file for file in also if file not in fresh or fresh[file] is not None]
         own = [topic for file, topic in fresh.items() if topic and self._lists(file)]
-        absent = set(find_missing_pointers(text, there, self._names()))
-        kept = [make_bare_topic(file, self._name(file)) for file in there if file not in absent]
-        new = reconcile_index(text, [*kept, *own], also)
-        self._full = bool(absent)
-        if not absent or not _fits(new):
-            return new
-        return self._filled(new, absent, lambda more: reconcile_index(text, [*kept, *own, *more], also))
 
-    def _filled(self, text: str, absent: set[str], drawn: Callable[[list[Topic]], str]) -> str:
-        """With as many of the missing lines as fit, those of the newest memories."""
-        newest = sorted(absent, key=lambda file: (-self._modified(file), file))
-        chosen = newest[: max(0, LINES - text.count("\n"))]
-        while chosen:
-            topics = [topic for file in sorted(chosen) if (topic := self._read(file)) is not None]
-            if _fits(new := drawn(topics)):
-                text = new
-                break
-            chosen = chosen[: len(chosen) * 9 // 10]
-        self._full = len(absent) > len(chosen)
-        if self._full:
+        def rank(file: str) -> tuple[int, str]:
+            return -self._modified(file), file
+
+        planned, left_out = plan_text(text, names, also, own=own, rank=rank, read=self._read)
+        self._full = left_out > 0
+        if left_out and _fits(planned):
             self._tell_full()
-        return text
+        return planned
 
     def _with_room_for(self, text: str, topics: list[Topic]) -> str | None:
         """With these lines in place of those that were made for the oldest; None if none were."""
@@ -246,7 +221,7 @@ class _IndexUpdate:
         return self._part.lists(self._part.outer(file))
 
     def _wanted(self, file: str) -> bool:
-        """Whether it should have a line here: the name or the description of a secret is no hook."""
+        """True if it should have a line here: the name or the description of a secret is no hook."""
         row = self._desk.ledger.rows.get(self._part.outer(file))
         return self._lists(file) and not (row and row.held == A_SECRET)
 
@@ -274,23 +249,50 @@ def _named(text: str, file: str) -> bool:
     return file in text or quote(file) in text
 
 
-def _retold(text: str, before: bytes | None, after: Topic | None) -> str:
-    """The line that was made from the old description says the new one; a hand-written one stays."""
-    if before is None or after is None:
+def retell_index(text: str, retold: Iterable[tuple[Topic, Topic]]) -> str:
+    """The lines that were made from old descriptions say the new ones; hand-written ones stay.
+
+    `retold` are memories as they were and as they are.
+    """
+    told = {
+        format_pointer(old, each): format_pointer(new, each) for old, new in retold for each in _BULLETS
+    }
+    if all(old == new for old, new in told.items()):
         return text
-    old = read_topic(before, after.file)
-    for bullet in _BULLETS:
-        line, new = format_pointer(old, bullet), format_pointer(after, bullet)
-        if line != new and line in text:
-            lines = text.splitlines(keepends=True)
-            return "".join(
-                new + each[len(line) :] if each.rstrip("\r\n") == line else each for each in lines
-            )
-    return text
+    lines = [(line.rstrip("\r\n"), line) for line in text.splitlines(keepends=True)]
+    return "".join(told.get(bare, bare) + line[len(bare) :] for bare, line in lines)
+
+
+def plan_text(
+    text: str,
+    names: Mapping[str, str],
+    also: Collection[str],
+    *,
+    own: Sequence[Topic] = (),
+    rank: Callable[[str], Any] = str,
+    read: Callable[[str], Topic | None] = lambda file: None,
+) -> tuple[str, int]:
+    """The index without dead lines, with lines for `own` and as many others as fit; and how many did not.
+
+    `names` are the memories that should have a line, by file, and `also` are files that may be pointed to.
+    Of those without a line, the first by `rank` are read and get one while there is room.
+    """
+    absent = set(find_missing_pointers(text, names, names.items()))
+    kept = [make_bare_topic(file, name) for file, name in names.items() if file not in absent]
+    planned = reconcile_index(text, [*kept, *own], also)
+    if not _fits(planned):
+        return planned, len(absent)
+    chosen = sorted(absent, key=rank)[: max(0, LINES - len(planned.splitlines()))]
+    while chosen:
+        topics = [topic for file in sorted(chosen) if (topic := read(file)) is not None]
+        if _fits(filled := reconcile_index(text, [*kept, *own, *topics], also)):
+            return filled, len(absent) - len(chosen)
+        chosen = chosen[: len(chosen) * 9 // 10]
+    return planned, len(absent)
 
 
 def _fits(text: str) -> bool:
-    """Whether an index is within its limits; `explain_over_limit` says the same, with the reason."""
+    """True if an index is within its limits; `explain_over_limit` says the same, with the reason."""
     return len(text) <= CHARACTERS and len(text.splitlines()) <= LINES
 
 

@@ -1,6 +1,6 @@
-"""How much of what was remembered should not have been: worked out from the history of 30 days.
+"""Measures how much of what was remembered should not have been, from the history of 30 days.
 
-    pollution(store, clock.now()).rate        the part of the memories saved that went wrong since
+    measure_pollution(store, clock.now()).rate        the part of the memories saved that went wrong since
 
 A memory that was saved went wrong when its saving was undone, when a later text of it says the opposite
 or gives the same thing another value, or when a later text for it was held back by the guard.
@@ -19,8 +19,9 @@ from sevenfold.memory.consolidation.supersession import find_shared_frame, is_ne
 from sevenfold.memory.dreams.statements import normalise_words
 from sevenfold.memory.folder.folder import is_topic
 from sevenfold.memory.history.revisions import UNDOING, Revision
-from sevenfold.memory.similarity import extract_statement, find_similar, split_words
+from sevenfold.memory.similarity import extract_statement, find_similar
 from sevenfold.memory.store import MemoryStore
+from sevenfold.memory.text.words import split_words
 from sevenfold.memory.topic_file import Topic, read_topic
 
 DAYS: Final = 30
@@ -57,7 +58,7 @@ class _MemoryLife:
 
 
 def measure_pollution(store: MemoryStore, now: float) -> Pollution:
-    """What became of the memories saved in the 30 days before `now`."""
+    """Count what became of the memories saved in the 30 days before `now`."""
     lives: dict[str, _MemoryLife] = {}
     for older, revision in _oldest_first(store.history(limit=_FAR), now - DAYS * 86_400):
         for change in revision.files:
@@ -112,7 +113,7 @@ def _removed(life: _MemoryLife | None) -> None:
 
 
 def _contradicts(store: MemoryStore, file: str, older: Revision | None, newer: Revision) -> bool:
-    """Whether a change of a memory says something else about the same thing."""
+    """True if a change of a memory says something else about the same thing."""
     before = store.as_of(older.id, file) if older else None
     after = store.as_of(newer.id, file)
     if before is None or after is None:
@@ -131,7 +132,6 @@ def _contradicts(store: MemoryStore, file: str, older: Revision | None, newer: R
 
 
 def _only(one: Topic, other: Topic) -> list[str]:
-    """The sentences that only the first has."""
     known = {normalise_words(each.text) for each in read_sentences(other)}
     return [
         each.text

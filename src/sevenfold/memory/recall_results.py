@@ -1,9 +1,7 @@
 """A memory as a search gives it back, and the tag by which recalled text is known for what it is.
 
-What was recalled is a copy: it is shown as data, and nobody may take it for something that was said and
-save it a second time.
-
-How old a memory is, in words, and the warning that goes with an old one.
+What was recalled is a copy: it is shown as data, and must not be taken for something that was said and
+saved a second time. An old memory comes with its age in words, and a warning.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from sevenfold.core.transcript import PlacedMessage
 
 TAG: Final = "recalled-memories"
 BY: Final = "Recall"
-"""Who attaches recalled memories: the `by` of their entries in the transcript."""
+"""The author of recalled memories: the `by` of their entries in the transcript."""
 _OPENING: Final = f"<{TAG} "
 
 
@@ -40,7 +38,7 @@ class Recalled(msgspec.Struct, frozen=True):
 
 
 def is_recalled(what: PlacedMessage | Message) -> bool:
-    """Whether this is recalled text. Of a message in a view it also counts who put it there."""
+    """True if this is recalled text. Of a message in a view it also counts who put it there."""
     if isinstance(what, PlacedMessage):
         return what.by == BY and is_recalled(what.message)
     if what.role != "user" or not what.content:
@@ -71,7 +69,7 @@ def format_age(modified: float, now: float) -> str:
 
 
 def format_caveat(modified: float, now: float) -> str:
-    """What a reader of an old memory is told; empty while it is younger than two whole days."""
+    """The caveat for a reader of an old memory; empty while it is younger than two whole days."""
     if not now - modified >= CAVEAT_AFTER:
         return ""
     return (

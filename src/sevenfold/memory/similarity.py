@@ -1,11 +1,9 @@
-"""Whether a new memory is one that is there already: the same fact, or one that only resembles it.
+"""Finds the memory that a new one repeats, corrects or resembles, so that nothing is saved twice.
 
 The same fact may come with another date, or as its opposite: then it is news about the old one, and takes
 its place. Texts that share most of their words but differ in a name or a number may be about two things;
-who wrote the new one has to say which.
-
-Which texts say nearly the same, among thousands, without comparing each with each. Whether a memory
-is there already: what a new one repeats or corrects is not saved a second time.
+the writer of the new one has to say which. Among thousands, texts that say nearly the same are found
+without comparing each with each.
 """
 
 from __future__ import annotations
@@ -23,6 +21,7 @@ import msgspec
 
 from sevenfold.memory.folder.folder import find_part
 from sevenfold.memory.folder.names import make_file_key
+from sevenfold.memory.text.words import make_word_set, split_words
 from sevenfold.memory.topic_file import Topic
 
 if TYPE_CHECKING:
@@ -41,10 +40,6 @@ _CROWD: Final = 16
 """A pair of words that so many different texts share is a set phrase and tells nothing."""
 _MIX: Final = 0x9E37_79B9_7F4A_7C15
 _MASK: Final = (1 << 64) - 1
-_ASCII_WORD: Final = re.compile(r"[a-z0-9_]+")
-_WORD_LIKENESS: Final = re.compile(
-    r"[\u3040-\u9fff\uac00-\ud7af\uf900-\ufaff]|[^\W\u3040-\u9fff\uac00-\ud7af]+"
-)
 
 
 class SimilarPair(msgspec.Struct, frozen=True):
@@ -100,7 +95,7 @@ def _closest_likeness(
 
 
 def _share(one: array[int], other: array[int]) -> float:
-    """How much two sets overlap; exact when both are small, close to it otherwise."""
+    """The overlap of two sets; exact when both are small, close to it otherwise."""
     if len(one) == _SKETCH or len(other) == _SKETCH:  # only up to where both are known
         known = min(one[-1], other[-1])
         one, other = one[: bisect_right(one, known)], other[: bisect_right(other, known)]
@@ -110,9 +105,7 @@ def _share(one: array[int], other: array[int]) -> float:
 
 def _sketch(text: str, numbers: _WordNumbers) -> array[int]:
     """The smallest hashes of its word pairs, in order."""
-    text = text[:_CHARACTERS].lower()
-    pattern = _ASCII_WORD if text.isascii() else _WORD_LIKENESS
-    words = [numbers[word] for word in pattern.findall(text)[:WORDS]]
+    words = [numbers[word] for word in split_words(text[:_CHARACTERS])[:WORDS]]
     if len(words) < 4:  # too short for pairs: the same or not
         whole = 0
         for word in words:
@@ -124,21 +117,11 @@ def _sketch(text: str, numbers: _WordNumbers) -> array[int]:
 
 DESCRIBED_ALIKE: Final = 0.6
 """The share of word pairs from which on two descriptions tell of the same; they are short."""
-_WORD: Final = re.compile(
-    r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]"
-    r"|[^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+"
-)
-
-
-def _each(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_PLAIN: Final = _each(
+_PLAIN: Final = make_word_set(
     "a an the is are was be been will of on at in by to for from and or it its this that now"
 )
 """Words that say nothing by themselves."""
-_TURNING: Final = _each(
+_TURNING: Final = make_word_set(
     "not no never none always only don doesn isn aren won t s without any more longer instead must "
     "should can may do does "
     "january february march april may june july august september october november december "
@@ -157,23 +140,18 @@ class SimilarMemory(msgspec.Struct, frozen=True):
 
     topic: Topic
     same: bool
-    """Whether it is the same fact, so that the new text takes the place of the old."""
+    """True if it is the same fact, so that the new text takes the place of the old."""
     known: bool = False
-    """Whether the new one says nothing that the old does not."""
-
-
-def split_words(text: str) -> list[str]:
-    """The words of a text in lower case; of Chinese, Japanese and Korean the characters."""
-    return _WORD.findall(text.casefold())
+    """True if the new one says nothing that the old does not."""
 
 
 def is_quote(line: str) -> bool:
-    """Whether a line of a memory is what somebody said, word for word."""
+    """True if a line of a memory quotes a person word for word."""
     return line.lstrip().startswith(">")
 
 
 def extract_statement(topic: Topic) -> str:
-    """What a memory states: its description and its text, without the words it rests on."""
+    """The statement of a memory: its description and its text, without the words it rests on."""
     lines = [line for line in topic.body.split("\n") if not is_quote(line)]
     body = "\n".join(lines).strip()
     return body if topic.description in body else f"{topic.description}\n{body}"
@@ -236,7 +214,7 @@ def _described(topic: Topic) -> str:
 
 
 def _core(text: str) -> frozenset[str]:
-    """What a statement is about: its words without those in which two of them may differ."""
+    """The subject of a statement: its words without those in which two of them may differ."""
     told = split_words(_DATE.sub(" ", text))
     return frozenset(told) - _PLAIN - {w for w in told if w in _TURNING or w.rstrip("s") in _TURNING}
 

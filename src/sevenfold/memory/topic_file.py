@@ -1,10 +1,9 @@
-"""Reading topic files: whatever the bytes are, there is a memory, with its flaws named.
+"""Topic files: one memory each, as markdown with a few lines of frontmatter.
 
+Whatever the bytes are, reading gives a memory, with its flaws named.
 Both `type: user` and `metadata: {type: user}` are read. A file without frontmatter is named after
 itself and described by its first heading or sentence.
-
-Writing topic files: one thing changes, every other byte stays as it was. A topic file: one memory,
-as markdown with a few lines of frontmatter.
+When one thing is changed, every other byte stays as it was.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from sevenfold.memory.frontmatter import (
     format_scalar,
     strip_broken_characters,
 )
-from sevenfold.memory.links import find_wiki_links
+from sevenfold.memory.text.links import find_wiki_links
 
 Type = Literal["user", "feedback", "project", "reference"]
 TYPES: Final[tuple[Type, ...]] = get_args(Type)
@@ -46,7 +45,7 @@ _MARKUP: Final = re.compile(r"^[\s>*+#-]+|\*\*|__|`")
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Where a memory comes from: kept in the frontmatter as `metadata.origin`."""
+    """The origin of a memory: kept in the frontmatter as `metadata.origin`."""
 
     session: str = ""
     entries: tuple[int, ...] = ()
@@ -68,7 +67,7 @@ class Topic(msgspec.Struct, frozen=True):
     links: tuple[str, ...] = ()
     """The names in `[[name]]`."""
     problems: tuple[str, ...] = ()
-    """What is not as it should be, in words."""
+    """The problems, in words."""
 
 
 def read_topic(data: bytes, file: str) -> Topic:
@@ -97,7 +96,7 @@ def read_topic(data: bytes, file: str) -> Topic:
 
 
 def explain_not_text(data: bytes) -> str:
-    """Why these bytes cannot be read as text; empty when they can."""
+    """The reason why these bytes cannot be read as text; empty when they can."""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "it is written in UTF-16; save it as UTF-8"
     if b"\0" in data[:LARGEST]:
@@ -180,7 +179,7 @@ def _prose(
 
 
 def find_type_entries(entries: tuple[FrontmatterEntry, ...]) -> list[FrontmatterEntry]:
-    """Where the type is written: at the top, under `metadata`, or both."""
+    """The entries of the type: at the top, under `metadata`, or both."""
     meta = find_last_entry(entries, "metadata")
     found = [find_last_entry(entries, "type"), find_last_entry(meta.inner, "type") if meta else None]
     return [one for one in found if one is not None]
@@ -201,7 +200,7 @@ def _type(entries: tuple[FrontmatterEntry, ...], problems: list[str]) -> Type | 
 
 
 def find_origin_entry(entries: tuple[FrontmatterEntry, ...]) -> FrontmatterEntry | None:
-    """Where the origin is written: under `metadata`, or at the top where that could not be."""
+    """The entry of the origin: under `metadata`, or at the top where that could not be."""
     meta = find_last_entry(entries, "metadata")
     return (find_last_entry(meta.inner, "origin") if meta else None) or find_last_entry(entries, "origin")
 

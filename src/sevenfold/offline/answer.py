@@ -1,10 +1,10 @@
-"""How the offline engine answers a question: it quotes the passage of the view that fits it best.
+"""Answers a question for the offline engine: it quotes the passage of the view that fits it best.
 
 Passages are lines and sentences of what the person said, of tool results, and of what was added to the
 conversation. A passage is worth the rarity of the words it shares with the question; among equals the
 newest wins, so that a correction beats what it corrects.
 
-How the offline engine says what a tool has found: how much, how it begins, what went wrong.
+It also tells what a tool has found: how much, how it begins, what went wrong.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ _FOUND = re.compile(r"\d+[:-] ?")
 _NOTE = re.compile(r"\[.*\]|--|")
 _PAGE = re.compile(r"^\[lines [\d,]+-[\d,]+ of (?:more than )?[\d,]+", re.MULTILINE)
 _MEMORY = re.compile(r"---\nname: |# \d{4}-\d{2}-\d{2}\n")
-"""How a memory begins, and how the log of a day does."""
+"""The beginning of a memory, and of the log of a day."""
 _EXIT = re.compile(r"\bexit(?:ed)?(?:\s+with)?(?:\s+(?:code|status))?\s*[:=]?\s*(\d{1,3})\b", re.I)
 
 
 def extract_shown_text(done: PastCall) -> str:
-    """What a tool has shown: lines of a file without numbers, found lines each with its file."""
+    """The text that a tool has shown: lines of a file without numbers, found lines each with its file."""
     text = done.result.text if done.result else ""
     if done.use.name == "Read":
         return _NUMBERED.sub("", text)
@@ -115,20 +115,19 @@ def report_call(language: Language, done: PastCall, *, brief: bool = False) -> s
 
 
 def _agent(language: Language, done: PastCall, *, brief: bool) -> str:
-    """What an agent said, as it said it: these are words already, and no output."""
+    """The words of an agent as it said them: they are no output."""
     phrase = "begun_Agent" if is_background_start(done) else "done_Agent"
     head = format_phrase(language, phrase, what=_object(done.use))
     return head if brief else f"{head}\n\n{extract_agent_answer(done)}"
 
 
 def _is_memory(use: ToolUse) -> bool:
-    """Whether a memory was written: a markdown file that begins with its name."""
+    """True if a memory was written: a markdown file that begins with its name."""
     path, content = str(use.input.get("file_path")), str(use.input.get("content"))
     return use.name == "Write" and path.endswith(".md") and bool(_MEMORY.match(content))
 
 
 def _is_forgotten(done: PastCall) -> bool:
-    """Whether an empty file was written where a memory was."""
     told = done.result.text if done.result else ""
     return done.use.name == "Write" and not done.use.input.get("content") and told[:8] == "Removed "
 
@@ -138,7 +137,7 @@ def _is_nothing(told: list[str]) -> bool:
 
 
 def _nothing(language: Language, use: ToolUse, told: list[str], lines: list[str]) -> str:
-    """What was looked for in vain, and what the tool adds about where it did not look."""
+    """The thing looked for in vain, and what the tool adds about where it did not look."""
     notes = [line for line in lines if line.startswith("[")]
     names_it = language == "en" and told and str(use.input.get("pattern")) in told[0]
     head = told[0] if names_it else format_phrase(language, "no_matches", what=_object(use))
@@ -146,7 +145,7 @@ def _nothing(language: Language, use: ToolUse, told: list[str], lines: list[str]
 
 
 def _size(language: Language, done: PastCall, count: int) -> str:
-    """How many lines; of a page of a file also how many there are."""
+    """The number of lines; of a page of a file also the number of all."""
     text = done.result.text if done.result and done.use.name == "Read" else ""
     page = _PAGE.search(text, max(0, len(text) - PAGE_NOTES))
     if page is None:
@@ -156,7 +155,7 @@ def _size(language: Language, done: PastCall, count: int) -> str:
 
 
 def report_piped(language: Language, text: str) -> str:
-    """What was piped in: how much, and how it begins."""
+    """The size and the beginning of what was piped in."""
     lines = [line.rstrip() for line in text.split("\n")]
     head = format_phrase(language, "piped", lines=format_line_count(language, len(lines)))
     return f"{head}\n\n{_excerpt(lines)}"
@@ -178,7 +177,7 @@ def format_line_count(language: Language, lines: int) -> str:
 
 
 def describe_calls(language: Language, uses: tuple[ToolUse, ...]) -> str:
-    """What is being done now; calls of the same tool are said together."""
+    """Describe the calls that are being made; calls of the same tool are said together."""
     together: dict[str, list[str]] = {}
     for use in uses[:MOST_REPORTS]:
         together.setdefault(use.name, []).append(_object(use))
@@ -192,7 +191,6 @@ def _doing(language: Language, name: str, what: str) -> str:
 
 
 def _object(use: ToolUse) -> str:
-    """What the call is about, without the name of the tool."""
     if f"done_{use.name}" not in PHRASES:
         return describe_call(use)
     return describe_call(use).removeprefix(use.name).strip() or use.name
@@ -244,7 +242,7 @@ AS_GOOD: Final = 0.95
 
 Kind: TypeAlias = Literal["user", "model", "tool", "memory", "context", "piped", "peer", "agent"]
 _ANYBODY: Final = AgentOffer(agents=True, messages=True)
-"""Where it only matters that work was handed to somebody, not to whom."""
+"""For questions in which it only matters that work was handed on, not to whom."""
 
 
 class AnswerPassage(msgspec.Struct, frozen=True):
@@ -260,7 +258,7 @@ class AnswerPassage(msgspec.Struct, frozen=True):
 
 
 class _AnswerShape(msgspec.Struct, frozen=True):
-    """What kind of answer a question asks for."""
+    """The kind of answer that a question asks for."""
 
     terms: dict[str, bool]
     number: bool
@@ -312,7 +310,7 @@ def find_answer(
 
 
 def has_own_words(question: str) -> bool:
-    """Whether the question has words of its own, or only asks what came out."""
+    """True if the question has words of its own, or only asks what came out."""
     return bool(_NEWEST.fullmatch(question)) or any(
         term not in _ABOUT_RESULTS for term in weigh_question_terms(_FILE.sub(" ", question))
     )
@@ -348,7 +346,7 @@ def _what_was_done(conversation: OfflineConversation, question: str) -> list[str
 
 
 def _newest_words(passages: list[AnswerPassage], ask: PersonRequest, question: str) -> list[AnswerPassage]:
-    """What the person said first or last, when the question is about nothing else."""
+    """The first or last words of the person, when the question is about nothing else."""
     which = _NEWEST.fullmatch(question)
     if not which:
         return []
@@ -409,7 +407,7 @@ def _best(wanted: _AnswerShape, passages: list[AnswerPassage], ask: PersonReques
 
 
 def _same_source(passage: AnswerPassage, other: AnswerPassage) -> bool:
-    """Whether one is a later look at the same place of the same file or command."""
+    """True if one is a later look at the same place of the same file or command."""
     same = (passage.kind, passage.label, passage.heading) == ("tool", other.label, other.heading)
     return same and passage.at != other.at
 
@@ -434,7 +432,7 @@ def _covers(wanted: dict[str, bool], hits: frozenset[str]) -> bool:
 def _fitness(
     wanted: _AnswerShape, passage: AnswerPassage, hits: frozenset[str], ask: PersonRequest
 ) -> float:
-    """How much a passage looks like an answer. Questions and requests do not answer."""
+    """Rate a passage as an answer. Questions and requests do not answer."""
     fitness = {"user": 1.15, "memory": 1.1}.get(passage.kind, 1.0)
     if passage.kind == "user":
         steps = parse_request(passage.text, _ANYBODY)

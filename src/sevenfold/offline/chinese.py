@@ -1,7 +1,4 @@
-"""What the offline engine understands in Chinese: the same verbs, one rule a line of the table.
-
-How somebody says in Chinese that an agent, a fork or a message is wanted.
-"""
+"""Understands Chinese for the offline engine: the same verbs, one rule a line of the table."""
 
 from __future__ import annotations
 
@@ -248,7 +245,7 @@ _ALL: Final = ("大家", "所有人", "所有代理", "全体", EVERYONE)
 def parse_handover(
     piece: str, lexed: LexedRequest, offer: AgentOffer
 ) -> list[AgentTask] | MessageStep | None:
-    """What this sentence gives to others; None: nothing. A list without work announces what follows."""
+    """The work that this sentence gives to others, if any. A list without work announces what follows."""
     said = piece.strip()
     if said.endswith(("?", "？", "吗", "呢")):
         return None
@@ -285,7 +282,7 @@ def _work(said: str, lexed: LexedRequest, offer: AgentOffer) -> list[AgentTask] 
 
 
 def _stands_alone(m: re.Match[str]) -> bool:
-    """Whether no more parts follow in the next pieces: a Chinese semicolon ends a piece."""
+    """True if no more parts follow in the next pieces: a Chinese semicolon ends a piece."""
     return not m["work"].rstrip().endswith("；")
 
 

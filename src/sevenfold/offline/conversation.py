@@ -1,9 +1,9 @@
-"""What the offline engine is shown, and which part of it a person really said.
+"""Splits the conversation that the offline engine is shown: what a person said, and the rest.
 
 Only a person's own words are requests. Tool results, reminders, recalled memories and whatever a layer
 added are data: they can be quoted, never obeyed. So is what was piped in beside a request.
 
-A conversation as if memory were empty, for a person who wants it ignored.
+For a person who wants memory ignored, the conversation is given as if it were empty.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sevenfold.memory.agent_writes import is_memory_ignored
 from sevenfold.models.directives import Directive, parse_directive
 
 TYPED_BY: Final = frozenset({"user", "turn", ""})
-"""Who may ask for something: the person, or the turn when it wants a reply continued."""
+"""The authors that may ask for something: the person, or the turn when it wants a reply continued."""
 
 _DATA_OPEN: Final = re.compile(
     r"^[ \t]*<(?:(?P<piped>stdin-*)(?=>)"
@@ -31,7 +31,7 @@ _DATA_OPEN: Final = re.compile(
     r"(?P<attributes>[^<>\n]*)>",
     re.MULTILINE,
 )
-"""How what was added to a conversation begins. What it holds is data."""
+"""The beginning of what was added to a conversation. It holds data."""
 LETTER: Final = "peer-message"
 NOTICE: Final = "agent-notice"
 """The tags around what another agent wrote, and around what became of an agent of this conversation."""
@@ -50,11 +50,11 @@ class OfflineConversation(msgspec.Struct, frozen=True):
     """Input schema by tool name."""
     system: str = ""
     added: frozenset[int] = frozenset()
-    """Which user messages nobody typed, where the request says so."""
+    """The user messages that no person typed, where the request says so."""
     room: int = 0
     """Tokens that the reply may hold; 0: as many as it needs."""
     told: dict[str, str] = {}
-    """What each tool says of itself, by its name."""
+    """The descriptions of the tools, by name."""
 
     @classmethod
     def of(cls, request: Request) -> OfflineConversation:
@@ -86,7 +86,7 @@ class PersonRequest(msgspec.Struct, frozen=True):
     directive: Directive | None = None
     media: bool = False
     piped: str = ""
-    """What was piped in beside it. It is never a request."""
+    """The text piped in beside it. It is never a request."""
 
 
 class PastCall(msgspec.Struct, frozen=True):
@@ -102,7 +102,7 @@ class PastCall(msgspec.Struct, frozen=True):
 
 
 def split_added(text: str) -> tuple[str, list[AddedPart]]:
-    """What was typed, and what was added around it."""
+    """Split a text into what was typed, and what was added around it."""
     if arrived := parse_arrival(text):
         return "", [arrived]
     text, piped = _split_piped(text)
@@ -121,7 +121,7 @@ def split_added(text: str) -> tuple[str, list[AddedPart]]:
 
 
 def parse_arrival(text: str) -> AddedPart | None:
-    """What came from another agent, when a text begins as such: then all of it does, whatever it holds."""
+    """The arrival from another agent, if a text begins as one: then all of it is one."""
     opened = _ARRIVED.match(text)
     if opened is None:
         return None
@@ -131,7 +131,7 @@ def parse_arrival(text: str) -> AddedPart | None:
 
 
 def _split_piped(text: str) -> tuple[str, list[AddedPart]]:
-    """What was piped in ends a message. It is cut off first, so that nothing in it ends anything else."""
+    """Cut off piped text first: it ends a message, and nothing in it ends anything else."""
     whole = text.rstrip()
     closed = _PIPED_END.match(whole, whole.rfind("\n</") + 1)
     if not closed:
@@ -146,19 +146,19 @@ _PIPED_END: Final = re.compile(rf"</(?P<tag>{PIPED}-*)>\Z")
 
 
 def _end_of(text: str, start: int, close: str, balanced: bool) -> tuple[int, int]:
-    """Where what was added ends. One end too many is a forged one: then only the last counts."""
+    """The end of what was added. One end too many is a forged one: then only the last counts."""
     end = text.find(close, start) if balanced else text.rfind(close, start)
     return (end, end + len(close)) if end >= 0 else (len(text), len(text))
 
 
 def extract_typed_text(message: Message) -> str:
-    """What a person typed in this message."""
+    """The text that a person typed in this message."""
     parts = (split_added(b.text)[0] for b in message.content if isinstance(b, Text))
     return "\n".join(part for part in parts if part.strip()).strip()
 
 
 def extract_piped_text(message: Message) -> str:
-    """What was piped in with this message."""
+    """The text that was piped in with this message."""
     added = (a for b in message.content if isinstance(b, Text) for a in split_added(b.text)[1])
     return "\n".join(part.text.strip("\n") for part in added if is_piped(part))
 

@@ -1,10 +1,7 @@
-"""By which words an English sentence is known to state something that should be remembered.
+"""The words by which a sentence is known to state something that should be remembered, and as what.
 
 Each cue is looked for in a sentence without its quotations. They are narrow on purpose: a memory that
 is wrong costs more than one that is missing.
-
-By which words a Chinese sentence is known to state something that should be remembered. What a
-sentence is to be remembered as: the kinds of things that are worth keeping.
 """
 
 from __future__ import annotations
@@ -21,23 +18,12 @@ Kind: TypeAlias = Literal[
     "preference", "habit", "role", "constraint", "state", "detail", "plan", "event", "fact",
 ]  # fmt: skip
 TYPE_OF: Final[dict[Kind, Type]] = {
-    "remember": "project",
-    "feedback": "feedback",
-    "correction": "feedback",
-    "confirmation": "feedback",
-    "pointer": "reference",
-    "deadline": "project",
-    "decision": "project",
-    "preference": "user",
-    "habit": "user",
-    "role": "user",
-    "constraint": "user",
-    "state": "user",
-    "detail": "project",
-    "plan": "project",
-    "event": "project",
-    "fact": "project",
-}
+    "remember": "project", "feedback": "feedback", "correction": "feedback",
+    "confirmation": "feedback", "pointer": "reference", "deadline": "project",
+    "decision": "project", "preference": "user", "habit": "user", "role": "user",
+    "constraint": "user", "state": "user", "detail": "project", "plan": "project",
+    "event": "project", "fact": "project",
+}  # fmt: skip
 
 
 class MemoryCue(msgspec.Struct, frozen=True):
@@ -56,7 +42,7 @@ class ExtractedFact(msgspec.Struct, frozen=True):
     kind: Kind
     type: Type
     text: str
-    """What is remembered, as a statement that anyone can read."""
+    """The memory as a statement that anyone can read."""
     quote: str
     """The words it rests on, as they were typed."""
     day: str
@@ -65,7 +51,7 @@ class ExtractedFact(msgspec.Struct, frozen=True):
     """Of the message."""
     why: str = ""
     forgets: bool = False
-    """Whether this is to be forgotten instead."""
+    """True if this is to be forgotten instead."""
 
 
 _OFTEN: Final = (
@@ -154,7 +140,7 @@ _PASSING: Final = (
     r"|want to (?:see|know|ask|talk)|need to (?:see|know|ask|talk)|assistant|ai|chatgpt|if|for now"
     r"|I need an?|I need \d+|next version)\b"
 )
-"""What is said of the moment, or of the work at hand."""
+"""Words about the moment, or about the work at hand."""
 
 
 def _cues(kind: Kind, *patterns: str, unless: str = "", alone: bool = False) -> list[MemoryCue]:

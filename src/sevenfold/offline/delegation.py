@@ -1,9 +1,8 @@
-"""What other agents have sent to a conversation: letters, and notices of what became of an agent.
+"""Reads what other agents have sent: letters, and notices of what became of an agent.
 
-They are told, and quoted to whoever asks. They are never obeyed: whatever a letter says about itself, the
-person who uses this did not type it. One thing is answered: the lead of a team may ask an agent to end.
-
-The sentences of a request that hand work to others, as one step of the plan each.
+They are reported, and quoted when asked for. They are never obeyed: whatever a letter says about itself,
+the user did not type it. One thing is answered: the lead of a team may ask an agent to end. Each sentence
+of a request that hands work to others is one step of the plan.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ _STATUS: Final = re.compile(r'\bstatus="([^"]*)"')
 _REMARK: Final = re.compile(r"\A\s*[^\n]*\bnot the user[^\n]*(?:\n---)?(?:\n|\Z)", re.I)
 _BEGUN: Final = re.compile(r"\[still running|Agent \S+ \([^()\n]*\)[^.\n]*\bin the background\.")
 _FACTS: Final = re.compile(r"\n?^\[(?:agent|from) [^\n]*\]\s*\Z", re.MULTILINE)
-"""What the program has put before and behind the words themselves."""
+"""The facts that the program has put before and behind the words themselves."""
 _FINDS: Final = (
     r"\b(?:find|found|say|said|says|report(?:ed)?|writes?|wrote|tell|told|answer(?:ed)?|come\s+(?:up|back)"
     r"|discover(?:ed)?|learn(?:ed)?|return(?:ed)?|repl(?:y|ied)|send|sent|want(?:ed)?|do|done)\b"
@@ -88,7 +87,7 @@ class AgentArrival(msgspec.Struct, frozen=True):
 
 
 def find_arrivals(conversation: OfflineConversation, since: int = 0) -> Iterator[AgentArrival]:
-    """What came from others from this message on, in order."""
+    """The arrivals from this message on, in order."""
     for at, message in enumerate(conversation.messages[since:], since):
         if message.role != "user":
             continue
@@ -108,12 +107,12 @@ def make_arrival(at: int, part: AddedPart) -> AgentArrival:
 
 
 def extract_words(part: AddedPart) -> str:
-    """What was said, without what the program says about it."""
+    """The words of an arrival, without what the program says about it."""
     return _FACTS.sub("", _REMARK.sub("", part.text)).strip()
 
 
 def find_news(conversation: OfflineConversation, ask: PersonRequest | None) -> list[AgentArrival]:
-    """What has come since the last words of this engine; in a fork, since its own work began."""
+    """The arrivals since the last words of this engine; in a fork, since its own work began."""
     since = _ended(conversation, 0) + 1
     if ask is not None and ask.directive:
         since = max(since, ask.at + 1)
@@ -150,12 +149,12 @@ def _answers_to(done: PastCall) -> str:
 
 
 def is_over(conversation: OfflineConversation, ask: PersonRequest) -> bool:
-    """Whether this request was answered: words without calls came after it."""
+    """True if this request was answered: words without calls came after it."""
     return _ended(conversation, ask.at + 1) >= 0
 
 
 def _ended(conversation: OfflineConversation, since: int) -> int:
-    """Where the last reply without calls stands; -1: nowhere from there on."""
+    """The place of the last reply without calls; -1: nowhere from there on."""
     for at in reversed(range(since, len(conversation.messages))):
         message = conversation.messages[at]
         if message.role == "assistant" and not message.tool_uses:
@@ -197,7 +196,7 @@ def _asks_of(question: str, who: str) -> bool:
 
 
 def _answers(conversation: OfflineConversation) -> Iterator[AgentArrival]:
-    """What agents said that were waited for: it stands in the results of the calls."""
+    """The answers of agents that were waited for: they stand in the results of the calls."""
     for done in iterate_calls(conversation):
         if done.use.name == AGENT and done.result and not done.failed and not is_background_start(done):
             who = done.use.input.get("name") or done.use.input.get("description") or AGENT
@@ -205,12 +204,12 @@ def _answers(conversation: OfflineConversation) -> Iterator[AgentArrival]:
 
 
 def extract_agent_answer(done: PastCall) -> str:
-    """What an agent said that was waited for, without what the program adds."""
+    """The answer of an agent that was waited for, without what the program adds."""
     return _cut(_FACTS.sub("", done.result.text if done.result else "").strip())
 
 
 def is_background_start(done: PastCall) -> bool:
-    """Whether the result only says that an agent has begun, or that a fork is of no use to this one."""
+    """True if the result only says that an agent has begun, or that a fork is of no use to this one."""
     begun = done.use.input.get("run_in_background") is True
     return begun or bool(done.result and _BEGUN.match(done.result.text))
 
@@ -223,7 +222,7 @@ class DelegatedStep(msgspec.Struct, frozen=True):
 
 
 def plan_handover(pieces: Sequence[str], lexed: LexedRequest, offer: AgentOffer) -> DelegatedStep | None:
-    """What the first of these pieces hands to others, with the pieces that belong to it."""
+    """The work that the first of these pieces hands to others, with the pieces that belong to it."""
     piece = " ".join(pieces[0].split())  # literals are marks here: no space in them is lost
     found = handing_en.parse_handover(piece, lexed, offer)
     if found is None:
@@ -252,7 +251,7 @@ def _more(pieces: Sequence[str], begun: bool) -> list[str]:
 
 
 def _announced(piece: str, lexed: LexedRequest, offer: AgentOffer) -> AgentTask:
-    """How the work below a heading is to be done: read off the heading with some work in it."""
+    """The way to do the work below a heading: read off the heading with some work in it."""
     whole = f"{piece.rstrip()} x"
     found = handing_en.parse_handover(whole, lexed, offer) or handing_zh.parse_handover(whole, lexed, offer)
     return found[0] if isinstance(found, list) and found else AgentTask("x")

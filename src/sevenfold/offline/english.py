@@ -1,8 +1,4 @@
-"""What the offline engine understands in English: one rule a line of the table at the end.
-
-How the offline engine understands, in English, that something is to be found: text, or files. How
-somebody says in English that an agent, a fork or a message is wanted.
-"""
+"""Understands English for the offline engine: one rule a line of the table at the end."""
 
 from __future__ import annotations
 
@@ -11,7 +7,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from sevenfold.offline.language import ACTION, CJK, LITERAL, MARK, LexedRequest
+from sevenfold.memory.text.words import CJK
+from sevenfold.offline.language import ACTION, LITERAL, MARK, LexedRequest
 from sevenfold.offline.steps import (
     EVERYONE,
     FORK,
@@ -71,7 +68,7 @@ def parse_folder(where: str | None, lexed: LexedRequest) -> str | None:
 
 
 def parse_search(rest: str, lexed: LexedRequest) -> tuple[str, dict[str, str]]:
-    """What to look for, and where: the last "in" that a place follows."""
+    """The text to look for, and the place: the last "in" that a place follows."""
     for split in reversed(list(_WHERE.finditer(rest))):
         what, where = rest[: split.start()], trim_punctuation(rest[split.end() :])
         kinds = _FILES_OF_A_KIND.fullmatch(where)
@@ -247,7 +244,7 @@ _NO_OBJECT = re.compile(
     r"|over|on|up|between|more|me|tests?|everything|again)\b(?!\s*[./=-])",
     re.I,
 )
-"""How the rest of a sentence begins that names neither a file nor a command."""
+"""The rest of a sentence that names neither a file nor a command begins so."""
 
 _LINES: Final = (
     re.compile(
@@ -318,7 +315,7 @@ def _as_typed(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | N
 _ANNOUNCED = re.compile(
     r"(?:the\s+)?(?:following|this)?\s*(?:contents?|text|lines?|code)?\s*[:：]?|(?:内容|如下)*[:：]?", re.I
 )
-"""What stands where a text should be, when the text itself does not follow."""
+"""Stands where a text should be, when the text itself does not follow."""
 
 
 def build_write(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
@@ -370,11 +367,11 @@ def build_forget(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] 
 _NO_MATTER = re.compile(
     r"(?:about )?(?:it|this|that|them|all(?: of (?:it|that))?|everything|了|它)\W*", re.I
 )
-"""What is to be forgotten that was said a moment ago, and is no memory."""
+"""Said a moment ago and no memory, so there is nothing to forget."""
 
 
 _LASTING = re.compile(r"remember|memori[sz]e|don'?t forget|do not forget|[记别不牢]", re.I)
-"""What asks for more than to be heard: a note to somebody is no memory."""
+"""Asks for more than to be remembered: a note for a person is no memory."""
 _MEANT = re.compile(
     rf"(?!(?:what|when|where|who|whom|whose|why|how|which|if|whether)\b)(?:\S+\s+\S|[{CJK}]{{4}})", re.I
 )
@@ -566,7 +563,7 @@ _ASK = re.compile(
 def parse_handover(
     piece: str, lexed: LexedRequest, offer: AgentOffer
 ) -> list[AgentTask] | MessageStep | None:
-    """What this sentence gives to others; None: nothing. A list without work announces what follows."""
+    """The work that this sentence gives to others, if any. A list without work announces what follows."""
     said = piece.strip()
     if ahead := POLITE.match(said):
         said = said[ahead.end() :]
@@ -616,7 +613,6 @@ def _single(m: re.Match[str], lexed: LexedRequest, offer: AgentOffer) -> list[Ag
 def _of_kind(
     handed: AgentTask, m: re.Match[str], lexed: LexedRequest, offer: AgentOffer, background: bool
 ) -> AgentTask:
-    """With what stands before and behind the word `agent`."""
     words = lexed.raw(m["kind"] or "")
     noun = m["noun"].lower()
     kind = FORK if noun.startswith(FORK) else offer.kind(words) or GENERAL
@@ -676,7 +672,7 @@ def _sent(said: str, lexed: LexedRequest, offer: AgentOffer) -> MessageStep | No
 
 
 def _addressed(m: re.Match[str], offer: AgentOffer) -> str | None:
-    """Who is meant; with an article only who is known, or called an agent."""
+    """The agent that is meant; with an article only one that is known, or called an agent."""
     to, noun = m["to"], m["noun"]
     if to.lower() in _ALL or (m["the"] and to.lower() in ("team", "others", "teammates", "agents")):
         return EVERYONE

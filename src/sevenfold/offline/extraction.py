@@ -4,12 +4,9 @@
     reply 2     one Write for each new memory, and one for each that has changed
     reply 3     what was saved, in a line
 
-Only what a person typed counts, and only what rules can be sure of. The line in the index is left to
-whoever looks after the folder.
-
-What of a conversation is worth remembering, by rule: what was said, and said as something lasting.
-What is known already: the memories that a directive lists, and whether something new is among them.
-A sentence that somebody said of themselves, as a statement that anyone can read later.
+Only what a person typed counts, and only what rules can be sure of: it was said as something lasting, and
+the memories that the directive lists do not say it. It is written as a statement that anyone can read
+later. The line in the index is left to the memory store.
 """
 
 from __future__ import annotations
@@ -30,6 +27,7 @@ from sevenfold.memory.dates.relative import make_dates_absolute
 from sevenfold.memory.folder.labels import classify_memory, make_memory_name
 from sevenfold.memory.folder.names import ENDING, choose_file, explain_bad_file, make_file_key
 from sevenfold.memory.guard.secrets import find_secrets
+from sevenfold.memory.text.words import CJK
 from sevenfold.memory.topic_file import (
     Origin,
     Topic,
@@ -45,7 +43,6 @@ from sevenfold.offline import cues as cues_zh
 from sevenfold.offline.conversation import OfflineConversation, PastCall, find_ask, iterate_calls
 from sevenfold.offline.cues import TYPE_OF, ExtractedFact, Kind, MemoryCue
 from sevenfold.offline.language import (
-    CJK,
     TypedSentence,
     find_terms,
     find_typed_sentences,
@@ -96,7 +93,6 @@ _MY: Final = re.compile(r"\bmy\b", re.IGNORECASE)
 _THEM: Final = re.compile(r"\bthe user\b")
 _BEGINNING: Final = re.compile(r"(?<=[.!?] )the user\b")
 _BOLD: Final = re.compile(r"\*\*|__")
-_CJK_TELLING: Final = re.compile(f"[{CJK}]")
 _MYSELF: Final = re.compile("(?<!自)我(?!们|們)")
 _REASON: Final = re.compile(
     r",?\s+(?:because|since|so that|as (?:it|they|we|I)\b|otherwise|, or (?:else"
@@ -113,7 +109,7 @@ def rewrite_statement(sentence: str, day: str) -> str:
     """The statement: without markup, in the third person, with calendar dates where they are sure."""
     text = _BOLD.sub("", sentence).strip()
     text = resolve_dates(text, day)
-    text = _MYSELF.sub("用户", text) if _CJK_TELLING.search(text) else _third(text)
+    text = _MYSELF.sub("用户", text) if _CJK.search(text) else _third(text)
     text = text[:1].upper() + text[1:]
     return text if text.endswith((".", "!", "?", "。", "！", "…", ":", "”", '"')) else _ended(text)
 
@@ -139,7 +135,7 @@ def split_reason(text: str) -> tuple[str, str]:
 
 
 def _ended(text: str) -> str:
-    return f"{text}。" if _CJK_TELLING.search(text) else f"{text}."
+    return f"{text}。" if _CJK.search(text) else f"{text}."
 
 
 def _third(text: str) -> str:
@@ -207,7 +203,7 @@ _NOBODY: Final = re.compile(
     r"|[这那它他她你]",
     re.IGNORECASE,
 )
-"""Who or what a sentence is about that begins so, only the sentences before it tell."""
+"""A sentence that begins so is about what only the sentences before it tell."""
 _MORE: Final = re.compile(
     r"(?:it|it['’]s|its|they|they['’]re|he|she|he['’]s|she['’]s|this|these|that['’]?s (?:because"
     r"|why|where|when|how))\b|因为|这是|它",
@@ -249,7 +245,7 @@ _UNSURE: Final = re.compile(
     r"|would you say)\s+(?:that )?$",
     re.IGNORECASE,
 )
-"""What stands before a clause that states nothing."""
+"""Stands before a clause that states nothing."""
 _TASK: Final = re.compile(
     r"(?:please\s+)?(?:conduct|figure|find|write|create|make|give|show|tell|explain|list|generate"
     r"|draft|summari[sz]e|analy[sz]e"
@@ -261,7 +257,7 @@ _TASK: Final = re.compile(
     r"|tell|repeat|expand|shorten)\b",
     re.IGNORECASE,
 )
-"""How a task begins; what is said in it is about the task."""
+"""The beginning of a task; what is said in it is about the task."""
 _SPEAKER: Final = re.compile(
     r"(?!(?:update|note|fyi|decision|deadline|reminder|info|rule)\b)\w{2,15}:\s", re.IGNORECASE
 )
@@ -287,7 +283,7 @@ _EMPTY: Final = frozenset(
 
 
 def extract_facts(said: Iterable[TypedSentence]) -> list[ExtractedFact]:
-    """What is to be remembered and what is to be forgotten, in the order in which it was said."""
+    """The facts to remember and to forget, in the order in which they were said."""
     found: list[ExtractedFact] = []
     before: TypedSentence | None = None
     for one in said:
@@ -312,7 +308,7 @@ def extract_facts(said: Iterable[TypedSentence]) -> list[ExtractedFact]:
 
 
 def _goes_on(one: TypedSentence, before: TypedSentence | None) -> bool:
-    """Whether a sentence says more of what the one right before it was about."""
+    """True if a sentence says more of what the one right before it was about."""
     if before is None or (one.number, one.place) != (before.number, before.place + 1):
         return False
     if len(one.text) > LONGEST_MORE or _PRAISE.match(one.core) or find_secrets(one.text):
@@ -428,7 +424,7 @@ def _made(one: TypedSentence, kind: Kind, type: Type, text: str) -> ExtractedFac
 
 
 def _confirmed(one: TypedSentence) -> ExtractedFact | None:
-    """What the assistant had said it did, where the person wants it so in future."""
+    """The assistant's words about what it did, where the person wants it so in future."""
     did = next(_ways(one.answered), "")
     if not did:
         return None
@@ -481,7 +477,7 @@ class ManifestMemory(msgspec.Struct, frozen=True):
 
 
 class ExtractionOrder(msgspec.Struct, frozen=True):
-    """What a directive to look back says besides its words."""
+    """The parameters of a directive to look back."""
 
     folder: str
     known: tuple[ManifestMemory, ...]
@@ -507,14 +503,14 @@ def parse_extraction_order(body: str) -> ExtractionOrder | None:
 
 
 def compute_shared_subject(one: str, other: str) -> float:
-    """How much two texts are about the same, from 0 to 1."""
+    """The share of its subject that a text has in common with another, from 0 to 1."""
     left, right = find_subject_words(one), find_subject_words(other)
     both = len(left & right)
     return both / len(left | right) if both else 0.0
 
 
 def is_known(statement: str, text: str) -> bool:
-    """Whether a text says this already: its words, its numbers, and yes or no."""
+    """True if a text says this already: its words, its numbers, and yes or no."""
     said = find_subject_words(statement)
     there = len(said & find_subject_words(text))
     numbers = set(_NUMBER.findall(statement)) <= set(_NUMBER.findall(text))
@@ -523,7 +519,7 @@ def is_known(statement: str, text: str) -> bool:
 
 
 def is_news(statement: str, description: str) -> bool:
-    """Whether this says something else about what a memory is about."""
+    """True if this says something else about what a memory is about."""
     if compute_shared_subject(statement, description) >= ALIKE:
         return True
     one, other = _subject(statement), _subject(description)
@@ -531,14 +527,14 @@ def is_news(statement: str, description: str) -> bool:
 
 
 def can_be_known(statement: str, known: ManifestMemory) -> bool:
-    """Whether it is worth reading the memory."""
+    """True if it is worth reading the memory."""
     return compute_shared_subject(statement, known.description) >= CLOSE or is_news(
         statement, known.description
     )
 
 
 def _subject(text: str) -> frozenset[str]:
-    """What a statement is about that has one value at a time: a weight, a deadline, a place to live."""
+    """The subject of a statement that has one value at a time: a weight, a deadline, a place to live."""
     found = _SUBJECT.match(text)
     if found is None:
         return frozenset()
@@ -659,7 +655,6 @@ def _close(found: Sequence[ExtractedFact], asked: ExtractionOrder) -> list[Manif
 
 
 def _read(made: Sequence[PastCall], asked: ExtractionOrder) -> dict[str, Topic]:
-    """The memories as they were read, by file."""
     topics: dict[str, Topic] = {}
     for one in made:
         if one.use.name == "Read" and one.result is not None and not one.failed:

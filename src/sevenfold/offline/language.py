@@ -1,22 +1,21 @@
-"""How the offline engine takes a request apart: literals out of the way, then one piece per step.
+"""Takes a request apart for the offline engine: literals out of the way, then one piece per step.
 
 A literal (a fenced block, `code`, a "quotation", a `$ command` line) is replaced by a mark, so that
 nothing inside it is mistaken for a word of the request.
 
-Words for the offline engine: sentences, stems, and what a question is about. What a person said,
-sentence by sentence, and what of it can be a fact at all.
+It also splits texts into sentences and terms, and finds the sentences of a person that can be facts.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from sevenfold.core.messages import Message, Text
+from sevenfold.memory.text.words import CJK, make_word_set, stem_word, tokenize_text
 from sevenfold.models.directives import parse_directive
 from sevenfold.offline.conversation import OfflineConversation, extract_typed_text, split_added
 
@@ -51,7 +50,7 @@ ACTION: Final = (
     r"|write|create|save|put|replace|change|rename|remember|note|tell|say|explain|answer|give"
     r"|summari[sz]e|describe|report|let me know|count|check|print|what|which|who|where|when|how|why)\b"
 )
-"""How the next thing begins that somebody wants."""
+"""The beginning of the next thing that is wanted."""
 _ACTION_ZH = (
     r"(?:请|帮我)?(?:读取|读|打开|查看|显示|看看|运行|执行|查找|搜索|列出|写入|创建|新建|替换|记住|告诉|回答"
     r"|总结|把|将|在|说)"
@@ -92,7 +91,7 @@ class LexedRequest(msgspec.Struct, frozen=True):
         return _ONE.sub(lambda m: self.literals[int(m[0].strip(MARK))].raw, part)
 
     def value(self, part: str) -> str:
-        """What a part means: without its quotes if it is one literal, else as it was written."""
+        """The meaning of a part: without its quotes if it is one literal, else as it was written."""
         one = self.alone(part)
         return one.inner if one else self.raw(part).strip()
 
@@ -138,20 +137,12 @@ def _says_something(part: str) -> bool:
 
 
 LONGEST_SENTENCE: Final = 400
-CJK: Final = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
-
-_RUN = re.compile(rf"[{CJK}]+|[^\W_{CJK}]+")
-_CAMEL = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _CJK_CHARACTER = re.compile(rf"[{CJK}]")
 _LATIN_WORD = re.compile(r"[A-Za-z]+")
 _SENTENCE_END = re.compile(r"(?<=[.!?])[ \t]+(?=\S)|(?<=[。！？；])")
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_STOP: Final = _words(
+_STOP: Final = make_word_set(
     """a about after again all also am an and any are aren as at be been before being but by can could
     d did didn do does doesn doing don for from had has have he her here him his how i if in into is
     isn it its just let ll m may me might more most must my no not now of off ok on once one only or
@@ -160,7 +151,7 @@ _STOP: Final = _words(
     very was wasn we were what when where which while who whom whose why will with would yes you
     your"""
 )
-_WEAK: Final = _words(
+_WEAK: Final = make_word_set(
     """agree answer ask call choose chose chosen contain decide decided explain find found get give
     given go know like list look made make mean mention name need new old pick read remember report
     show set settle something talk thing think told try use used using want work write written wrote"""
@@ -173,54 +164,17 @@ _CJK_STOP: Final = re.compile(
 
 
 def find_terms(text: str) -> list[str]:
-    """What a text is about: the stems of its words and its pairs of characters."""
-    if _CJK_CHARACTER.search(text):
-        text = _CJK_STOP.sub(" ", text)
-    return [term for run in _RUN.findall(text) for term in _terms_of(run)]
+    """The subject of a text: the stems of its words and its pairs of characters."""
+    return [_SHORT.get(term, term) for term in tokenize_text(text, _STOP, _CJK_STOP)]
 
 
-@lru_cache(maxsize=1 << 16)
-def _terms_of(run: str) -> tuple[str, ...]:
-    if _CJK_CHARACTER.match(run):
-        return tuple(run[i : i + 2] for i in range(len(run) - 1)) or (run,)
-    words = {run.lower(): None}
-    words.update((part.lower(), None) for part in _CAMEL.findall(run))
-    return tuple(stem_word(word) for word in words if word not in _STOP)
-
-
-def stem_word(word: str) -> str:
-    """The word without its usual English endings; the same for all its forms is what matters."""
-    if len(word) <= 3 or not word.isascii():
-        return word
-    if word.endswith("ies"):
-        word = word[:-3] + "y"
-    elif word.endswith("ing") and len(word) > 5:
-        word = _single(word[:-3])
-    elif word.endswith("ed") and len(word) > 4:
-        word = _single(word[:-2])
-    elif word.endswith("s") and word[-2] not in "sui":
-        word = word[:-1]
-    word = word[:-1] if word.endswith("e") and len(word) > 3 else word
-    return _SHORT.get(word, word)
-
-
-_SHORT: Final = {
-    "authentication": "auth",
-    "configuration": "config",
-    "databas": "db",
-    "directory": "dir",
-    "documentation": "doc",
-    "environment": "env",
-    "repository": "repo",
-}
-"""Long forms that people and files shorten. Each short form but its last letter begins the long one."""
-
-
-def _single(word: str) -> str:
-    return word[:-1] if word[-1] == word[-2] and word[-1] not in "lsz" else word
-
-
-_WEAK_STEMS: Final = frozenset(stem_word(word) for word in _WEAK)
+_PAIRS: Final = """
+    authentication auth, configuration config, database db, directory dir, documentation doc,
+    environment env, repository repo, lives live
+    """
+_SHORT: Final = {stem_word(one.split()[0]): stem_word(one.split()[1]) for one in _PAIRS.split(",")}
+"""Long forms that people and files shorten, and the verb that recall takes for the plural of `life`."""
+_WEAK_STEMS: Final = frozenset(map(stem_word, _WEAK))
 
 
 def weigh_question_terms(question: str) -> dict[str, bool]:
@@ -248,7 +202,7 @@ def _bounded(sentence: str) -> Iterator[str]:
 
 
 def is_chinese(text: str) -> bool:
-    """Whether a text is to be answered in Chinese: by how it begins, or by what most of it is."""
+    """True if a text is to be answered in Chinese: by how it begins, or by what most of it is."""
     characters = len(_CJK_CHARACTER.findall(text))
     first = re.search(rf"[{CJK}A-Za-z]", text)
     begins = bool(first and _CJK_CHARACTER.match(first[0]))
@@ -274,7 +228,7 @@ _NO_PERSON: Final = re.compile(
     r"|^Caveat: The messages below|^This session is being continued",
     re.MULTILINE,
 )
-"""What other programs put into a conversation in the person's name."""
+"""Texts that other programs put into a conversation in the person's name."""
 _PLAYED: Final = re.compile(
     r"\b(?:act as|pretend|role-?play|you are (?:now )?(?:an?|the)\b|you will be|your (?:role"
     r"|persona) is"
@@ -355,17 +309,17 @@ class TypedSentence(msgspec.Struct, frozen=True):
     core: str
     """Without quotations, code, and words such as `Okay,` that lead in."""
     lead: str
-    """What led in: a `no,` or a `yes,` may matter."""
+    """The words that lead in: a `no,` or a `yes,` may matter."""
     answered: str = ""
-    """What the assistant had said before."""
+    """The assistant's words before it."""
     working: bool = False
-    """Whether the assistant works on files here, so that most of what is said is about the task."""
+    """True if the assistant works on files here, so that most of what is said is about the task."""
     place: int = 0
     """Of the sentence in its message."""
 
     @property
     def withdraws(self) -> bool:
-        """Whether it takes back what was said just before."""
+        """True if it takes back what was said just before."""
         return bool(_WITHDRAWN.match(self.core) or _WITHDRAWN.match(self.text))
 
 
@@ -389,7 +343,7 @@ def find_typed_sentences(
 
 
 def is_working(conversation: OfflineConversation, until: int) -> bool:
-    """Whether this is in a repository, or the assistant has run or changed anything."""
+    """True if this is in a repository, or the assistant has run or changed anything."""
     if any(_IN_REPOSITORY.search(part) for part in _contexts(conversation, until)):
         return True
     return any(
@@ -400,7 +354,7 @@ def is_working(conversation: OfflineConversation, until: int) -> bool:
 
 
 def _contexts(conversation: OfflineConversation, until: int) -> Iterator[str]:
-    """What our own opening and news of the surroundings say."""
+    """The texts of our own opening and of news of the surroundings."""
     for message in conversation.messages[:until]:
         for block in message.content:
             if message.role == "user" and isinstance(block, Text) and "<context>" in block.text:
@@ -420,7 +374,7 @@ def find_told_day(message: Message) -> str:
 
 
 def _typed(message: Message) -> str:
-    """What a person typed, if a person typed it."""
+    """The text that a person typed; empty if a program wrote it."""
     if any(isinstance(b, Text) and parse_directive(b.text) for b in message.content):
         return ""
     text = extract_typed_text(message)
@@ -431,7 +385,7 @@ def _typed(message: Message) -> str:
 
 
 def is_pasted(text: str) -> bool:
-    """Whether most of it was not typed: it is long, or not short and nobody in it says `I`."""
+    """True if most of it was not typed: it is long, or not short and without an `I`."""
     if len(text) <= SHORT:
         return False
     own = len(_OWN.findall(text))
@@ -456,7 +410,7 @@ def split_statements(text: str) -> Iterator[tuple[int, str, str, str]]:
 
 
 def is_statement(core: str) -> bool:
-    """Whether a sentence can be a statement or an order, meant as it is said."""
+    """True if a sentence can be a statement or an order, meant as it is said."""
     if _QUESTION.search(core) or _ASKS.match(core) or _SUPPOSED.match(core):
         return False
     if _JOKED.search(core) or _REPORTED.search(core):

@@ -30,7 +30,7 @@ from sevenfold.offline.steps import (
 )
 
 HEADING: Final = "## Saving goes through a daily log"
-"""How the rules of memory begin to say so."""
+"""The heading in the rules of memory that says so."""
 _NUMBERED: Final = re.compile(r"^ *\d+(?:\t|→|\| ?)(.*)$", re.MULTILINE)
 _UNREAD: Final = "has not been read"
 
@@ -77,7 +77,7 @@ def _unread(made: list[PastCall]) -> bool:
 
 
 def _there(made: list[PastCall]) -> str | None:
-    """What the log says, as it was last read or written here."""
+    """The log as it was last read or written here."""
     for done in reversed(made):
         if done.result is None or done.failed:
             continue
@@ -117,7 +117,7 @@ def plan_memory_write(conversation: OfflineConversation, text: str) -> tuple[Too
 
 
 def _is_there(conversation: OfflineConversation, file: str) -> bool:
-    """Whether the index, which opens the conversation, points to such a file."""
+    """True if the index, which opens the conversation, points to such a file."""
     return any(f"({file})" in message.text for message in conversation.messages[:3])
 
 
@@ -128,7 +128,7 @@ def find_memory_folder(system: str) -> str | None:
 
 
 def gather_reasons(steps: Iterable[PlanStep]) -> Iterator[PlanStep]:
-    """What is said right after "remember this" belongs to it: its reason, how to apply it."""
+    """Add what is said right after "remember this": its reason, how to apply it."""
     keeping: RememberStep | None = None
     for step in steps:
         if keeping is not None and _goes_on(step):

@@ -1,7 +1,7 @@
 """The offline engine keeps notes: it fills the sections it is shown with what it can retell.
 
 What stands there already stays, line by line: only a line about the same thing is replaced. So notes
-outlive the messages they were taken from, and what somebody wrote by hand is kept.
+outlive the messages they were taken from, and what a person wrote by hand is kept.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ class WrittenSection(msgspec.Struct, frozen=True):
 
     @property
     def lines(self) -> list[str]:
-        """What is listed in it."""
+        """The lines that are listed in it."""
         listed = [text for text in self.body if text.startswith(ITEM) and not _ABOUT.match(text)]
         return [text.removeprefix(ITEM).rstrip() for text in listed]
 
     @property
     def own(self) -> str:
-        """What else stands there: somebody has written it, and it stays as it is."""
+        """The other lines: a person has written them, and they stay as they are."""
         return "\n".join(text for text in self.body if not text.startswith(ITEM)).strip("\n")
 
 
@@ -188,7 +188,7 @@ def _bodies(
 
 
 def _kinds(sections: Sequence[WrittenSection]) -> list[str]:
-    """What each section is for, by its title: ours, or what others call the same."""
+    """The kind of each section, by its title: ours, or what others call the same."""
     out, free = [""] * len(sections), list(range(len(sections)))
     for kind, words in _TITLES.items():
         if (at := next((n for n in free if words.search(sections[n].title)), None)) is not None:
@@ -208,7 +208,6 @@ def _title(story: ConversationStory, section: WrittenSection) -> Render:
 
 
 def _state(story: ConversationStory, section: WrittenSection) -> Render:
-    """Always new."""
     return partial(
         format_list,
         [
@@ -227,7 +226,7 @@ def _task(story: ConversationStory, section: WrittenSection) -> Render:
 
 
 def _same(old: str, new: str) -> bool:
-    """Whether an old line is this one, whole or cut."""
+    """True if an old line is this one, whole or cut."""
     if old == new:
         return True
     head, cut, _ = old.partition("[… ")
@@ -250,7 +249,7 @@ def _adding(*tell: Callable[[ConversationStory], list[str]]) -> Maker:
 
 
 def _below(section: WrittenSection, render: Render) -> Render:
-    """What somebody has written, and below it what we list."""
+    """The text that a person has written, and below it what we list."""
     own = section.own
     if not own:
         return render
@@ -286,7 +285,7 @@ _MAKERS: Final[dict[str, tuple[float, Maker]]] = {
     CODE: (0.0, lambda story, section: lambda room: ""),
     "log": (1.0, _adding(lambda story: [text for part in retelling.format_steps(story) for text in part])),
 }
-"""What is written where, and how much of the room it gets. To learn from something is not by rule."""
+"""The writer of each section, and its share of the room. To learn from something is not by rule."""
 _TITLES: Final = {
     kind: re.compile(words, re.IGNORECASE)
     for kind, words in {

@@ -1,4 +1,4 @@
-"""From what was asked to a plan of steps, and how far the plan has come.
+"""Makes a plan of steps from a request, and finds how far the plan has come.
 
 Nothing is remembered between two requests: which steps are done is read off the view each time.
 """
@@ -42,7 +42,7 @@ LONGEST_PIECE: Final = 1_000
 """A longer sentence is a text, not a request."""
 MOST_CALLS: Final = 30
 SAME_CALL: Final = 2
-"""How often the same tool is called with the same input for one request."""
+"""The same tool is called with the same input at most this often for one request."""
 
 _LANGUAGES: Final[tuple[tuple[re.Pattern[str], tuple[StepRule, ...]], ...]] = (
     (verbs.POLITE, verbs.RULES),
@@ -87,7 +87,7 @@ CONTINUE: Final = re.compile(
     r"|[^\n]{0,120}\b(?:continue|go on|resume)\b[^\n]{0,60}\b(?:stopped|left off|cut off)\b\W*",
     re.I,
 )
-"""What asks for more of the same: the rest of a plan, or of a reply that was cut."""
+"""A request for more of the same: the rest of a plan, or of a reply that was cut."""
 
 
 def parse_request(text: str, offer: AgentOffer | None = None) -> list[PlanStep]:
@@ -124,7 +124,7 @@ def _steps_of(piece: str, lexed: LexedRequest, offer: AgentOffer | None) -> Iter
 
 
 def _later(part: str, lexed: LexedRequest, offer: AgentOffer | None) -> tuple[PlanStep, ...]:
-    """What a sentence asks for after its first part."""
+    """The requests of a sentence after its first part."""
     if offer and (handed := plan_handover([part], lexed, offer)):
         return (handed.step,)
     return _by_rule(part, lexed) or (_otherwise(part, lexed),)
@@ -228,7 +228,7 @@ def _unread(
 def _seen(
     call: ToolCallStep, earlier: list[PlanStep], conversation: OfflineConversation, before: int
 ) -> bool:
-    """Whether the file of a call was read or written before, or will have been by then."""
+    """True if the file of a call was read or written before, or will have been by then."""
     path = _norm(call.input["file_path"])
     known: list[ToolCallStep | ToolUse] = [
         c for s in earlier if isinstance(s, ToolCallsStep) for c in s.calls
@@ -249,7 +249,7 @@ def _refused(step: ToolCallsStep, conversation: OfflineConversation, asked: int)
 
 
 def is_refused_unread(done: PastCall) -> bool:
-    """Whether a change was refused only because the file had not been read."""
+    """True if a change was refused only because the file had not been read."""
     told = done.result.text if done.failed and done.result else ""
     return done.use.name in ("Write", "Edit") and "has not been read" in told[:LONGEST_PIECE]
 
@@ -326,7 +326,7 @@ def format_code(text: str) -> str:
 
 
 class PlanProgress(msgspec.Struct, frozen=True):
-    """How far a plan has come: what is to be called now, what was called, what will not be."""
+    """The progress of a plan: the calls to make now, those that were made, those that will not be."""
 
     now: tuple[ToolCallStep, ...]
     done: tuple[PastCall, ...]

@@ -1,11 +1,11 @@
-"""What the offline engine replies to a conversation: the next tool calls, or words. A pure function.
+"""Replies to a conversation: the next tool calls, or words. A pure function.
 
 ask       the newest thing a person, or a directive, asked for
 plan      its steps, understood by rule
 progress  which of them the view shows as done
 reply     the calls of the next step; when none is left, what was found and the answers
 
-What a conversation is doing now, in three to five words, for somebody who looks at it from outside.
+It can also say in three to five words what a conversation is doing now.
 """
 
 from __future__ import annotations
@@ -101,12 +101,12 @@ Directed: TypeAlias = Callable[[OfflineConversation, Directive], Blocks]
 
 
 class EngineRules(msgspec.Struct, frozen=True):
-    """Where the layers above add what the engine does for them."""
+    """The additions of the layers above to what the engine does."""
 
     directives: Mapping[str, Directed] = {}
-    """What is done for each kind of directive."""
+    """The function for each kind of directive."""
     save: Save | None = None
-    """How something is saved that is to be remembered; without it, it only stays in view."""
+    """Saves something that is to be remembered; without it, it only stays in view."""
 
 
 def _extracted(conversation: OfflineConversation, directive: Directive) -> Blocks:
@@ -132,7 +132,7 @@ _VERBS: Final = ("Read", "Write", "Edit", "Bash", "Grep", "Glob", "Agent", "Send
 TASK: Final = "agent"
 """The kind of directive that hands a fork a task, to be done as if a person had asked for it."""
 _ABOUT_FORKS: Final = "You are now a fork "
-"""How the paragraph begins that tells a model what it has become."""
+"""The paragraph that tells a model what it has become begins so."""
 
 
 def make_reply(conversation: OfflineConversation, rules: EngineRules = RULES) -> Blocks:
@@ -196,7 +196,7 @@ def _calling(
 
 
 def _to_report(done: tuple[PastCall, ...], resumed: int) -> Iterator[PastCall]:
-    """What was done for this answer, without a refusal after which the same call was made again."""
+    """The calls made for this answer, without a refusal after which the same call was made again."""
     last = {make_call_key(d.use): d.at for d in done}
     for each in done:
         again = is_refused_unread(each) and last[make_call_key(each.use)] > each.at
@@ -249,7 +249,7 @@ def _continued(conversation: OfflineConversation, ask: PersonRequest, rules: Eng
 def _rest_of_cut(
     conversation: OfflineConversation, origin: PersonRequest, ask: PersonRequest, rules: EngineRules
 ) -> str:
-    """What the reply would have gone on to say, worked out again from what it was a reply to."""
+    """The rest of a reply that was cut, worked out again from what it was a reply to."""
     between = range(origin.at, ask.at)
     start = max(i for i in between if i == origin.at or conversation.messages[i].results)
     parts = [i for i in between if i > start and conversation.messages[i].role == "assistant"]
@@ -305,7 +305,7 @@ def _closing(
 
 
 def _remark(language: Language, step: PlanStep, steps: list[PlanStep]) -> str | None:
-    """What there is to say about a step that is neither a call nor a question."""
+    """The remark on a step that is neither a call nor a question."""
     match step:
         case RememberStep(text):
             return format_phrase(language, "kept", what=_short(text))
@@ -322,7 +322,7 @@ def _remark(language: Language, step: PlanStep, steps: list[PlanStep]) -> str | 
 def _is_lost(
     steps: list[PlanStep], answers: list[str | None], state: PlanProgress, described: bool
 ) -> bool:
-    """Whether to say what this engine is: it could not do what was asked of it."""
+    """True if the reply should say what this engine is: it could not do what was asked of it."""
     puzzled = any(isinstance(s, UnclearStep) and s.why in ("no_rule", "who", "hello") for s in steps)
     useful = bool(state.done) or described
     idle = not useful and not any(
@@ -332,7 +332,7 @@ def _is_lost(
 
 
 def describe_engine(language: Language, conversation: OfflineConversation) -> str:
-    """What this is, what it can do here, and how to get more."""
+    """Describe the engine, what it can do here, and how to get more."""
     able = [format_phrase(language, f"can_{name}") for name in _VERBS if name in conversation.tools]
     tools = format_phrase(language, "strange_tools" if conversation.tools else "no_tools")
     if able:

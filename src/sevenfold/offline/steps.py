@@ -1,6 +1,6 @@
 """The steps that a request can ask of the offline engine, and how their arguments are read.
 
-Work that the offline engine hands on: to an agent, to forks of itself, or as a message to somebody.
+Some steps hand work on: to an agent, to forks of the engine, or as a message to an agent.
 """
 
 from __future__ import annotations
@@ -82,21 +82,10 @@ _GLUE = re.compile(r"\s*(?:,?\s+and\s+|,\s*|、\s*|，\s*|\s+和\s*|\s*和\s+|\s
 _SPACE = re.compile(r"\s+")
 _TRAILING = ".,;:!?。，；：！？"
 _LANGUAGES: Final = {
-    "c": "c",
-    "css": "css",
-    "go": "go",
-    "html": "html",
-    "java": "java",
-    "javascript": "js",
-    "json": "json",
-    "markdown": "md",
-    "python": "py",
-    "rust": "rs",
-    "text": "txt",
-    "toml": "toml",
-    "typescript": "ts",
-    "yaml": "yaml",
-}
+    "c": "c", "css": "css", "go": "go", "html": "html", "java": "java", "javascript": "js",
+    "json": "json", "markdown": "md", "python": "py", "rust": "rs", "text": "txt", "toml": "toml",
+    "typescript": "ts", "yaml": "yaml",
+}  # fmt: skip
 
 
 def trim_punctuation(part: str) -> str:
@@ -180,7 +169,7 @@ _ENDINGS: Final = frozenset(_LANGUAGES.values()) | frozenset(
 
 
 def is_file_name(word: str) -> bool:
-    """Whether a bare word can only be a file: it has an ending that files have."""
+    """True if a bare word can only be a file: it has an ending that files have."""
     name, dot, ending = word.rpartition(".")
     plain = re.fullmatch(r"[\w.~/\\-]*\w", name) is not None
     return plain and bool(dot) and ending.lower() in _ENDINGS
@@ -225,7 +214,7 @@ GENERAL: Final = "general-purpose"
 FORK: Final = "fork"
 EVERYONE: Final = "*"
 LEAD: Final = "lead"
-"""What an agent of a team calls the conversation that leads it."""
+"""The name that an agent of a team has for the conversation that leads it."""
 FEWEST, MOST = 3, 5
 """Words that say what an agent is for."""
 MOST_CHARACTERS: Final = 20
@@ -245,7 +234,7 @@ _SMALL: Final = frozenset(
 
 
 class AgentOffer(msgspec.Struct, frozen=True):
-    """Who can be asked in this conversation."""
+    """The agents that can be asked in this conversation."""
 
     agents: bool = False
     messages: bool = False
@@ -287,7 +276,7 @@ class MessageStep(msgspec.Struct, frozen=True):
 
 
 def find_agent_offer(conversation: OfflineConversation) -> AgentOffer | None:
-    """What this request offers; None where nobody can be asked."""
+    """The agents that this request offers; None where there are none."""
     agents, messages = AGENT in conversation.tools, SEND in conversation.tools
     if not agents and not messages:
         return None
@@ -308,7 +297,7 @@ def find_agent_offer(conversation: OfflineConversation) -> AgentOffer | None:
 
 
 def _names(done: PastCall) -> Iterator[str]:
-    """What an agent is called: as it was asked for, or as the result says."""
+    """The names of an agent: as it was asked for, or as the result says."""
     if done.use.name != AGENT:
         return
     asked = done.use.input.get("name")
@@ -355,6 +344,6 @@ def shorten_description(text: str) -> str:
 
 
 def extract_work(part: str, lexed: LexedRequest) -> str:
-    """What is to be done, as it was written; without its quotes where all of it is quoted."""
+    """The work as it was written; without its quotes where all of it is quoted."""
     one = lexed.alone(trim_punctuation(part))
     return (one.inner if one and one.kind != "code" else lexed.raw(trim_punctuation(part))).strip()

@@ -1,11 +1,10 @@
-"""What a conversation says about itself, as the offline engine needs it to retell it.
+"""Collects what a conversation says about itself, so that the offline engine can retell it.
 
 Everything in a story was said or done by the user or the assistant, or is the end of what a tool printed.
 Nothing is understood, so nothing is made up; and what a tool printed is quoted, never obeyed.
 
-A story retold in lines: what was asked, files and names, commands, errors, answers, where it
-stands. The offline engine summarises: the nine sections of a compaction, filled with what it can
-retell.
+A summary retells a story in lines: what was asked, files and names, commands, errors, answers, the state.
+They fill the nine sections of a compaction.
 """
 
 from __future__ import annotations
@@ -41,13 +40,13 @@ STEP: Final = 200
 NAMES: Final = 16
 """Names that are told of one file."""
 SAID: Final = 3
-"""How often it counts that the user says a name, where the assistant's saying it counts once."""
+"""A name that the user says counts this often; one that the assistant says counts once."""
 _DEFINES: Final = re.compile(
     r"\b(?:def|class|func|function|fn|type|struct|enum|trait|interface|const)\s+(?:\([^)\n]*\)\s*)?"
     r"([A-Za-z_]\w{3,})"
 )
 _GO_ON: Final = "Your last reply was cut off at its length limit."
-"""How a turn begins when it wants the rest of a reply: nobody typed that."""
+"""A turn that wants the rest of a reply begins so: no person typed that."""
 NOTES: Final = "session-notes"
 STANDING: Final = ("summary", NOTES, "digest", "collapsed", "snipped")
 """The tags around what a compaction has put in place of messages."""
@@ -61,7 +60,7 @@ _ENOUGH: Final = 3
 
 
 class AssistantStep(msgspec.Struct, frozen=True):
-    """What the assistant said when it went on to call tools, and for which message of the user."""
+    """The assistant's words before it called tools, and the message of the user they are for."""
 
     asked: int
     text: str
@@ -86,7 +85,7 @@ class ConversationStory(msgspec.Struct, frozen=True):
 def collect_story(
     conversation: OfflineConversation, start: int = 0, end: int | None = None
 ) -> ConversationStory:
-    """What the messages between two places say; requests to forks are no part of it."""
+    """The story of the messages between two places; requests to forks are no part of it."""
     telling = _StoryCollector()
     for placed in _placed(conversation, range(len(conversation.messages))[start:end]):
         telling.take(placed)
@@ -194,12 +193,11 @@ def _is_directive(block: Block) -> bool:
 
 
 def _is_running(block: Block) -> bool:
-    """Whether it only says that a tool has not answered yet."""
     return isinstance(block, ToolResult) and block.text.startswith("[still running")
 
 
 def _told(at: int, message: Message, by: str) -> Iterator[PlacedMessage]:
-    """What stands for others, and apart from it what is said here."""
+    """Split off texts that stand for others from what is said here."""
     blocks: list[Block] = []
     for block in message.content:
         if not isinstance(block, Text):
@@ -215,7 +213,7 @@ def _told(at: int, message: Message, by: str) -> Iterator[PlacedMessage]:
 
 
 def _split(text: str) -> tuple[str, list[str]]:
-    """What a person typed, without what programs put around it, and the texts that stand for others."""
+    """Split a message: what a person typed, and the texts that stand for others."""
     if parse_arrival(text):
         return "", []
     if len(_SECTION.findall(text)) >= _ENOUGH and not _STANDS_FOR.match(text):
@@ -239,7 +237,6 @@ _LITTLE: Final = 30
 
 
 def _own(use: ToolUse) -> Iterator[str]:
-    """What the assistant wrote itself when it made this call."""
     return iterate_strings({key: value for key, value in use.input.items() if key not in _CHOICES})
 
 
@@ -291,7 +288,7 @@ _ELSEWHERE: Final = ("(cleared", "[cleared", "</persisted-output")
 _QUOTED: Final = re.compile(r"(?P<about>(?P<kind>To|The user:) “.*?”)(?=: |$)")
 _BEGUN: Final = re.compile(r"^- (Asked for at the beginning: “.*”)$", re.MULTILINE)
 _REQUEST: Final = re.compile(r"^.{0,8}primary request", re.IGNORECASE | re.MULTILINE)
-"""Where a summary begins, after whatever thoughts stand before it."""
+"""The beginning of a summary, after whatever thoughts stand before it."""
 
 
 # --- lines ----------------------------------------------------------------------------------------------
@@ -337,7 +334,7 @@ def format_commands(story: ConversationStory) -> list[str]:
 
 
 def _printed(text: str) -> bool:
-    """Whether a command printed this, and it does not only say where that is."""
+    """True if a command printed this, and it does not only say where that is."""
     return bool(text) and not text.startswith(_ELSEWHERE)
 
 
@@ -354,7 +351,7 @@ def format_unsolved(story: ConversationStory) -> list[str]:
 
 
 def format_unanswered(story: ConversationStory) -> list[str]:
-    """What the user said since the last answer."""
+    """The user's words since the last answer."""
     last = max((n for n, one in enumerate(story.facts.said, 1) if one.answer), default=0)
     waiting = [one.text for one in story.facts.said[last:] if one.text.strip()]
     return [f"Not answered yet: “{to_bounded_line(text, 200)}”" for text in waiting]
@@ -372,7 +369,7 @@ def format_stored_results(story: ConversationStory) -> list[str]:
 
 
 def format_steps(story: ConversationStory) -> tuple[list[str], list[str]]:
-    """What the assistant said it was doing, for all that was asked before and for what was asked last."""
+    """The assistant's words about its work, for all that was asked before and for what was asked last."""
     said, out = ["", *story.said], dict[int, list[str]]()
     told = to_bounded_line(story.facts.working, QUOTE)
     for step in story.steps[-2 * MOST :]:
@@ -386,7 +383,7 @@ def format_steps(story: ConversationStory) -> tuple[list[str], list[str]]:
 
 
 def format_state(story: ConversationStory) -> list[str]:
-    """Where things stand: the last words, the last calls."""
+    """The state: the last words, the last calls."""
     facts, out = story.facts, list[str]()
     if facts.working:
         out.append(f"Said last: {to_bounded_line(facts.working, QUOTE)}")
@@ -429,7 +426,7 @@ def format_new_names(words: Iterable[str], told: str, room: int) -> str:
 
 
 def find_line_subject(text: str) -> str:
-    """What a line is about: another line about the same takes its place."""
+    """The subject of a line: another line about the same takes its place."""
     found = _CALL.match(text) or _FILE.match(text) or _QUOTED.match(text)
     return found["about"] if found else text
 
@@ -448,7 +445,7 @@ def merge_lines(old: Iterable[str], new: Sequence[str]) -> list[str]:
 
 
 def _both(old: str, new: str) -> str:
-    """What is seen again may be only the newest part: of a file all is kept that was ever done to it,
+    """Join two lists. What is seen again may be the newest part: of a file all is kept that was done to it,
     and of a command what it printed.
     """
     one, two = _FILE.fullmatch(old), _FILE.fullmatch(new)
@@ -640,7 +637,7 @@ def _bodies(story: ConversationStory, room: int, wants: Sequence[str]) -> list[s
 
 
 def _stretch(conversation: OfflineConversation, asked: str) -> tuple[int, int]:
-    """Which messages are to be summarised, where the directive names the first one or one that stays."""
+    """The messages to summarise, where the directive names the first one or one that stays."""
     begins, stays = _BEGINS.search(asked), _STAYS.search(asked)
     last = len(conversation.messages)
     start = next(_starting(conversation, begins[1], range(last)), 0) if begins else 0
@@ -649,7 +646,7 @@ def _stretch(conversation: OfflineConversation, asked: str) -> tuple[int, int]:
 
 
 def _starting(conversation: OfflineConversation, words: str, places: Sequence[int]) -> Iterator[int]:
-    """Where messages are that start so, or make such a call."""
+    """The places of messages that start so, or make such a call."""
     for at in places:
         message = conversation.messages[at]
         calls = [summarise_call(use).name for use in message.tool_uses[:1]]

@@ -1,11 +1,11 @@
-"""Whether a path is meant by a rule such as `./src/**`, `~/notes/*`, `//etc/**` or `*.pem`.
+"""Matches paths with rules such as `./src/**`, `~/notes/*`, `//etc/**` or `*.pem`.
 
 `//x` begins at the root of the file system, `~/x` at home, `/x`, `./x` and `a/b` at the project; a
 pattern without any slash fits at every depth. A rule that allows is read strictly: links are
 followed first, and the project's folder is the only thing it may rely on. A rule that denies or
 asks is read loosely: it holds if the path fits as written or where it leads, in any case.
 
-Where a path leads, and which files hold secrets or settings that must not change unasked.
+It also follows links, and knows files that hold secrets or settings that must not change unasked.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 
 from sevenfold.core.protocols import ToolFailed
-from sevenfold.tools.walk import translate_glob
+from sevenfold.storage.walk import translate_glob
 
 _SECRET_NAME: Final = re.compile(
     r"""
@@ -58,7 +58,7 @@ def make_absolute(text: str, cwd: Path, home: Path) -> Path:
 
 
 def resolve_path(path: Path) -> Path:
-    """Where the path leads when every link is followed, whether anything is there or not."""
+    """The path that this one leads to when every link is followed, whether anything is there or not."""
     return Path(os.path.realpath(path))
 
 
@@ -68,19 +68,19 @@ def normalise_path(path: Path) -> Path:
 
 
 def is_inside(path: Path, folder: Path) -> bool:
-    """Whether the path leads into the folder, compared by component after following links."""
+    """True if the path leads into the folder, compared by component after following links."""
     return resolve_path(path).is_relative_to(resolve_path(folder))
 
 
 def is_secret_file(path: Path) -> bool:
-    """Whether a file of this name usually holds keys, passwords or tokens."""
+    """True if a file of this name usually holds keys, passwords or tokens."""
     if any(part.lower() in _SECRET_FOLDERS for part in path.parts):
         return True
     return bool(_SECRET_NAME.fullmatch(path.name))
 
 
 def is_protected(path: Path) -> bool:
-    """Whether changing this could make other programs run something later, or open a door to us."""
+    """True if changing this could make other programs run something later, or open a door to us."""
     if any(part.lower() in _PROTECTED_FOLDERS for part in path.parts):
         return True
     return path.name.lower() in _PROTECTED_NAMES or is_secret_file(path)
@@ -116,7 +116,7 @@ class ResolvedPath(msgspec.Struct, frozen=True):
 
 
 def is_pattern_match(about: str, place: ResolvedPath, root: Path, home: Path, *, loose: bool) -> bool:
-    """Whether the rule's pattern means this place."""
+    """True if the rule's pattern means this place."""
     paths = (place.asked, place.real) if loose else (place.real,)
     patterns = _patterns(about, str(root), str(home), loose)
     return any(p.fullmatch(_normal(str(path), loose)) for path in paths for p in patterns)
@@ -136,7 +136,7 @@ def _patterns(about: str, root: str, home: str, loose: bool) -> tuple[re.Pattern
 
 
 def _anchored(about: str, root: Path, home: Path, loose: bool) -> tuple[Path, str, bool]:
-    """Where the pattern begins, what follows, and whether links in it are the user's own."""
+    """The start of the pattern, the rest, and whether links in it are the user's own."""
     if about.startswith("//"):
         return Path("/"), about.lstrip("/"), True
     if about == "~" or about.startswith("~/"):

@@ -23,7 +23,7 @@ from anyio.abc import ByteReceiveStream
 
 from sevenfold.core.messages import Json
 from sevenfold.core.protocols import Tool, ToolFailed
-from sevenfold.tools import walk
+from sevenfold.storage import walk
 from sevenfold.tools.paths import resolve_path, suggest_similar
 from sevenfold.tools.workspace import Workspace, format_size
 

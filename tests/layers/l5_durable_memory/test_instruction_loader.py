@@ -14,7 +14,8 @@ from sevenfold.core.tokens import estimate_tokens
 from sevenfold.core.transcript import Replace, Reply, Transcript
 from sevenfold.layers.l5_durable_memory.prompt import LOADED, InstructionLoader, format_opening, is_opening
 from sevenfold.layers.shared.restore import CompactionCut
-from sevenfold.memory.instructions import InstructionFiles, InstructionLimits
+from sevenfold.memory.instructions.loader import InstructionFiles
+from sevenfold.memory.instructions.reader import InstructionLimits
 
 INDEX = "- [the port](port.md): which port it listens on"
 LONG = "Keep every function short and plain.\n" * 100

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from sevenfold.memory.instructions import InstructionFiles, Instructions, TouchedInstructions
+from sevenfold.memory.instructions.loader import InstructionFiles
+from sevenfold.memory.instructions.reader import Instructions, TouchedInstructions
 from sevenfold.tools.paths import is_secret_file
 
 

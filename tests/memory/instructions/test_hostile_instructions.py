@@ -10,16 +10,17 @@ import msgspec
 import pytest
 from memory.instructions.instruction_place import Place, texts
 
-from sevenfold.memory.instructions import (
+from sevenfold.memory.instructions.loader import render_instructions, render_touched
+from sevenfold.memory.instructions.reader import (
     LONG,
+    SECRET,
+    FileContent,
     InstructionLimits,
     Instructions,
     TouchedInstructions,
-    render_instructions,
-    render_touched,
+    find_mentions,
+    read_content,
 )
-from sevenfold.memory.instructions.markdown import remove_comments, split_pieces
-from sevenfold.memory.instructions.reader import SECRET, FileContent, find_mentions, read_content
 from sevenfold.memory.instructions.rules import (
     LONGEST,
     MOST_GLOBS,
@@ -27,6 +28,7 @@ from sevenfold.memory.instructions.rules import (
     RuleGlobs,
     parse_rule_head,
 )
+from sevenfold.memory.text.markdown import remove_comments, split_pieces
 
 PRIVATE = "what nobody else should see"
 

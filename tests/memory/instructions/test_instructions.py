@@ -14,20 +14,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from memory.instructions.instruction_place import Place, texts
 
-from sevenfold.memory.instructions import (
-    LONG,
-    Instruction,
+from sevenfold.memory.instructions.loader import (
     InstructionFiles,
-    Instructions,
-    TouchedInstructions,
     load_instructions,
+    make_text_mark,
     render_instructions,
     render_touched,
 )
-from sevenfold.memory.instructions.loader import make_text_mark
-from sevenfold.memory.instructions.markdown import find_unclosed_comment, remove_comments, split_pieces
-from sevenfold.memory.instructions.reader import find_mentions
+from sevenfold.memory.instructions.reader import (
+    LONG,
+    Instruction,
+    Instructions,
+    TouchedInstructions,
+    find_mentions,
+)
 from sevenfold.memory.instructions.rules import MOST_READINGS, RuleGlobs, parse_rule_head
+from sevenfold.memory.text.markdown import find_unclosed_comment, remove_comments, split_pieces
 from sevenfold.tools.paths import is_secret_file
 
 DATA = Path(__file__).parents[3] / "../shared/data/memory_files_dev.jsonl.gz"

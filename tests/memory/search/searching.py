@@ -13,7 +13,7 @@ from sevenfold.core.errors import StorageFailure
 from sevenfold.memory.search.index import SearchIndex
 from sevenfold.memory.search.scoring import SearchHit
 from sevenfold.memory.search.segment import hash_term
-from sevenfold.memory.search.words import tokenize_text
+from sevenfold.memory.text.words import tokenize_text
 
 LONG_AGO = 10**18
 """Nanoseconds: 2001, so that nothing looks as if it were written just now."""

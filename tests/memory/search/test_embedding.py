@@ -22,7 +22,7 @@ from sevenfold.memory.search.embedding import (
     open_default_embedder,
     prepare_word_table,
 )
-from sevenfold.memory.search.words import tokenize_text
+from sevenfold.memory.text.words import tokenize_text
 
 installed = pytest.mark.skipif(find_resources() is None, reason="the word table is not installed")
 one_worker = pytest.mark.xdist_group("word table")

@@ -19,7 +19,7 @@ from memory.search.searching import LONG_AGO, Bag, Folder, names
 from sevenfold.memory.search.index import FORMAT, SearchIndex
 from sevenfold.memory.search.lexical import LexicalIndex
 from sevenfold.memory.search.scoring import split_passages
-from sevenfold.memory.search.words import tokenize_text
+from sevenfold.memory.text.words import tokenize_text
 from sevenfold.testing import FakeClock
 
 WORDS = ["falcon", "kestrel", "heron", "osprey", "plover", "dunlin", "retry", "数据库", "迁移"]

@@ -21,7 +21,7 @@ from sevenfold.memory.search.scoring import (
     is_worth_showing,
     weigh_question,
 )
-from sevenfold.memory.search.words import LIGHT, tokenize_text
+from sevenfold.memory.text.words import LIGHT, tokenize_text
 
 
 def scores(*numbers: float) -> np.ndarray[tuple[int], np.dtype[np.float32]]:

@@ -38,8 +38,9 @@ from sevenfold.memory.folder.folder import Saved, find_part, is_personal, is_top
 from sevenfold.memory.folder.names import ENDING, INDEX_NAME, make_file_key
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.index import HOOK, IndexRow, split_rows
-from sevenfold.memory.similarity import extract_statement, find_similar, split_words
+from sevenfold.memory.similarity import extract_statement, find_similar
 from sevenfold.memory.store import MemoryStore
+from sevenfold.memory.text.words import split_words
 from sevenfold.memory.topic_file import Topic, change_topic, read_topic, shorten_text
 from sevenfold.tools.confined_tools import COMMANDS
 from sevenfold.tools.edit_tool import (

@@ -27,7 +27,8 @@ from sevenfold.layers.l5_durable_memory.recall import extract_typed_text
 from sevenfold.layers.shared.facts import TYPED
 from sevenfold.memory.dates.relative import make_dates_absolute
 from sevenfold.memory.frontmatter import find_frontmatter, find_last_entry
-from sevenfold.memory.similarity import extract_statement, is_quote, split_words
+from sevenfold.memory.similarity import extract_statement, is_quote
+from sevenfold.memory.text.words import split_words
 from sevenfold.memory.topic_file import (
     TYPES,
     Origin,

@@ -1,10 +1,10 @@
 """Consolidation of a memory folder without a model: what the offline engine does in a dream.
 
     report = consolidate(staged.folder, clock.now(), store.modified())
-    commit(store, staged, Author("dream", session), report.explained)
+    commit_dream(store, staged, Author("dream", session), report.explained)
 
-It works on the plain files of a folder, which should be a copy: whoever commits it checks again that
-nothing is lost. Done twice, the second time changes nothing.
+It works on the plain files of a folder, which should be a copy: the commit checks again that nothing is
+lost. Done twice, the second time changes nothing.
 """
 
 from __future__ import annotations
@@ -16,18 +16,11 @@ from typing import Final
 
 from sevenfold.memory.consolidation.dates import resolve_memory_dates
 from sevenfold.memory.consolidation.duplicates import merge_duplicates
-from sevenfold.memory.consolidation.housekeeping import (
-    Learn,
-    NoteLesson,
-    archive_finished,
-    distil_logs,
-    tidy_index,
-)
+from sevenfold.memory.consolidation.housekeeping import Learn, archive_finished, distil_logs, tidy_index
 from sevenfold.memory.consolidation.staged_memories import (
     ArchivedMemory,
     ConsolidationReport,
     DatedSentence,
-    LoggedMemory,
     MergedMemory,
     StagedFiles,
     SupersededStatement,
@@ -37,19 +30,6 @@ from sevenfold.memory.consolidation.supersession import supersede_statements
 from sevenfold.memory.dreams.losses import LossReason
 from sevenfold.memory.dreams.statements import normalise_words, read_facts
 from sevenfold.memory.folder.folder import is_topic
-
-__all__ = [
-    "ArchivedMemory",
-    "ConsolidationReport",
-    "DatedSentence",
-    "Learn",
-    "LoggedMemory",
-    "MergedMemory",
-    "NoteLesson",
-    "SupersededStatement",
-    "UnclearPair",
-    "consolidate_folder",
-]
 
 _ROUNDS: Final = 6
 
@@ -93,7 +73,7 @@ def consolidate_folder(
 
 @dataclass(slots=True)
 class _ConsolidationLog:
-    """What was done so far."""
+    """The steps done so far."""
 
     merged: list[MergedMemory] = field(default_factory=list)
     superseded: list[SupersededStatement] = field(default_factory=list)
@@ -143,7 +123,7 @@ def _as_the_loss_report_cuts(
 
 
 def _last(file: str, went: Mapping[str, str]) -> str:
-    """Where a file is in the end, when it was merged into one that was merged itself."""
+    """The final place of a file, which may have been merged into one that was merged itself."""
     seen: set[str] = set()
     while file in went and file not in seen:
         seen.add(file)

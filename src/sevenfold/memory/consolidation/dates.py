@@ -1,6 +1,6 @@
-"""Relative dates in memories become calendar dates, against the day the memory comes from.
+"""Turns relative dates in memories into calendar dates, against the day the memory comes from.
 
-When something was said: by a date in the sentence, the origin of the memory, or the file's time.
+That day is given by a date in the sentence, the origin of the memory, or the file's time.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime
 import math
 import re
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, Literal
 
@@ -17,20 +16,12 @@ import msgspec
 from sevenfold.memory.consolidation.sentences import read_description
 from sevenfold.memory.consolidation.staged_memories import DatedSentence, StagedFiles
 from sevenfold.memory.dates.relative import find_relative_dates, make_dates_absolute
+from sevenfold.memory.dates.written import WrittenDay, find_dates
 from sevenfold.memory.folder.names import make_file_key
 from sevenfold.memory.index import split_rows
 from sevenfold.memory.recall_results import DAY
 from sevenfold.memory.topic_file import Topic, change_topic
 
-_MONTHS: Final = "janfebmaraprmayjunjulaugsepoctnovdec"
-_MONTH: Final = r"(?P<{0}>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
-_DATE: Final = re.compile(
-    r"(?<!\d)(?P<y>\d{4})[-/.](?P<m>\d{1,2})[-/.](?P<d>\d{1,2})(?![\d])"
-    r"|(?P<cy>\d{4})\s*年\s*(?P<cm>\d{1,2})\s*月\s*(?P<cd>\d{1,2})\s*[日号號]?"
-    rf"|\b{_MONTH.format('em')}\s+(?P<ed>\d{{1,2}})(?:st|nd|rd|th)?,?\s+(?P<ey>\d{{4}})\b"
-    rf"|\b(?P<dd>\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?{_MONTH.format('dm')},?\s+(?P<dy>\d{{4}})\b",
-    re.IGNORECASE,
-)
 _SINCE: Final = re.compile(
     r"(?:\b(?:since|as\s+of|starting(?:\s+from)?|effective(?:\s+from)?|updated(?:\s+on)?|valid\s+from"
     r"|from)|自从?|从|從|截至)\s*$",
@@ -41,44 +32,22 @@ _OPENING: Final = re.compile(r"^[\s*_(\[（【]*$")
 _CLOSING: Final = re.compile(r"^[\s*_)\]）】.。]*$")
 
 
-class WrittenDay(msgspec.Struct, frozen=True):
-    """A calendar date where it stands in a text."""
-
-    date: datetime.date
-    start: int
-    end: int
-
-
 class SpokenAt(msgspec.Struct, frozen=True):
-    """When a sentence was said, and how that is known."""
+    """The time at which a sentence was said, and how that is known."""
 
     at: float
     how: Literal["text", "origin", "file"]
     file_at: float
     written: float
-    """When the memory was written, by its origin or its file, whatever day the sentence names."""
+    """The time of the memory by its origin or its file, whatever day the sentence names."""
 
     def words(self) -> str:
         source = {"text": "as the text says", "origin": "by its origin", "file": "by the file's time"}
         return f"{format_day(self.at)}, {source[self.how]}"
 
 
-def find_dates(text: str) -> Iterator[WrittenDay]:
-    """The calendar dates of a text, whatever the form they are written in."""
-    for found in _DATE.finditer(text):
-        parts = {name: value for name, value in found.groupdict().items() if value}
-        year = next(int(parts[each]) for each in ("y", "cy", "ey", "dy") if each in parts)
-        month = next(parts[each] for each in ("m", "cm", "em", "dm") if each in parts)
-        day = next(int(parts[each]) for each in ("d", "cd", "ed", "dd") if each in parts)
-        number = int(month) if month.isdigit() else _MONTHS.index(month[:3].lower()) // 3 + 1
-        try:
-            yield WrittenDay(datetime.date(year, number, day), *found.span())
-        except ValueError:  # no such day
-            continue
-
-
 def date_sentence(text: str, topic: Topic, modified: float) -> SpokenAt:
-    """When a sentence of a memory was said."""
+    """The time at which a sentence of a memory was said."""
     at = find_origin_time(topic)
     written = modified if at is None else at
     for day in find_dates(text):
@@ -106,7 +75,7 @@ def find_origin_time(topic: Topic) -> float | None:
 
 
 def explain_newer(new: SpokenAt, old: SpokenAt, *, marked: bool, now: float) -> str:
-    """What shows that one sentence is newer than another; empty when nothing does.
+    """The evidence that one sentence is newer than another; empty when there is none.
 
     `marked` says that the new one has a word like "now" or "no longer", which is evidence by itself.
     """
@@ -124,7 +93,7 @@ def explain_newer(new: SpokenAt, old: SpokenAt, *, marked: bool, now: float) -> 
 
 
 def is_in_future(text: str, now: float) -> bool:
-    """Whether a sentence says that it holds from a day on that is still to come."""
+    """True if a sentence says that it holds from a day on that is still to come."""
     return any(
         find_noon(day.date) > now and _FROM.search(text[: day.start]) is not None
         for day in find_dates(text)
@@ -182,30 +151,17 @@ _HABIT: Final = re.compile(
 _LOOSE: Final = re.compile(r"today|tomorrow|this\s|tonight", re.IGNORECASE)
 _NOT: Final = re.compile(r"\b(?:no|none|nothing|never|not|nobody)\b|n['’]t\b", re.IGNORECASE)
 _GLUED: Final = re.compile("[A-Za-z0-9]")
-_HIDDEN: Final = "\ue000"
 
 
 @lru_cache(maxsize=5_000)
 def resolve_dates(text: str, at: float) -> str:
     """The text with calendar dates, where an expression surely means one day.
 
-    `Deploys happen on Friday` is a rule for every week; in a memory there is nobody left to ask.
+    `Deploys happen on Friday` is a rule for every week, so it stays.
     """
-    if _HIDDEN in text or not find_relative_dates(text, at):
+    if not find_relative_dates(text, at):
         return text
-    text = _spaced(text, at)
-    hidden = [
-        (place.start, place.end)
-        for place in find_relative_dates(text, at)
-        if not _is_sure(text, place.start, place.end)
-    ]
-    if not hidden:
-        return make_dates_absolute(text, at)
-    masked = text
-    for start, end in hidden:
-        masked = masked[:start] + _HIDDEN * (end - start) + masked[end:]
-    kept = iter([text[start:end] for start, end in hidden])
-    return re.sub(f"{_HIDDEN}+", lambda _: next(kept), make_dates_absolute(masked, at))
+    return make_dates_absolute(_spaced(text, at), at, is_sure=_is_sure)
 
 
 def _spaced(text: str, at: float) -> str:
@@ -219,7 +175,7 @@ def _spaced(text: str, at: float) -> str:
 
 
 def _is_sure(text: str, at: int, end: int) -> bool:
-    """Whether an expression means one day: not a weekday of every week, and not `today` for nowadays."""
+    """True if an expression means one day: not a weekday of every week, and not `today` for nowadays."""
     start = max(text.rfind("\n", 0, at), text.rfind(". ", 0, at), text.rfind("。", 0, at)) + 1
     stop = text.find("\n", at)
     sentence = text[start : stop if stop >= 0 else len(text)]

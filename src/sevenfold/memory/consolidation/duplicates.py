@@ -1,9 +1,7 @@
-"""Memories that say the same become one: nothing that only one of them said is left out.
+"""Merges memories that say the same; nothing that only one of them said is left out.
 
 The one that others link to, else the older one, is kept. It gets what the other says beyond it; a
-sentence that both have stands there once.
-
-What of a removed memory's frontmatter comes along: the keys that are not ours are kept too.
+sentence that both have stands there once. Keys of its frontmatter that are not ours are kept too.
 """
 
 from __future__ import annotations
@@ -83,7 +81,7 @@ def join_origin(kept: Topic, gone: Topic) -> Topic:
 
 
 def _told(origin: Origin) -> bool:
-    """Whether an origin says more than the id of a session of another program."""
+    """True if an origin says more than the id of a session of another program."""
     return bool(origin.date or origin.author)
 
 
@@ -113,7 +111,6 @@ def _found(topic: Topic, key: str) -> FrontmatterEntry | None:
 
 
 def _value(entry: FrontmatterEntry, text: str) -> str:
-    """A value in one line."""
     if entry.value is not None:
         return " ".join(entry.value.split())
     return " ".join(text[entry.start : entry.end].split())
@@ -240,7 +237,7 @@ def _types_fit(one: Topic, other: Topic) -> bool:
 
 
 def _why_same(one: _ComparedMemory, other: _ComparedMemory) -> str:
-    """Why two memories are one; empty when they are not, or that is not sure."""
+    """The reason to take two memories for one; empty when they differ, or that is not sure."""
     if one.topic.body == other.topic.body and _types_fit(one.topic, other.topic):
         return "both say the same, word for word" if _no_clash(one, other) else ""
     small, large = sorted((one, other), key=lambda each: sum(len(w.words) for _, w in each.said))
@@ -260,7 +257,7 @@ def _why_same(one: _ComparedMemory, other: _ComparedMemory) -> str:
 
 
 def _no_clash(one: _ComparedMemory, other: _ComparedMemory) -> bool:
-    """Whether no sentence of the one is a sentence of the other with another number, name or 'not'."""
+    """True if no sentence of the one is a sentence of the other with another number, name or 'not'."""
     if is_numbered_apart(one.topic, other.topic):
         return False
     theirs = other.prose()
@@ -302,7 +299,7 @@ def join_memories(kept: Topic, gone: Topic) -> Topic | None:
 
 
 def _lacking(new: Topic, gone: Topic) -> list[MemorySentence]:
-    """What only the other says. A description is a summary: that its words are there is enough."""
+    """The sentences that only the other has. A description is a summary: its words are enough."""
     mine = [make_wording(one.text) for one in read_sentences(new)]
     told = [one for one in read_facts(gone.data, gone.file) if read_description(gone)]
     there = StatementIndex({new.file: new.data})

@@ -1,10 +1,9 @@
-"""The index put right: a line for each memory, none to nowhere, short lines, all within the limits.
+"""Tidies the index, archives projects that are over, and makes memories of daily logs.
 
+The index gets a line for each memory, none to nowhere, short lines, all within the limits.
 What a line says beyond its memory is moved into the memory before the line is cut. Where there is no room
-for all lines, those of the oldest memories leave the index; the files stay, and recall finds them.
-
-Projects that are over move to the archive: recall still finds them, the index lists them no more.
-Daily logs become memories: what of each note has lasting value, dated by the note.
+for all lines, those of the oldest memories leave the index; the files stay, and recall finds them. Recall
+also finds archived projects, which the index lists no more. A memory from a log is dated by its note.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol, TypeAlias
 
 from sevenfold.core.errors import Refused
-from sevenfold.memory.consolidation.dates import find_dates, find_noon, format_day
+from sevenfold.memory.consolidation.dates import find_noon, format_day
 from sevenfold.memory.consolidation.sentences import append_paragraph, read_description, read_sentences
 from sevenfold.memory.consolidation.staged_memories import (
     ArchivedMemory,
@@ -28,6 +27,7 @@ from sevenfold.memory.consolidation.staged_memories import (
 )
 from sevenfold.memory.daily_logs import parse_log_day as day_of_distilling
 from sevenfold.memory.dates.relative import list_relative_dates
+from sevenfold.memory.dates.written import find_dates
 from sevenfold.memory.dreams.losses import StatementIndex
 from sevenfold.memory.dreams.statements import read_facts
 from sevenfold.memory.folder.folder import ARCHIVE
@@ -46,11 +46,11 @@ from sevenfold.memory.index import (
     SHORTEST_HOOK,
     IndexRow,
     explain_over_limit,
-    format_pointer,
     parse_pointers,
     reconcile_index,
     split_rows,
 )
+from sevenfold.memory.index_update import retell_index
 from sevenfold.memory.recall_results import DAY
 from sevenfold.memory.topic_file import (
     TYPES,
@@ -64,8 +64,7 @@ from sevenfold.memory.topic_file import (
 )
 
 NOTES: Final = "kept-from-the-index.md"
-"""Where hand-written lines go that the index has no room for."""
-_BULLETS: Final = "-*+"
+"""The memory for hand-written lines that the index has no room for."""
 _ROUNDS: Final = 5
 _NAMED: Final = 5
 _MENDED: Final = "Lines that stood twice or said the old are put right."
@@ -76,7 +75,9 @@ def tidy_index(files: StagedFiles, known: frozenset[str]) -> list[str]:
     """Put the index right; `known` are files that exist but are not in this folder. Says what it did."""
     before = files.index
     done: list[str] = []
-    _retell(files)
+    changed = [topic for topic in files.active() if files.before.get(topic.file, topic.data) != topic.data]
+    retold = [(read_topic(files.before[topic.file], topic.file), topic) for topic in changed]
+    files.index = retell_index(files.index, retold)
     done += _aimed_anew(files, known)
     done += _shortened_lines(files)
     for _ in range(_ROUNDS):
@@ -86,22 +87,6 @@ def tidy_index(files: StagedFiles, known: frozenset[str]) -> list[str]:
             break
     done += _summary(before, files.index) or ([] if done else [_MENDED])
     return list(dict.fromkeys(done)) if files.index != before else []
-
-
-def _retell(files: StagedFiles) -> None:
-    """A line that was made from the old description says the new one; a hand-written one stays."""
-    told: dict[str, str] = {}
-    for topic in files.active():
-        old = files.before.get(topic.file)
-        if old is not None and old != topic.data:
-            was = read_topic(old, topic.file)
-            told |= {format_pointer(was, each): format_pointer(topic, each) for each in _BULLETS}
-    if told:
-        lines = files.index.splitlines(keepends=True)
-        bare = [line.rstrip("\r\n") for line in lines]
-        files.index = "".join(
-            told.get(text, text) + line[len(text) :] for text, line in zip(bare, lines, strict=True)
-        )
 
 
 def _aimed_anew(files: StagedFiles, known: frozenset[str]) -> list[str]:
@@ -302,7 +287,7 @@ _DUE: Final = re.compile(
 _DECIDED: Final = re.compile(
     r"\b(?:decid\w+|decisions?|chose|chosen|agreed|policy|always|never)\b|决定|约定|总是", re.IGNORECASE
 )
-"""What was decided holds after its day."""
+"""A decision holds after its day."""
 _OVER: Final = re.compile(
     r"\b(?:superseded\s+by|obsolete\b|no\s+longer\s+relevant)"
     r"|^\W*(?:(?:status|state)\W+)?(?:done|closed|completed?|cancell?ed|shipped|abandoned)\b\W*(?:$|[:.—–-])"
@@ -348,7 +333,7 @@ def _why_over(topic: Topic, modified: float, now: float) -> str:
 
 
 def _is_due(text: str) -> bool:
-    """Whether one of the dates is a deadline or an appointment and not that of a decision."""
+    """True if one of the dates is a deadline or an appointment and not that of a decision."""
     for day in find_dates(text):
         start = max(text.rfind("\n", 0, day.start), text.rfind(". ", 0, day.start)) + 1
         end = text.find("\n", day.end)
@@ -377,7 +362,7 @@ class NoteLesson(Protocol):
 
 
 Learn: TypeAlias = Callable[[str, float], Sequence[NoteLesson]]
-"""What is to be remembered of a note that was made at this time."""
+"""Gives the lessons of a note that was made at this time."""
 
 
 def distil_logs(files: StagedFiles, logs: Iterable[str], learn: Learn) -> list[LoggedMemory]:

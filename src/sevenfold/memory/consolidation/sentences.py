@@ -1,10 +1,8 @@
-"""What a memory says, sentence by sentence, with the place of each, so that one can be replaced.
+"""Reads a memory sentence by sentence, with the place of each, so that one can be replaced.
 
-The cut is that of the loss report (`dreams.sentences`): what is one statement there is one here.
-
-When two sentences are the same, when they only look alike, and when they clash. Lists of words as
-they are easiest to read: in one string, with spaces between them. What a memory is about, by its
-name and description: whether two of them have one subject.
+The cut is that of the loss report (`dreams.statements`): what is one statement there is one here.
+It also compares: sentences that are the same, only look alike or clash, and memories that have one subject
+by their names and descriptions.
 """
 
 from __future__ import annotations
@@ -19,14 +17,10 @@ import msgspec
 
 from sevenfold.memory.dreams.statements import FactMeaning, make_meaning, split_sentences
 from sevenfold.memory.frontmatter import find_frontmatter, find_last_entry
-from sevenfold.memory.search.words import stem_word, tokenize_text
+from sevenfold.memory.text.markdown import find_heading_level, has_open_fence, split_blocks
+from sevenfold.memory.text.words import CJK, make_word_set, stem_word, tokenize_text
 from sevenfold.memory.topic_file import Topic, change_topic, decode_text
 
-_HEADING: Final = re.compile(r"[ ]{0,3}#{1,6}[ \t]+(.*?)[ \t#]*")
-_ITEM: Final = re.compile(r"[ \t]*(?:>[ \t]*)*(?:[-*+•]|\d{1,3}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?")
-_QUOTE: Final = re.compile(r"[ \t]*(?:>[ \t]*)+")
-_FENCE: Final = re.compile(r"[ \t]*(`{3,}|~{3,})")
-_RULE: Final = re.compile(r"[ \t]*(?:[-*_=][ \t]*){3,}|[ \t|:-]+")
 _BLANK: Final = re.compile(r"\n{3,}")
 
 Field = Literal["description", "body"]
@@ -57,21 +51,26 @@ def read_sentences(topic: Topic) -> tuple[MemorySentence, ...]:
 
 @lru_cache(maxsize=5_000)
 def read_description(topic: Topic) -> str:
-    """What stands in the file as description; empty when it was made up from the body."""
+    """The description as it stands in the file; empty when it was made up from the body."""
     block = find_frontmatter(decode_text(topic.data))
     entry = find_last_entry(block.entries, "description") if block else None
     return topic.description if entry is not None and (entry.value or "").strip() else ""
 
 
-def read_body_sentences(body: str) -> list[MemorySentence]:
+def read_body_sentences(body: str) -> Iterator[MemorySentence]:
     """The sentences of a body in their order."""
-    reader = _SentenceReader(body)
-    found: list[MemorySentence] = []
-    at = 0
-    for line in body.split("\n"):
-        found += reader.line(line, at)
-        at += len(line) + 1
-    return [*found, *reader.close()]
+    for block in split_blocks(body):
+        raw = body[block.start : block.end]
+        if block.form != "prose":
+            yield MemorySentence("body", block.start, block.end, block.text, block.under, block.form)
+        elif " ".join(raw.split()) != " ".join(block.text.split()):  # quote marks within
+            yield MemorySentence("body", block.start, block.end, block.text, block.under, "quote")
+        else:
+            found = list(_sentences("body", raw, block.start, block.under))
+            if len(found) == 1:
+                first = body.rfind("\n", 0, block.start) + 1
+                found = [msgspec.structs.replace(found[0], lines=(first, block.end))]
+            yield from found
 
 
 def replace_sentence(topic: Topic, statement: MemorySentence, text: str) -> bytes:
@@ -101,98 +100,24 @@ def remove_sentences(body: str, gone: list[MemorySentence]) -> str:
 
 def append_paragraph(body: str, text: str) -> str:
     """The body with a paragraph more: at its end, but not below a heading that stands there alone."""
-    lines = body.rstrip().split("\n")
-    if _ends_in_code(lines):
+    if has_open_fence(body.rstrip()):
         return f"{text}\n\n{body}"
+    lines = body.rstrip().split("\n")
     end = len(lines)
-    while end and (not lines[end - 1].strip() or _HEADING.fullmatch(lines[end - 1])):
+    while end and (not lines[end - 1].strip() or find_heading_level(lines[end - 1])):
         end -= 1
     parts = ["\n".join(lines[:end]).rstrip(), text, "\n".join(lines[end:]).strip("\n")]
     return "\n\n".join(part for part in parts if part)
-
-
-def _ends_in_code(lines: list[str]) -> bool:
-    open_with = ""
-    for line in lines:
-        fence = _FENCE.match(line)
-        if fence and not open_with:
-            open_with = fence[1]
-        elif fence and fence[1].startswith(open_with):
-            open_with = ""
-    return bool(open_with)
 
 
 def _without_bare_heading(before: str, behind: str) -> str:
     """A heading that has nothing below it any more goes too."""
     lines = before.rstrip().split("\n")
     following = behind.lstrip().split("\n", 1)[0]
-    last = not following or _HEADING.fullmatch(following) is not None
-    if last and _HEADING.fullmatch(lines[-1]) and _level(following) <= _level(lines[-1]):
+    above, below = find_heading_level(lines[-1]), find_heading_level(following)
+    if above and (below or not following) and below <= above:
         before = "\n".join(lines[:-1]) + "\n\n"
     return before + behind
-
-
-def _level(heading: str) -> int:
-    return len(heading.strip()) - len(heading.strip().lstrip("#"))
-
-
-class _SentenceReader:
-    """Follows the lines of a body and gives out each block when it is complete."""
-
-    def __init__(self, body: str) -> None:
-        self._body = body
-        self._under = ""
-        self._fence = ""
-        self._open: list[tuple[int, int, str]] = []
-        """Of the lines of the open block: where its text begins, where it ends, and the text."""
-
-    def line(self, line: str, at: int) -> Iterator[MemorySentence]:
-        fence = _FENCE.match(line)
-        if fence or self._fence or line.lstrip().startswith("|"):
-            yield from self._set_line(line, at, fence)
-        elif heading := _HEADING.fullmatch(line):
-            yield from self.close()
-            self._under = heading[1].strip()
-            yield MemorySentence("body", at, at + len(line), self._under, form="heading")
-        elif not line.strip() or _RULE.fullmatch(line):
-            yield from self.close()
-        else:
-            bullet = _ITEM.match(line)
-            if bullet:
-                yield from self.close()
-            quote = _QUOTE.match(line)
-            start = at + (bullet.end() if bullet else quote.end() if quote else 0)
-            text = self._body[start : at + len(line)]
-            start += len(text) - len(text.lstrip())
-            self._open.append((start, at + len(line.rstrip()), text.strip()))
-
-    def _set_line(self, line: str, at: int, fence: re.Match[str] | None) -> Iterator[MemorySentence]:
-        """A line that is not prose: a fence, code, or a row of a table."""
-        yield from self.close()
-        if fence and not self._fence:
-            self._fence = fence[1]
-        elif fence and fence[1].startswith(self._fence):
-            self._fence = ""
-        elif line.strip():
-            place = (at, at + len(line))
-            form: Literal["row", "code"] = "code" if self._fence else "row"
-            yield MemorySentence("body", *place, line.strip(), self._under, form)
-
-    def close(self) -> Iterator[MemorySentence]:
-        if not self._open:
-            return
-        start, end = self._open[0][0], self._open[-1][1]
-        joined = " ".join(text for _, _, text in self._open)
-        self._open = []
-        raw = self._body[start:end]
-        if " ".join(raw.split()) != " ".join(joined.split()):  # quote marks within
-            yield MemorySentence("body", start, end, joined, self._under, "quote")
-            return
-        first = self._body.rfind("\n", 0, start) + 1
-        found = list(_sentences("body", raw, start, self._under))
-        if len(found) == 1:
-            found = [msgspec.structs.replace(found[0], lines=(first, end))]
-        yield from found
 
 
 def _sentences(field: Field, raw: str, start: int, under: str) -> Iterator[MemorySentence]:
@@ -205,7 +130,7 @@ def _sentences(field: Field, raw: str, start: int, under: str) -> Iterator[Memor
 
 
 def _place(sentence: str, raw: str, at: int) -> tuple[int, int] | None:
-    """Where a sentence stands in a text that may break its lines elsewhere."""
+    """The place of a sentence in a text that may break its lines elsewhere."""
     found = raw.find(sentence, at)
     if found >= 0:
         return found, found + len(sentence)
@@ -214,18 +139,7 @@ def _place(sentence: str, raw: str, at: int) -> tuple[int, int] | None:
     return match.span() if match else None
 
 
-def make_word_set(words: str) -> frozenset[str]:
-    """The words of a list."""
-    return frozenset(words.split())
-
-
-def make_stem_set(words: str) -> frozenset[str]:
-    """The words of a list without their endings."""
-    return frozenset(stem_word(word) for word in words.split())
-
-
-_SIGNS: Final = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af"
-_WORD: Final = re.compile(rf"[{_SIGNS}]|->|→|[:=](?=\s|$)|[^\s{_SIGNS}，。；：！？、（）“”「」《》→]+|：|=")
+_WORD: Final = re.compile(rf"[{CJK}]|->|→|[:=](?=\s|$)|[^\s{CJK}，。；：！？、（）“”「」《》→]+|：|=")
 _EDGES: Final = "`*_.,;:!?\"'()[]{}<>…—–’‘"
 _SHORT_FORMS: Final = (
     (re.compile(r"\bcan['’]t\b|\bcannot\b", re.IGNORECASE), "can not"),
@@ -247,28 +161,13 @@ _WEAK: Final = make_word_set(
     "前 后 上 下"
 )
 """Words that do so when the other sentence has another of them."""
-_SYNONYMS: Final = {
-    word: words.split()[0]
-    for words in (
-        "prefer like want favor favour love",
-        "use utilize employ",
-        "database db",
-        "repository repo",
-        "configuration config",
-        "documentation docs doc",
-        "production prod",
-        "environment env",
-        "application app",
-        "kubernetes k8s",
-        "postgresql postgres",
-        "javascript js",
-        "typescript ts",
-        "directory folder dir",
-        "short concise brief terse",
-        "answer reply response",
-    )
-    for word in words.split()
-}
+_SAME_WORDS: Final = """
+    prefer like want favor favour love, use utilize employ, database db, repository repo, configuration
+    config, documentation docs doc, production prod, environment env, application app, kubernetes k8s,
+    postgresql postgres, javascript js, typescript ts, directory folder dir, short concise brief terse,
+    answer reply response
+    """
+_SYNONYMS: Final = {word: each.split()[0] for each in _SAME_WORDS.split(",") for word in each.split()}
 _LETTER: Final = re.compile(r"(?<![\w'’])(?:[B-HJ-Z]|A(?=\s*(?:[.,;:)]|$)))(?:\+\+|#)?(?![\w'’])")
 _COMPARED: Final = re.compile(r"[<>≤≥≠]|(?<![\w-])-(?=\d)")
 _BECAUSE: Final = frozenset(["because", "so", "which", "因", "since"])
@@ -297,8 +196,8 @@ class SentenceWording(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=20_000)
 def make_wording(text: str) -> SentenceWording:
-    """What a sentence says, in the forms in which it is compared."""
-    raw = split_words(text)
+    """A sentence in the forms in which it is compared."""
+    raw = split_wording(text)
     said = make_meaning(text)
     words = tuple(stem_word(word) for word in raw if word not in _FILLERS)
     named = said.exact | said.names
@@ -315,7 +214,7 @@ def make_wording(text: str) -> SentenceWording:
     )
 
 
-def split_words(text: str) -> list[str]:
+def split_wording(text: str) -> list[str]:
     """The words as they are written, small, without marks around them; Chinese sign by sign."""
     for pattern, long in _SHORT_FORMS:
         text = pattern.sub(long, text)
@@ -328,12 +227,12 @@ def _words_of(text: str) -> list[str]:
 
 
 def is_same_wording(one: SentenceWording, other: SentenceWording) -> bool:
-    """Whether two sentences are the same but for articles, case, marks and endings."""
+    """True if two sentences are the same but for articles, case, marks and endings."""
     return one.words == other.words and one.guards == other.guards and bool(one.words)
 
 
 def is_wording_covered(one: SentenceWording, other: SentenceWording) -> bool:
-    """Whether a sentence says what the other says: the same, or the same with a reason behind it."""
+    """True if a sentence says what the other says: the same, or the same with a reason behind it."""
     if is_same_wording(one, other):
         return True
     length = len(other.words)
@@ -343,7 +242,7 @@ def is_wording_covered(one: SentenceWording, other: SentenceWording) -> bool:
 
 
 def has_clash(one: SentenceWording, other: SentenceWording) -> bool:
-    """Whether two sentences that share most words differ in what makes another statement of them."""
+    """True if two sentences that share most words differ in what makes another statement of them."""
     left, right = one.meaning, other.meaning
     if left.exact - right.exact and right.exact - left.exact:
         return True
@@ -361,7 +260,7 @@ def has_clash(one: SentenceWording, other: SentenceWording) -> bool:
 
 
 def is_near_wording(one: SentenceWording, other: SentenceWording) -> bool:
-    """Whether one sentence is the other with some words more behind its beginning, or in other order."""
+    """True if one sentence is the other with some words more behind its beginning, or in other order."""
     if is_same_wording(one, other):
         return True
     if has_clash(one, other) or not one.content or not other.content:
@@ -396,7 +295,6 @@ def _same_start(one: SentenceWording, other: SentenceWording) -> bool:
 
 
 def _order_differs(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Whether shared names and numbers stand in another order."""
     shared = set(one) & set(other)
     left = [word for word in dict.fromkeys(one) if word in shared]
     right = [word for word in dict.fromkeys(other) if word in shared]
@@ -426,7 +324,7 @@ def find_subject_words(topic: Topic) -> frozenset[str]:
 
 
 def is_same_subject(one: Topic, other: Topic) -> bool:
-    """Whether names or descriptions show that two memories are about the same thing."""
+    """True if names or descriptions show that two memories are about the same thing."""
     if is_numbered_apart(one, other):
         return False
     return compute_overlap(

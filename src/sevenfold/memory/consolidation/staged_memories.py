@@ -1,7 +1,7 @@
 """The files of a memory folder while they are consolidated: read once, changed in memory, written once.
 
-What a consolidation did: each change with the evidence for it, and what it left alone as unclear.
-Links that led to a memory that was merged or moved lead to where it is now, in memories and index.
+The report says what a consolidation did: each change with the evidence for it, and what it left alone as
+unclear. Links to a memory that was merged or moved are changed in memories and index.
 """
 
 from __future__ import annotations
@@ -25,7 +25,16 @@ from sevenfold.memory.folder.folder import ARCHIVE, list_folder
 from sevenfold.memory.folder.names import INDEX_NAME, make_file_key, make_slug
 from sevenfold.memory.frontmatter import find_frontmatter, strip_broken_characters
 from sevenfold.memory.index import parse_pointers, split_rows
-from sevenfold.memory.links import blank_out_code, find_file_links, format_link_target, parse_local_file
+from sevenfold.memory.text.links import (
+    WIKI,
+    find_file_links,
+    format_link_target,
+    list_link_names,
+    make_link_key,
+    parse_local_file,
+    rewrite_wiki_links,
+)
+from sevenfold.memory.text.markdown import blank_out_code
 from sevenfold.memory.topic_file import (
     Topic,
     change_topic,
@@ -41,7 +50,7 @@ TEXT: Final = 40_000
 
 
 class StagedFiles:
-    """What the folder holds and what it is to hold. Nothing is written before `write`."""
+    """The files of the folder before and after. Nothing is written before `write`."""
 
     def __init__(self, folder: Path, modified: Mapping[str, float]) -> None:
         self._files = MemoryFiles(folder)
@@ -155,7 +164,7 @@ class SupersededStatement(msgspec.Struct, frozen=True):
     by: str
     """The file that has the newer statement."""
     because: str
-    """What shows that it is the newer one."""
+    """The evidence that it is the newer one."""
 
 
 class ArchivedMemory(msgspec.Struct, frozen=True):
@@ -202,7 +211,7 @@ class ConsolidationReport(msgspec.Struct, frozen=True):
     dated: tuple[DatedSentence, ...] = ()
     learned: tuple[LoggedMemory, ...] = ()
     index: tuple[str, ...] = ()
-    """What was changed in the index, in sentences."""
+    """The changes of the index, in sentences."""
     unclear: tuple[UnclearPair, ...] = ()
     changed: tuple[str, ...] = ()
     """The files that are different, new or gone, the index too."""
@@ -210,7 +219,6 @@ class ConsolidationReport(msgspec.Struct, frozen=True):
     """For every statement that is not where it was: what became of it, for the commit of a dream."""
 
 
-_WIKI: Final = re.compile(r"(?<![\[!])\[\[(?![\s\[])([^\[\]|#\n]{1,200})([|#][^\[\]\n]{0,200})?\]\](?!\])")
 _BARE: Final = re.compile(r"[\s\-*+>|,;.:()\[\]]*")
 
 
@@ -225,8 +233,8 @@ def relink_files(files: StagedFiles, moves: list[MemoryMove]) -> None:
     """Every link to a memory that is gone leads to the one that has what it said."""
     if not moves:
         return
-    still = frozenset(way for topic in files.active() for way in _ways(topic))
-    gone = {way: move for move in moves for way in _ways(move.old) - still}
+    still = frozenset(way for topic in files.active() for way in list_link_names(topic.file, topic.name))
+    gone = {way: move for move in moves for way in list_link_names(move.old.file, move.old.name) - still}
     for topic in files.active():
         if explain_not_text(topic.data) or not (b"[[" in topic.data or b"](" in topic.data):
             continue
@@ -264,7 +272,7 @@ def _repointed(files: StagedFiles, moves: dict[str, MemoryMove]) -> str:
 
 
 def save_hook(files: StagedFiles, file: str, hook: str) -> None:
-    """What a line of the index says and its memory does not is added to the memory."""
+    """Add what a line of the index says to its memory, unless the memory says it already."""
     topic = files.topic(file)
     text = " ".join(hook.split())
     if not text.strip("…. ") or has_hook(topic, text):
@@ -274,7 +282,7 @@ def save_hook(files: StagedFiles, file: str, hook: str) -> None:
 
 
 def has_hook(topic: Topic, text: str) -> bool:
-    """Whether a memory says what a hook says; one that was cut short is part of its description."""
+    """True if a memory says what a hook says; one that was cut short is part of its description."""
     cut = text.rstrip("…").strip()
     if cut != text and shorten_text(topic.description, len(text)).startswith(cut):
         return True
@@ -287,53 +295,34 @@ def has_hook(topic: Topic, text: str) -> bool:
 
 
 def count_links(files: StagedFiles, topic: Topic) -> int:
-    """How many other memories link to this one."""
-    ways = _ways(topic)
+    """The number of other memories that link to this one."""
+    ways = list_link_names(topic.file, topic.name)
     return sum(
-        other.file != topic.file and any(_way(link) in ways for link in other.links)
+        other.file != topic.file and any(make_link_key(link) in ways for link in other.links)
         for other in files.active()
     )
 
 
-def _ways(topic: Topic) -> frozenset[str]:
-    return _named(topic.file, topic.name)
-
-
-@lru_cache(maxsize=20_000)
-def _named(file: str, name: str) -> frozenset[str]:
-    """Every way in which a link may name a memory."""
-    path = PurePosixPath(file)
-    named = {name, file, file.removesuffix(".md"), path.name, path.stem}
-    return frozenset({*map(_way, named), make_slug(name), make_slug(path.stem)} - {""})
-
-
-def _way(name: str) -> str:
-    return make_file_key(name.strip())
-
-
 def _wiki(text: str, gone: Mapping[str, MemoryMove]) -> str:
-    if "[[" not in text:
-        return text
-    plain = blank_out_code(text)
-    for found in reversed(list(_WIKI.finditer(plain))):
-        name, rest = found[1].strip(), found[2] or ""
-        move = gone.get(_way(name)) or gone.get(make_slug(name))
+    def rewrite(name: str, rest: str, found: re.Match[str]) -> str | None:
+        move = gone.get(make_link_key(name)) or gone.get(make_slug(name))
         if move is None:
-            continue
-        by_name = _way(name) == _way(move.old.name)
+            return None
+        by_name = make_link_key(name) == make_link_key(move.old.name)
         into = move.new.name if by_name else PurePosixPath(move.new.file).stem
         shown = rest if rest.startswith("|") else ""
-        if not shown and _stands_alone(plain, found):
+        if not shown and _stands_alone(found.string, found):
             shown = f"|{name}"  # the name is all that this line says
-        text = text[: found.start()] + f"[[{into}{shown}]]" + text[found.end() :]
-    return text
+        return f"[[{into}{shown}]]"
+
+    return rewrite_wiki_links(text, rewrite)
 
 
 def _stands_alone(text: str, found: re.Match[str]) -> bool:
     start = text.rfind("\n", 0, found.start()) + 1
     end = text.find("\n", found.end())
     line = text[start : found.start()] + text[found.end() : end if end >= 0 else len(text)]
-    return _BARE.fullmatch(_WIKI.sub("", line)) is not None
+    return _BARE.fullmatch(WIKI.sub("", line)) is not None
 
 
 def relink_text(text: str, old: str, new: str) -> str:
@@ -351,13 +340,12 @@ def relink_text(text: str, old: str, new: str) -> str:
 
 
 def _mentions(text: str, file: str) -> bool:
-    """Whether a link to this file may be there at all; most texts have none."""
+    """True if a link to this file may be there at all; most texts have none."""
     name = file.rpartition("/")[2]
     return not name.isascii() or name.casefold() in text.casefold() or "%" in text
 
 
 def _aimed(link: str, new: str) -> str:
-    """The same link to another file."""
     head, _, behind = link.rpartition("](")
     place = format_link_target(new)
     titled = re.search(r"[ \t]+(\"[^\"\n]*\"|'[^'\n]*')[ \t]*\)$", behind)

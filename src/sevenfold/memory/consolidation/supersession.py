@@ -1,10 +1,8 @@
-"""Of two sentences that give one thing two values the newer counts, and takes the place of the older.
+"""Replaces the older of two sentences that give one thing two values.
 
 A sentence may say itself that it is new ("now", "no longer", "instead of", 改为); otherwise the dates of
 both decide. Where neither is so, or it is not sure that both are about one thing, both stay.
-
-Sentences that give one thing two values: the same words, and one place in which they differ. Words
-by which a sentence says itself that something changed: now, no longer, instead of, 改为, 不再.
+Such sentences have the same words, and one place in which they differ.
 """
 
 from __future__ import annotations
@@ -25,17 +23,15 @@ from sevenfold.memory.consolidation.sentences import (
     find_subject_words,
     is_numbered_apart,
     is_same_subject,
-    make_stem_set,
-    make_word_set,
     make_wording,
     read_sentences,
     replace_sentence,
-    split_words,
+    split_wording,
 )
 from sevenfold.memory.consolidation.staged_memories import StagedFiles, SupersededStatement, UnclearPair
 from sevenfold.memory.dreams.losses import StatementIndex
 from sevenfold.memory.dreams.statements import normalise_words, read_facts
-from sevenfold.memory.search.words import STOP, stem_word
+from sevenfold.memory.text.words import STOP, make_stem_set, make_word_set, stem_word
 from sevenfold.memory.topic_file import Topic
 
 _DATE: Final = r"(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|[A-Z][a-z]+\.?\s+\d{1,2},?\s+\d{4})"
@@ -76,20 +72,20 @@ class ChangeMarks(msgspec.Struct, frozen=True):
     """A sentence without the words that say that it is new, and what they say."""
 
     core: str
-    """What holds, without `now` and the like."""
+    """The statement without `now` and the like."""
     changed: bool = False
-    """Whether it says that something changed."""
+    """True if it says that something changed."""
     ended: bool = False
-    """Whether it says that something is no longer so."""
+    """True if it says that something is no longer so."""
     old: str = ""
-    """What was before, if it names it."""
+    """The state before, if the sentence names it."""
     who: str = ""
     new: str = ""
     """Of `the office moved to Munich`: the office, and Munich."""
 
 
 def find_change_marks(text: str) -> ChangeMarks:
-    """What a sentence says about its being new."""
+    """The signs in a sentence that it tells a change."""
     core, old = _STAMP.sub("", text), ""
     ended = _NO_LONGER.search(core) is not None
     if not ended and (found := _INSTEAD.search(core)):
@@ -111,7 +107,7 @@ def find_change_marks(text: str) -> ChangeMarks:
 
 
 def _only_shortened(text: str) -> bool:
-    """Whether nothing but a plain `使用` or `为` was rewritten, which says nothing of a change."""
+    """True if nothing but a plain `使用` or `为` was rewritten, which says nothing of a change."""
     if _ENGLISH.search(text) or _NOW_ZH.search(text):
         return False
     return re.search("改为|改成|改到|換成|换成|换为|改用", text) is None
@@ -172,14 +168,14 @@ class SentenceFrame(msgspec.Struct, frozen=True):
     """Two sentences in one form, and what stands in the one place in which they differ."""
 
     words: tuple[str, ...]
-    """What both say, with an empty word for the place."""
+    """The words of both, with an empty word for the place."""
     values: tuple[str, str]
     subject: frozenset[str]
     """The words before the verb that carry a meaning."""
     shared: frozenset[str]
     """All such words that both have."""
     needs: Literal["", "subject", "mark"]
-    """What else has to show that one excludes the other: names of one subject, or a word like `now`."""
+    """The further evidence that one excludes the other: names of one subject, or a word like `now`."""
 
 
 class SentenceCore(msgspec.Struct, frozen=True):
@@ -194,7 +190,7 @@ class SentenceCore(msgspec.Struct, frozen=True):
 def make_core(text: str) -> SentenceCore:
     """A sentence without articles and without the words that say that it is new."""
     found = find_change_marks(text)
-    raw = tuple(word for word in split_words(found.core) if word not in _ARTICLES)
+    raw = tuple(word for word in split_wording(found.core) if word not in _ARTICLES)
     return SentenceCore(raw, tuple(stem_word(word) for word in raw), found)
 
 
@@ -231,7 +227,7 @@ def _needs(verb: str, kind: str, subject: frozenset[str], tail: bool) -> Literal
 
 
 def is_ended(old: SentenceCore, new: SentenceCore) -> bool:
-    """Whether the new sentence says that what the old one says is no longer so."""
+    """True if the new sentence says that what the old one says is no longer so."""
     if not new.marks.ended or old.marks.ended:
         return False
     clause = _CLAUSE.split(new.marks.core)[0]
@@ -245,19 +241,21 @@ def is_moved(old: SentenceCore, new: SentenceCore) -> bool:
     found = new.marks
     if not found.new or not found.who:
         return False
-    who = _telling(tuple(split_words(found.who)))
+    who = _telling(tuple(split_wording(found.who)))
     at = next((i for i in range(len(old.words)) if _is_verb(old.words, i)), -1)
     if at < 0 or not who or _telling(old.raw[:at]) != who:
         return False
     value = [word for word in old.raw[at + 1 :] if word not in _INTO]
-    named = split_words(found.old)
+    named = split_wording(found.old)
     if named and not _holds(value, named):
         return False
-    return 0 < len(value) <= LONGEST and not _JOINS.intersection(value) and value != split_words(found.new)
+    return (
+        0 < len(value) <= LONGEST and not _JOINS.intersection(value) and value != split_wording(found.new)
+    )
 
 
 def is_negation(one: SentenceCore, other: SentenceCore) -> bool:
-    """Whether the only difference between two sentences is a `not`."""
+    """True if the only difference between two sentences is a `not`."""
     no = {"not", "no", "never", "do", "doe", "不", "别", "勿", "没"}
     left = [word for word in one.words if word not in no]
     right = [word for word in other.words if word not in no]
@@ -269,17 +267,17 @@ def is_role_passed_on(one: SentenceCore, other: SentenceCore) -> bool:
     left, right = (_HOLDS_IT.fullmatch(each.marks.core) for each in (one, other))
     if left is None or right is None:
         return False
-    roles = [split_words(found["role"].replace("now ", "")) for found in (left, right)]
+    roles = [split_wording(found["role"].replace("now ", "")) for found in (left, right)]
     return roles[0] == roles[1] and left["who"] != right["who"]
 
 
 def has_old_value(new: SentenceCore, value: str) -> bool:
-    """Whether a sentence names this value as the one that was before."""
-    return bool(new.marks.old) and _holds(split_words(new.marks.old), value.split())
+    """True if a sentence names this value as the one that was before."""
+    return bool(new.marks.old) and _holds(split_wording(new.marks.old), value.split())
 
 
 def _is_verb(words: tuple[str, ...], at: int) -> bool:
-    """Whether a word is one of the verbs; a Chinese sign may only be part of a noun."""
+    """True if a word is one of the verbs; a Chinese sign may only be part of a noun."""
     if words[at] not in _VERBS:
         return False
     around = {"".join(words[max(0, at - 1) : at + 1]), "".join(words[at : at + 2])}
@@ -301,7 +299,7 @@ def _shared(one: tuple[str, ...], other: tuple[str, ...]) -> int:
 
 
 def _comparable(old: tuple[str, ...], new: tuple[str, ...]) -> bool:
-    """Whether two values are short, of one kind, and neither is part of the other."""
+    """True if two values are short, of one kind, and neither is part of the other."""
     if not old or not new or (_JOINS | _APART).intersection((*old, *new)):
         return False
     if any(len(value) > _limit(value) for value in (old, new)):
@@ -325,7 +323,7 @@ def _kind(value: tuple[str, ...]) -> str:
 
 
 def _leads_to_value(verb: str, between: tuple[str, ...], numeric: bool) -> bool:
-    """Whether what stands between the verb and the place leaves it the verb's own value."""
+    """True if what stands between the verb and the place leaves it the verb's own value."""
     signs = sum(1 for word in between if _SIGN.match(word))
     if signs and not numeric:
         return len(between) <= 4 and all(_SIGN.match(word) for word in between)
@@ -463,7 +461,7 @@ def _listing_frames(claims: list[DatedClaim]) -> set[tuple[str, ...]]:
 def _judged(
     one: DatedClaim, other: DatedClaim, lists: set[tuple[str, ...]], now: float
 ) -> _SupersededVerdict | None:
-    """Which of two sentences is out of date; None when they have nothing to do with each other."""
+    """The sentence of two that is out of date; None when they have nothing to do with each other."""
     shape = find_shared_frame(one.core, other.core)
     if shape is not None:
         if shape.words in lists or not _fits(one, other, shape):
@@ -496,13 +494,13 @@ def _dated(
             if not explain_newer(old.said, new.said, marked=False, now=now):
                 return _SupersededVerdict(old, new, f"it names {value!r} as what was before")
             return _SupersededVerdict(old, new, "")
-    ways = [(old, new, _shown(new, old, now)) for old, new in ((one, other), (other, one))]
-    shown = [_SupersededVerdict(*way) for way in ways if way[2] and not _is_weak(*way[:2])]
+    ways = [_SupersededVerdict(a, b, _shown(b, a, now)) for a, b in ((one, other), (other, one))]
+    shown = [way for way in ways if way.because and not _is_weak(way.old, way.new)]
     return shown[0] if len(shown) == 1 else _SupersededVerdict(one, other, "")
 
 
 def _is_weak(old: DatedClaim, new: DatedClaim) -> bool:
-    """Whether only the time of a file speaks for it, and the other says that it is the new state."""
+    """True if only the time of a file speaks for it, and the other says that it is the new state."""
     by_file = new.said.how == "file" and not new.core.marks.changed
     return by_file and old.core.marks.changed
 
@@ -520,7 +518,7 @@ def _tells_time(claim: DatedClaim) -> bool:
 
 
 def _fits(one: DatedClaim, other: DatedClaim, shape: SentenceFrame) -> bool:
-    """Whether two sentences of one form are about one thing, which can have one value only."""
+    """True if two sentences of one form are about one thing, which can have one value only."""
     marked = one.core.marks.changed or other.core.marks.changed
     if shape.needs == "mark" and not marked:
         return False
@@ -536,7 +534,7 @@ def _fits(one: DatedClaim, other: DatedClaim, shape: SentenceFrame) -> bool:
 
 
 def _strongly(one: Topic, other: Topic) -> bool:
-    """Whether the names alone show that two memories are about one thing."""
+    """True if the names alone show that two memories are about one thing."""
     if one.file == other.file:
         return True
     return compute_overlap(
@@ -551,7 +549,7 @@ def _value_is_the_subject(one: DatedClaim, other: DatedClaim, shape: SentenceFra
 
 
 def _related(one: Topic, other: Topic, shared: frozenset[str]) -> bool:
-    """Whether two memories are about one thing: by name, by description, or because both are the user's."""
+    """True if two memories are about one thing: by name, by description, or because both are the user's."""
     if one.file == other.file or is_same_subject(one, other):
         return True
     if one.type == "user" and other.type == "user" and shared & _THE_USER:

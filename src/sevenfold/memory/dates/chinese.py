@@ -1,4 +1,4 @@
-"""Relative dates in Chinese: how they are written, and which days they mean. Weeks begin on Monday."""
+"""Rules for relative dates in Chinese, and the days they mean. Weeks begin on Monday."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sevenfold.memory.dates.days import (
     make_year_span,
     shift_span,
 )
-from sevenfold.memory.dates.english import Resolve
+from sevenfold.memory.dates.english import Resolve, resolve_nothing
 
 _DIGITS: Final = "零一二三四五六七八九"
 _WEEK: Final = r"(?:周|週|星期|礼拜|禮拜)"
@@ -159,13 +159,16 @@ _RULES: Final[tuple[tuple[str, Resolve], ...]] = (
         rf"(?:(?P<month>[一二三四五六七八九十]{{1,2}}|\d{{1,2}})月(?:{_SAID}[日号號])?|年?(?P<edge>[底初]))?",
         _year,
     ),
-    (r"(?<![\d一二三四五六七八九十个個上下本这這每去今明前后])(?P<word>[年月]底)(?=[之以]?前)", _this_end),
+    (
+        r"(?<![\d一二三四五六七八九十个個上下本这這每去今明前后])(?P<word>[年月]底)(?P<post>[之以]?前)",
+        _this_end,
+    ),
     (
         rf"{_FROM_NOW}{_NUMBER}\s?[个個]?(?P<unit>天|日|周|週|星期|礼拜|禮拜|月|年)"
         r"[之以]?(?P<side>[前后後])(?![端台续續])",
         _counted,
     ),
-    (rf"(?<![每毎上下本这這个個]){_WEEK}{_WEEKDAY}(?=[之以]?前)", _coming_weekday),
+    (rf"(?<![每毎上下本这這个個]){_WEEK}{_WEEKDAY}(?P<post>[之以]?前)", _coming_weekday),
     (
         rf"(?<=[在到至])(?<![现实存正]在){_WEEK}{_WEEKDAY}(?=[，。；！,;!]|$|上线|发布|交付|截止|冻结|开会|评审)",
         _coming_weekday,
@@ -174,4 +177,10 @@ _RULES: Final[tuple[tuple[str, Resolve], ...]] = (
         rf"(?:(?<=截止)|(?<=截止日期是)|(?<=截止时间是)|(?<=改为)|(?<=就是)){_WEEK}{_WEEKDAY}",
         _coming_weekday,
     ),
+    (
+        r"(?<![\d月一二三四五六七八九十])(?:[一二两兩三四五六七八九十几幾数數半]{1,3}|\d{1,4})\s?[个個]?多?"
+        rf"(?:工作日|天|日|{_WEEK}|月|季度|年|小时|小時|分钟|分鐘)[之以]?[前后後](?![端台续續])",
+        resolve_nothing,
+    ),
+    (rf"{_WHICH}(?:学期|學期)(?:底|初|中旬|末)?", resolve_nothing),
 )

@@ -20,9 +20,9 @@ class DaySpan(msgspec.Struct, frozen=True):
     first: datetime.date
     last: datetime.date
     words: str
-    """What stands in the place of the expression."""
+    """The text that takes the place of the expression."""
     join: str = "on "
-    """What goes before it in an English sentence that has no preposition there."""
+    """The preposition for an English sentence that has none there."""
 
 
 def make_day_span(date: datetime.date, part: str = "") -> DaySpan:

@@ -1,9 +1,8 @@
-"""Relative dates in English: how they are written, and which days they mean.
+"""Rules for relative dates in English, and the days they mean.
 
 Weeks begin on Monday, and `next Friday` is the Friday of the next calendar week. Where people differ
 about an expression (`last Monday` on a Tuesday, `next March` in February) there is no answer.
-
-Whether a sentence tells a habit: `the job cleans up yesterday's partitions` is so on every day.
+A sentence that tells a habit has none either: `the job cleans up yesterday's partitions` is so every day.
 """
 
 from __future__ import annotations
@@ -46,6 +45,9 @@ _COUNT: Final = rf"(?P<count>\d{{1,3}}|{'|'.join(_NUMBERS)})"
 _EDGES: Final = r"early|late|mid|(?:the\s+)?(?:very\s+)?(?:end|beginning|start|middle)\s+of"
 _EDGE: Final = rf"(?:(?P<edge>{_EDGES})[\s-]+)?"
 _NOT_OF: Final = rf"(?!\s+of\b|\s+in\s+(?:{'|'.join(_MONTHS)})|\s+end\b|-\w)"
+_PERIODS: Final = r"(?:week(?:-?end)?|fortnight|month|quarter|qtr|year|yr|spring|summer|autumn|winter)"
+_UNITS: Final = r"(?:days?|weeks?|fortnights?|months?|quarters?|years?)"
+_SOME: Final = rf"(?:\d{{1,4}}(?:\.\d)?|a\s+few|a\s+couple(?:\s+of)?|several|many|{'|'.join(_NUMBERS)})"
 _BEFORE: Final = {"last": -1, "previous": -1, "this": 0, "next": 1}
 
 
@@ -210,9 +212,14 @@ def _rule(pattern: str, resolve: Resolve) -> tuple[re.Pattern[str], Resolve]:
 PREPOSITION: Final = r"(?P<pre>on|by|until|till|before|due|since|starting|from|for|to)\s+"
 
 
+def resolve_nothing(match: re.Match[str], today: datetime.date) -> DaySpan | None:
+    """For what is a relative date but means no certain day: `a few days ago`, `later this year`."""
+    return None
+
+
 @cache
 def make_rules() -> tuple[tuple[re.Pattern[str], Resolve], ...]:
-    """What says itself when it is; in the order in which they are tried."""
+    """The rules for expressions that need no context, in the order in which they are tried."""
     return tuple(_rule(pattern, resolve) for pattern, resolve in _RULES)
 
 
@@ -258,6 +265,21 @@ _RULES: Final[tuple[tuple[str, Resolve], ...]] = (
         r"(?:the\s+)?(?P<number>\d{1,2})(?:st|nd|rd|th)?\s+(?:day\s+)?of\s+(?:the\s+)?"
         r"(?P<which>last|previous|this|next)\s+month",
         _day_of_month,
+    ),
+    (
+        rf"(?:(?:{_EDGES}|earlier|later)[\s-]+)?(?:last|next|past|previous|coming|this(?:\s+(?:past|coming))?)\s+"
+        rf"(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day|(?:mon|tue|wed|thu|fri)\b|{_PERIODS}"
+        rf"|{'|'.join(_MONTHS)}(?!\s+be\b|\s+\d)){_NOT_OF}(?!\s+in\b)",
+        resolve_nothing,
+    ),
+    (
+        rf"{_SOME}\s+(?:business\s+|working\s+)?(?:{_UNITS}|(?:mon|tues|wednes|thurs|fri|satur|sun)days?"
+        r"|minutes?|mins?|hours?|hrs?|h)\s+(?:ago|from\s+(?:now|today)|hence)|\d{1,3}\s?(?:d|w|mo|y)\s+ago",
+        resolve_nothing,
+    ),
+    (
+        rf"(?P<within>in)\s+(?:about\s+|around\s+|roughly\s+)?{_SOME}\s+{_UNITS}(?!\s+(?:of|in|or|to)\b|['’]|-)",
+        resolve_nothing,
     ),
 )
 
@@ -314,7 +336,7 @@ _HELD: Final = re.compile(
     re.IGNORECASE,
 )
 _WAS: Final = re.compile(
-    r"\b(?:was|were|did|had|went|met|said|told|sent|made|found|got|began|gave|came|took|saw|ran|broke"
+    r"\b(?:was|were|did|had|went|met|said|told|sent|made|found|got|began|gave|came|took|saw|ran|broke|froze"
     r"|(?!need|schedul|unus|relat|requir|expir)\w{3,}ed)\b",
     re.IGNORECASE,
 )

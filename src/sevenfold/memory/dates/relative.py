@@ -1,20 +1,20 @@
-"""Relative dates become calendar dates, against the day on which they were said.
+"""Finds relative dates in prose and turns those that are sure into calendar dates.
 
-    absolute("the freeze is on Thursday", at)     "the freeze is on 2026-11-05"
-    resolved("下周五", at)                         Span(2026-11-13, 2026-11-13, "2026-11-13")
+    make_dates_absolute("the freeze is on Thursday", at)     "the freeze is on 2026-11-05"
+    resolve_expression("下周五", at)                           DaySpan(2026-11-13, 2026-11-13, "2026-11-13")
+    list_relative_dates("it broke a few days ago")           ["a few days ago"]
 
+`find_date_places` finds; the `resolve` of each place says which days it means on a given day, or None.
 A wrong date is worse than a relative one. So what may mean two things stays as it is: `next weekend`,
 `last Monday` on a Tuesday, `on Friday` without a sign of whether it was or will be, `a few days ago`.
-What is quoted or code stays too, and so does an expression with its date beside it.
-
-Dates that only mean something on the day they were written: `yesterday`, `next Friday`, `两天后`.
+What is quoted or code is no relative date, and neither is an expression with its date beside it.
 """
 
 from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
 import msgspec
@@ -22,24 +22,30 @@ import msgspec
 from sevenfold.memory.dates import chinese as chinese_dates
 from sevenfold.memory.dates import english as english_dates
 from sevenfold.memory.dates.days import EARLIEST, LATEST, DaySpan
-from sevenfold.memory.dates.english import is_standing_chinese, is_standing_expression
-from sevenfold.memory.links import blank_out_code
+from sevenfold.memory.dates.english import Resolve, is_standing_chinese, is_standing_expression
+from sevenfold.memory.text.markdown import blank_out_code
 
 LONGEST: Final = 200_000
 """Characters of a text that are looked at."""
+MOST: Final = 50
+"""Expressions that are reported of one text."""
 
 _HAN: Final = re.compile("[\u4e00-\u9fff]")
 _HINT: Final = re.compile(
-    r"day|week|month|quarter|qtr|year|\byr|morrow|tonight|night|morning|evening|noon|\bago|hence|\beo[dwmqy]"
-    r"|\b(?:last|next|this|in|on|by|due|since)\b",
+    r"day|week|fortnight|month|quarter|qtr|year|\byr|morrow|night|morning|evening|noon|\bago\b|hence|from\s+now"
+    r"|\beo[dwmqy]\b|\b(?:mon|tue|wed|thu|fri)\b|\b(?:last|next|this|past|previous|coming)\s+"
+    r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|spring|summer|autumn|winter)",
     re.IGNORECASE,
 )
+"""Every expression in English has one of these words."""
+_AROUND: Final = 80
+"""No expression in English begins or ends further from its hint than this, in characters."""
 _QUOTED: Final = re.compile(r"\"[^\"\n]{1,300}\"|“[^”\n]{1,300}”|「[^」\n]{1,300}」")
 _DATE: Final = re.compile(
-    r"\d{4}[-/.年]\d{1,2}(?:[-/.月]\d{1,2})?"
+    r"\d{4}[-/.年]\d{1,2}(?:[-/.月]\d{1,2}[日号號]?)?"
     r"|\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?\s+\d{1,2}\b"
     r"|\b\d{1,2}(?:st|nd|rd|th)?\s+(?:of\s+)?(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)"
-    r"|\d{1,2}月\d{1,2}[日号號]|\b\d{1,2}/\d{1,2}\b|\b(?:19|20)\d\d\b",
+    r"|\d{1,2}月\d{1,2}[日号號]|\b\d{1,2}[/-]\d{1,2}\b|\b(?:19|20)\d\d\b",
     re.IGNORECASE,
 )
 _BESIDE: Final = re.compile(r"^\s?[(（,，=:：]?\s?(?:which\s+is\s+|i\.?e\.?,?\s+|on\s+|the\s+|即|也就是)?")
@@ -69,7 +75,7 @@ _TODAY: Final = re.compile(
 )
 _EVENT: Final = re.compile(
     r"['’]s\s+(?:\w+\s+)?(?:meeting|call|session|standup|stand-up|deploy\w*|release|demo|review|workout"
-    r"|class|lesson|incident|outage|appointment|exam|run|date|interview)\b",
+    r"|class|lesson|incident|outage|appointment|exam|run|interview)\b",
     re.IGNORECASE,
 )
 _JOINED: Final = re.compile(
@@ -88,8 +94,21 @@ _COUNTED: Final = re.compile(
     r"\b\w+\s+(?:days?|weeks?|months?|years?)\s+(?:before|after)\s*$", re.IGNORECASE
 )
 """`two days after` what follows."""
+_PREPOSITION: Final = re.compile(r"\b(?:by|until|till|before|due|since)\s+$", re.IGNORECASE)
 _MANY_DAYS: Final = re.compile(r"\b(?:\d+|two|three|four|five|several|few)\s+day$", re.IGNORECASE)
 """`2 day before yesterday`."""
+
+
+class DatePlace(msgspec.Struct, frozen=True):
+    """An expression where it stands; `resolve` says which days it means, or None when that is not sure."""
+
+    match: re.Match[str]
+    start: int
+    end: int
+    """The part that a calendar date would replace ends here."""
+    resolve: Resolve
+    preposition: str
+    """The one before it, if there is one: `by `, `since `."""
 
 
 class RelativeDate(msgspec.Struct, frozen=True):
@@ -100,11 +119,19 @@ class RelativeDate(msgspec.Struct, frozen=True):
     span: DaySpan
 
 
-def make_dates_absolute(text: str, at: float, kept: Collection[str] = ()) -> str:
-    """The text with calendar dates in place of the relative ones that are sure; `kept` lines stay."""
+def make_dates_absolute(
+    text: str,
+    at: float,
+    kept: Collection[str] = (),
+    is_sure: Callable[[str, int, int], bool] = lambda text, start, end: True,
+) -> str:
+    """The text with calendar dates in place of the relative ones that are sure; `kept` lines stay.
+
+    `is_sure` may keep more of them: it is asked with the text and the place of each.
+    """
     out, done = [], 0
     for place in find_relative_dates(text, at):
-        if kept and _line_of(text, place.start) in kept:
+        if (kept and _line_of(text, place.start) in kept) or not is_sure(text, place.start, place.end):
             continue
         out += [text[done : place.start], _written(text, place)]
         done = place.end
@@ -116,7 +143,7 @@ def _line_of(text: str, at: int) -> str:
 
 
 def resolve_expression(expression: str, at: float) -> DaySpan | None:
-    """What an expression that stands alone means; None when it is no relative date or not sure."""
+    """The days that an expression means by itself; None when it is no relative date or not sure."""
     today = _day(at)
     words = " ".join(expression.split())
     if today is None or not words:
@@ -130,41 +157,83 @@ def resolve_expression(expression: str, at: float) -> DaySpan | None:
     return _safely(english_dates.resolve_coming_weekday, match, today) if match else None
 
 
+def list_relative_dates(text: str) -> list[str]:
+    """The relative dates of a text, sure or not, as they stand there, in order, each once."""
+    found = (f"{place.preposition}{place.match.group()}" for place in find_date_places(text))
+    return list(dict.fromkeys(" ".join(one.split()) for one in found))[:MOST]
+
+
 def find_relative_dates(text: str, at: float) -> list[RelativeDate]:
     """The relative dates of a text that are sure, in order."""
     today = _day(at)
+    if today is None:
+        return []
+    return [
+        RelativeDate(place.start, place.end, span)
+        for place in find_date_places(text)
+        if (span := _safely(place.resolve, place.match, today)) is not None
+    ]
+
+
+def find_date_places(text: str) -> list[DatePlace]:
+    """Every relative date of a text, in order; what is no date, or has its date beside it, is left out."""
     head = text[:LONGEST]
     wide = not head.isascii() and _HAN.search(head) is not None
-    if today is None or not (wide or _HINT.search(head)):
+    windows = _find_windows(head)
+    if not wide and not windows:
         return []
     plain = _QUOTED.sub(lambda quoted: " " * len(quoted.group()), blank_out_code(head))
-    found = sorted(_found(plain, today, wide), key=lambda one: (one[0].start(), -one[0].end()))
-    kept: list[RelativeDate] = []
+    found = sorted(_matches(plain, windows, wide), key=lambda one: (one[0].start(), -one[0].end()))
+    kept: list[DatePlace] = []
     taken = 0
-    for match, span in found:
+    for match, resolve in found:
         if match.start() < taken:
             continue
-        taken = match.end()  # also by what is not sure: no part of it is sure then
-        if span is not None and not _is_dated(plain, match):
-            start = match.end("pre") + 1 if "pre" in match.re.groupindex else match.start()
-            kept.append(RelativeDate(_past_spaces(plain, start), match.end(), span))
+        taken = match.end()  # also by what is no date: no part of it is one then
+        if resolve is not None and not _is_dated(plain, match):
+            kept.append(_make_place(plain, match, resolve))
     return kept
 
 
-def _found(plain: str, today: datetime.date, wide: bool) -> Iterator[tuple[re.Match[str], DaySpan | None]]:
-    for pattern, resolve in english_dates.make_rules():
-        for match in pattern.finditer(plain):
-            yield match, _safely(resolve, match, today) if _is_meant(plain, match) else None
-    for match in english_dates.make_weekday_pattern().finditer(plain):
-        yield match, _weekday(plain, match, today)
+def _make_place(text: str, match: re.Match[str], resolve: Resolve) -> DatePlace:
+    groups = match.re.groupindex
+    start = match.end("pre") + 1 if "pre" in groups else match.start()
+    end = match.start("post") if "post" in groups else match.end()
+    before = "" if "pre" in groups else text[max(0, match.start() - 10) : match.start()]
+    preposition = _PREPOSITION.search(before)
+    return DatePlace(match, _past_spaces(text, start), end, resolve, preposition[0] if preposition else "")
+
+
+def _find_windows(text: str) -> list[tuple[int, int]]:
+    """The parts of a text around its hints: most of a long text has none."""
+    windows: list[tuple[int, int]] = []
+    for hint in _HINT.finditer(text):
+        start, end = max(0, hint.start() - _AROUND), min(len(text), hint.end() + _AROUND)
+        if windows and windows[-1][1] >= start:
+            windows[-1] = (windows[-1][0], end)
+        else:
+            windows.append((start, end))
+    return windows
+
+
+def _matches(
+    plain: str, windows: list[tuple[int, int]], wide: bool
+) -> Iterator[tuple[re.Match[str], Resolve | None]]:
+    """Everything that looks like a relative date; without a way to resolve it, it is none."""
+    weekday = english_dates.make_weekday_pattern()
+    for start, end in windows:
+        for pattern, resolve in english_dates.make_rules():
+            for match in pattern.finditer(plain, start, end):
+                yield match, _if_meant(plain, match, resolve)
+        for match in weekday.finditer(plain, start, end):
+            yield match, _weekday(plain, match)
     for pattern, resolve in chinese_dates.make_rules() if wide else ():
         for match in pattern.finditer(plain):
             before, behind = _around(plain, match)
-            meant = not is_standing_chinese(before, match.group(), behind)
-            yield match, _safely(resolve, match, today) if meant else None
+            yield match, None if is_standing_chinese(before, match.group(), behind) else resolve
 
 
-def _safely(resolve: english_dates.Resolve, match: re.Match[str], today: datetime.date) -> DaySpan | None:
+def _safely(resolve: Resolve, match: re.Match[str], today: datetime.date) -> DaySpan | None:
     try:
         return resolve(match, today)
     except (OverflowError, ValueError):  # a year that no calendar knows
@@ -172,7 +241,6 @@ def _safely(resolve: english_dates.Resolve, match: re.Match[str], today: datetim
 
 
 def _day(at: float) -> datetime.date | None:
-    """The local day of a moment."""
     try:
         today = datetime.datetime.fromtimestamp(at).astimezone().date()
     except (OverflowError, OSError, ValueError):
@@ -184,7 +252,6 @@ def _day(at: float) -> datetime.date | None:
 
 
 def _is_dated(text: str, match: re.Match[str]) -> bool:
-    """Whether the date itself stands beside it."""
     behind = text[match.end() : match.end() + _NEAR].split("\n", 1)[0]
     beside = _BESIDE.match(behind)
     before = text[max(0, match.start() - _NEAR) : match.start()].rsplit("\n", 1)[-1]
@@ -194,27 +261,28 @@ def _is_dated(text: str, match: re.Match[str]) -> bool:
     )
 
 
-def _is_meant(text: str, match: re.Match[str]) -> bool:
-    """`today` may mean nowadays, `in two weeks` how long it takes, `the next month` a length of time."""
+def _if_meant(text: str, match: re.Match[str], resolve: Resolve) -> Resolve | None:
+    """`resolve`; None when `today` means nowadays, `in two weeks` how long it takes, or a habit is told."""
     groups = match.re.groupindex
     before, behind = _around(text, match)
     if _COUNTED.search(before) or _MANY_DAYS.search(before + match.group()[:3]):
-        return False
+        return english_dates.resolve_nothing
     if is_standing_expression(before, match.group(), behind) or not _is_owner(before, behind):
-        return False
+        return None
+    meant = True
     if "word" in groups and match["word"].lower() == "today":
         possessive = text[match.end() : match.end() + 1] in "'’" and match.end() < len(text)
         if possessive:
-            return _EVENT.match(text, match.end()) is not None
-        return not before.strip() or _TODAY.search(before) is not None
-    if "within" in groups:
-        will = not before.strip() or _WILL.search(before)
-        return bool(will) and not _WAS.search(before + behind)
-    if "unit" in groups and "which" in groups and not match.group("which"):
-        return not _REPEATING.search(before + behind)
-    if "unit" in groups and re.match(r"last|previous|next", match.group(), re.IGNORECASE):
-        return not re.search(r"\bthe\s*$", before, re.IGNORECASE)
-    return True
+            meant = _EVENT.match(text, match.end()) is not None
+        else:
+            meant = not before.strip() or _TODAY.search(before) is not None
+    elif "within" in groups:
+        meant = not (before.strip() and not _WILL.search(before)) and not _WAS.search(before + behind)
+    elif "unit" in groups and "which" in groups and not match.group("which"):
+        meant = not _REPEATING.search(before + behind)
+    elif "unit" in groups and re.match(r"last|previous|next", match.group(), re.IGNORECASE):
+        meant = not re.search(r"\bthe\s*$", before, re.IGNORECASE)
+    return resolve if meant else None
 
 
 def _is_owner(before: str, behind: str) -> bool:
@@ -224,27 +292,28 @@ def _is_owner(before: str, behind: str) -> bool:
     return bool(_WAS.search(before + behind[2:]) or re.search(r"\bwill\b", behind, re.IGNORECASE))
 
 
-def _weekday(text: str, match: re.Match[str], today: datetime.date) -> DaySpan | None:
+def _weekday(text: str, match: re.Match[str]) -> Resolve | None:
     """`on Friday`: the nearest sign before it, else behind it, says whether it was or will be."""
+    coming, past = english_dates.resolve_coming_weekday, english_dates.resolve_past_weekday
     before, behind = _around(text, match)
-    if is_standing_expression(before, match.group(), behind) or _A_WEEK.search(before + behind):
+    if is_standing_expression(before, match.group(), behind):
         return None
     pre = match["pre"].lower()
     if pre in ("from", "for", "to"):
-        moved = _MOVED.search(before) is not None
-        return _safely(english_dates.resolve_coming_weekday, match, today) if moved else None
+        return coming if _MOVED.search(before) and not _A_WEEK.search(before + behind) else None
+    if _A_WEEK.search(before + behind):
+        return english_dates.resolve_nothing
     if pre == "since":
-        return _safely(english_dates.resolve_past_weekday, match, today)
+        return past
     if pre in ("by", "until", "till", "due"):
-        past = _WAS.search(before) is not None and _WILL.search(before) is None
-        return None if past else _safely(english_dates.resolve_coming_weekday, match, today)
+        over = _WAS.search(before) is not None and _WILL.search(before) is None
+        return english_dates.resolve_nothing if over else coming
     was, will = _last(_WAS, before), _last(_WILL, before)
     if was == will < 0:
         was, will = -_first(_WAS, behind), -_first(_WILL, behind)
     if was == will:
-        return None
-    resolve = english_dates.resolve_past_weekday if was > will else english_dates.resolve_coming_weekday
-    return _safely(resolve, match, today)
+        return english_dates.resolve_nothing
+    return past if was > will else coming
 
 
 def _around(text: str, match: re.Match[str]) -> tuple[str, str]:
@@ -291,178 +360,3 @@ def _written(text: str, place: RelativeDate) -> str:
 
 def _cased(joint: str, inside: str) -> str:
     return joint.capitalize() if inside[:1].isupper() else joint
-
-
-MOST: Final = 50
-"""Expressions that are reported of one text."""
-LONGEST_DATES: Final = 200_000
-"""Characters of a text that are looked at."""
-
-_DAY: Final = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
-_MONTH: Final = (
-    r"(?:january|february|march|april|may(?!\s+be)|june|july|august|september|october|november"
-    r"|december)"
-)
-_UNIT: Final = r"(?:days?|weeks?|fortnights?|months?|quarters?|years?)"
-_PERIOD: Final = r"(?:week(?:-?end)?|fortnight|month|quarter|qtr|year|yr|spring|summer|autumn|winter)"
-_COUNT: Final = (
-    r"(?:\d{1,4}(?:\.\d)?|an?|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|"
-    r"a\s+few|a\s+couple(?:\s+of)?|several|many)"
-)
-_SHORT: Final = r"(?:minutes?|mins?|hours?|hrs?|h)"
-_PART: Final = r"(?:morning|afternoon|evening|night)"
-_EDGE: Final = r"(?:early|late|mid|earlier|later|(?:the\s+)?(?:end|beginning|start|middle)\s+of)"
-_NOT_OF: Final = r"(?!\s+(?:of|in)\b|['’-])"
-
-_ENGLISH: Final = re.compile(
-    rf"""(?<![\w/.'’"“‘-])(?:
-      (?:the\s+)?day\s+(?:before\s+yesterday|after\s+tomorrow)
-    | (?:yesterday|tomorrow)(?:\s+{_PART})?
-    | (?:earlier|later)\s+today
-    | (?P<today>today)
-    | tonight | last\s+night | (?:earlier\s+|later\s+)?this\s+(?:morning|afternoon|evening)
-    | (?:{_EDGE}[\s-]+)? (?:last|next|past|previous|coming|this(?:\s+(?:past|coming))?)\s+
-      (?:{_DAY}|(?:mon|tue|wed|thu|fri)\b|{_PERIOD}|{_MONTH}) {_NOT_OF}
-    | (?:{_DAY}|week|month)\s+after\s+next
-    | {_COUNT}\s+(?:business\s+|working\s+)?(?:{_UNIT}|{_DAY}s?|{_SHORT})\s+
-      (?:ago|from\s+(?:now|today)|hence)
-    | \d{{1,3}}\s?(?:d|w|mo|y)\s+ago
-    | (?:by|until|till|before|due|since)\s+(?:{_DAY}|eod|eow|eom|eoq|eoy|tomorrow)
-    | (?:by|before|at|until)\s+(?:the\s+)?end\s+of\s+(?:the\s+|this\s+|next\s+)?
-      (?:day|{_PERIOD}) {_NOT_OF}
-    | (?P<within>in\s+(?:about\s+|around\s+|roughly\s+)?{_COUNT}\s+{_UNIT}) {_NOT_OF}
-    | on\s+{_DAY}
-    )(?!\.?[\w’'-])""",
-    re.IGNORECASE | re.VERBOSE,
-)
-_NUMBER: Final = r"(?:[一二两兩三四五六七八九十几幾数數半]{1,3}|\d{1,4})"
-_WEEK: Final = r"(?:周|週|星期|礼拜|禮拜)"
-_WEEKDAY: Final = r"[一二三四五六日天末]"
-_SPAN: Final = rf"(?:工作日|天|日|{_WEEK}|月|季度|年|小时|小時|分钟|分鐘)"
-_CHINESE: Final = re.compile(
-    rf"""大前天|前天|昨[天日晚夜]|今[天晚早晨]|今日(?!头条|頭條)|明[天早晚]|明日(?!方舟)|大[后後]天
-    | (?<![先以])[后後]天(?![性的])
-    | (?:上上|下下|[上下本这這])[个個]?{_WEEK}{_WEEKDAY}?(?![期年])
-    | (?:上上|下下|[上下本这這])[个個]?(?:月(?!台)|季度|学期|學期)(?:底|初|中旬|末)?
-    | [去今明]年(?:年?[底初])?
-    | (?<![目以之先从從空提])前年(?!度) | (?<![今以之往])[后後]年(?!度)
-    | {_NUMBER}\s?[个個]?多?{_SPAN}[之以]?(?:前|[后後])(?![端台续續])
-    | (?<![每毎]){_WEEK}{_WEEKDAY}[之以]?前
-    """,
-    re.VERBOSE,
-)
-_DATE_DATES: Final = re.compile(
-    r"\d{4}[-/.年]\d{1,2}(?:[-/.月]\d{1,2})?"
-    r"|\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?\s+\d{1,2}\b"
-    r"|\b\d{1,2}(?:st|nd|rd|th)?\s+(?:of\s+)?(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)"
-    r"|\d{1,2}月\d{1,2}[日号號]|\b\d{1,2}[/-]\d{1,2}\b|\b(?:19|20)\d\d\b",
-    re.IGNORECASE,
-)
-_REPEATING_DATES: Final = re.compile(
-    r"\b(?:every|each|always|never|usually|weekly|daily|cron|schedule[ds]?|runs?|recurring|only)\b|每",
-    re.IGNORECASE,
-)
-_HAPPENED: Final = re.compile(
-    r"\b(?:\w{2,}ed|was|were|did|went|met|said|told|sent|made|found|got|began|gave|came|took|saw|ran|"
-    r"due|deadline|by|until|before|starting|call|meeting|releas\w*|launch\w*|later)\b",
-    re.IGNORECASE,
-)
-_PLANNED: Final = re.compile(
-    r"\b(?:will|due|starts?|begins?|ends?|launch\w*|releas\w*|deadline|ships?|deploy\w*|going\s+to|plan\w*|"
-    r"scheduled|leav\w+|back|again|meets?|meeting|review|demo|migrat\w*|freez\w*)\b|['’]ll\b",
-    re.IGNORECASE,
-)
-_SENTENCE: Final = re.compile(r"[.!?;:\n。！？；：]\s|\n|[*\-]\s|[(*_]")
-_QUOTED_DATES: Final = re.compile(r"\"[^\"\n]{1,300}\"|“[^”\n]{1,300}”|「[^」\n]{1,300}」")
-_HABIT: Final = re.compile(r"^(?:on|by|before|until|since)\s", re.IGNORECASE)
-_NEAR_DATES: Final = 24
-_AROUND: Final = 80
-_HAN_DATES: Final = re.compile("[\u4e00-\u9fff]")
-_WORDS: Final = (
-    "day", "week", "month", "night", "year", "quarter", "morrow", " ago", "morning", "noon", "evening",
-    "now", "hence", "qtr", "yr", "eo", "spring", "summer", "autumn", "winter", "next ", "last ",
-)  # fmt: skip
-
-
-def list_relative_dates(text: str) -> list[str]:
-    """The relative dates of a text, as they stand there, in order, each once."""
-    text = text[:LONGEST_DATES]
-    wide = not text.isascii() and _HAN_DATES.search(text) is not None
-    windows = _windows(text)
-    if not wide and not windows:
-        return []
-    plain = _QUOTED_DATES.sub(_blank, blank_out_code(text))
-    found = [
-        match
-        for start, end in windows
-        for match in _ENGLISH.finditer(plain, start, end)
-        if match.end() < end or end == len(plain)  # else it may be half a word
-    ]
-    found += _CHINESE.finditer(plain) if wide else ()
-    meant = [
-        match
-        for match in sorted(found, key=lambda one: one.start())
-        if not _is_dated_dates(plain, match)
-        and not _is_a_habit(plain, match)
-        and _is_meant_dates(plain, match)
-    ]
-    return list(dict.fromkeys(" ".join(match.group().split()) for match in meant))[:MOST]
-
-
-def _windows(text: str) -> list[tuple[int, int]]:
-    """Where to look: around the words of which every expression has one."""
-    low = text.lower()
-    if len(low) != len(text):  # a few capitals become two letters
-        return [(0, len(text))]
-    places: list[int] = []
-    for word in _WORDS:
-        at = low.find(word)
-        while at >= 0:
-            places.append(at)
-            at = low.find(word, at + 1)
-    windows: list[tuple[int, int]] = []
-    for at in sorted(places):
-        start, end = max(0, at - _AROUND), min(len(text), at + _AROUND)
-        if windows and windows[-1][1] >= start:
-            windows[-1] = (windows[-1][0], end)
-        else:
-            windows.append((start, end))
-    return windows
-
-
-def _blank(match: re.Match[str]) -> str:
-    return " " * len(match.group())  # what someone said stays as it was said
-
-
-def _is_dated_dates(text: str, match: re.Match[str]) -> bool:
-    """Whether the date itself stands beside it."""
-    behind = text[match.end() : match.end() + _NEAR_DATES].split("\n", 1)[0]
-    before = text[max(0, match.start() - _NEAR_DATES) : match.start()].rsplit("\n", 1)[-1]
-    return bool(_DATE_DATES.search(behind) or _DATE_DATES.search(before))
-
-
-def _is_a_habit(text: str, match: re.Match[str]) -> bool:
-    """`the report runs on Friday`: a rule for every Friday, not a date."""
-    if not _HABIT.match(match.group()):
-        return False
-    start = text.rfind("\n", 0, match.start()) + 1
-    end = text.find("\n", match.end())
-    return bool(_REPEATING_DATES.search(text[start : end if end >= 0 else len(text)]))
-
-
-def _is_meant_dates(text: str, match: re.Match[str]) -> bool:
-    """`today` may mean nowadays, and `in two weeks` how long it takes: what stands before decides."""
-    cue = _cue(match)
-    if cue is None:
-        return True
-    before = text[max(0, match.start() - 80) : match.start()]
-    sentence = _SENTENCE.split(before)[-1]
-    return not sentence.strip() or cue.search(sentence) is not None
-
-
-def _cue(match: re.Match[str]) -> re.Pattern[str] | None:
-    if match.re is not _ENGLISH:
-        return None
-    if match["today"]:
-        return _HAPPENED
-    return _PLANNED if match["within"] else None

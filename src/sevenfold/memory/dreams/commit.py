@@ -1,13 +1,12 @@
 """Takes a dream over into the memory folder, all of it or nothing, as one revision that can be undone.
 
     staged = stage(store)                     a fork works in staged.folder
-    outcome = commit(store, staged, Author("dream", session), explained)
+    outcome = commit_dream(store, staged, Author("dream", session), explained)
     store.undo(to=…)                          or `sevenfold dream undo`
 
-Whoever dies on the way leaves a journal; whoever takes the lock next finishes the work.
-
-Brings a commit that was cut off to its end, or takes it back, so that no half dream stays behind.
-Undoes the last dream, and only the dream: what others wrote since stays, merged line by line.
+A process that dies on the way leaves a journal. The next one to take the lock finishes the commit or takes
+it back, so that no half dream stays behind. To undo a dream undoes only the dream: what others wrote since
+stays, merged line by line.
 """
 
 from __future__ import annotations
@@ -112,7 +111,7 @@ def _step_back(at: OpenFolder, journal: DreamJournal, number: int, step: Journal
 
 
 def _all_said(at: OpenFolder, journal: DreamJournal, intent: JournalIntent) -> bool:
-    """What the dream had moved elsewhere is said again in the file it came from, whoever wrote there."""
+    """Add statements that the dream had moved elsewhere to the file they came from."""
     before: dict[str, bytes] = {}
     after: dict[str, bytes] = {}
     made: dict[str, bytes] = {}
@@ -134,7 +133,7 @@ def _all_said(at: OpenFolder, journal: DreamJournal, intent: JournalIntent) -> b
 
 
 def _moved_out(before: Files, made: Files, after: Files) -> dict[str, list[MemoryFact]]:
-    """What is nowhere now, and was not in the file any more when somebody wrote there."""
+    """The statements that are nowhere now, and had left the file before another process wrote there."""
     there = StatementIndex(after, before)
     found: dict[str, list[MemoryFact]] = {}
     for file, data in before.items():
@@ -173,7 +172,7 @@ def _record(desk: FolderTransaction, intent: JournalIntent, summary: str) -> Non
 
 
 def _recorded(desk: FolderTransaction, intent: JournalIntent) -> bool:
-    """Whether it had come as far as the history: then it was complete."""
+    """True if it had come as far as the history: then it was complete."""
     try:
         recent = desk.past.ask(lambda history: history.log(limit=_RECENT))
     except StorageFailure:
@@ -238,7 +237,7 @@ def preview_dream(
     explained: Explanations | None = None,
     sessions: Collection[str] = (),
 ) -> DreamOutcome:
-    """What `commit_dream` would do now, with its diff; nothing is changed."""
+    """Plan what `commit_dream` would do now, with its diff; nothing is changed."""
     from sevenfold.memory.history.objects import make_unified_diff
 
     with _read_through(_wanted(staged, author, explained, sessions)) as wanted:
@@ -330,7 +329,6 @@ def _date(desk: FolderTransaction, file: str, modified: int) -> None:
 
 
 def _told(outcome: DreamOutcome) -> str:
-    """The summary of the revision, in words."""
     counts = {
         "merged": len(outcome.merged),
         "superseded": len(outcome.superseded),

@@ -1,10 +1,10 @@
-"""What a dream is about to write, kept on the disk before the first file changes.
+"""The journal of a dream: what it will write, kept on the disk before the first file changes.
 
     <state>/dream-journal/<n>.old, <n>.new     every file before and after, whole
     <state>/dream-journal/intent.json          which file each number is, and who dreams
 
-The intent is written last: from then on whoever takes the folder's lock next can go on to the end, or
-back to the beginning. Without it nothing has happened yet.
+The intent is written last: from then on the next process to take the folder's lock can go on to the end,
+or back to the beginning. Without it nothing has happened yet.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class JournalIntent(msgspec.Struct, frozen=True):
 
 
 def is_commit_pending(state: Path) -> bool:
-    """Whether a commit was begun and not ended: one look at the disk."""
+    """True if a commit was begun and not ended: one look at the disk."""
     return os.path.lexists(state / JOURNAL)
 
 
@@ -83,7 +83,7 @@ class DreamJournal:
         return intent
 
     def read(self) -> JournalIntent | None:
-        """What was begun; None when there is nothing, or nothing that can be understood."""
+        """The entry of a commit that was begun; None when there is none that can be understood."""
         with contextlib.suppress(StorageFailure, msgspec.DecodeError, UnicodeDecodeError):
             name = BACK if self.turned_back else INTENT
             data = read_if_there(self.folder / name, _LARGEST, nofollow=True)

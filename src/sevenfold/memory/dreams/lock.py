@@ -1,14 +1,14 @@
 """One dream at a time: `.consolidate-lock` in the memory folder, which other programs know too.
 
 Its body is the number of the process that dreams, empty when none does. Its time is that of the last
-dream; a dream that goes on has set it to its own beginning. Whoever finds it is blocked only while that
-process lives and the lock is younger than an hour: nothing that died can block for long.
+dream; a dream that goes on has set it to its own beginning. It blocks others only while that process lives
+and the lock is younger than an hour: nothing that died can block for long.
 
 What the time was before is kept in `<state>/dream-lock.json`, so that it goes back after a failure, and
 also after a crash: the next one to look puts it back. A time that lies more than an hour in the future
 was written by a wrong clock, and counts as long ago.
 
-Whether a process is still there, and still the one it was: numbers are given out again.
+A process is known by its number and its start: numbers are given out again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class LockProcess(msgspec.Struct, frozen=True):
     began: str = ""
 
     def lives(self) -> bool:
-        """Whether it is this very process that has the number now."""
+        """True if it is this very process that has the number now."""
         if not is_alive(self.pid):
             return False
         return not self.began or read_process_start(self.pid) in ("", self.began)
@@ -58,7 +58,7 @@ def read_current_process() -> LockProcess:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether some process has this number; one that has ended and was not buried yet does not count."""
+    """True if some process has this number; one that has ended and was not buried yet does not count."""
     if not 0 < pid <= _LARGEST:
         return False
     if sys.platform == "win32":  # there the question itself would end the process
@@ -73,7 +73,7 @@ def is_alive(pid: int) -> bool:
 
 
 def read_process_start(pid: int) -> str:
-    """When a process began, in the counting of this system; empty where nobody knows."""
+    """The start of a process in the counting of this system; empty where that is not known."""
     status = _status(pid)
     return f"{_boot()}:{status[19]}" if len(status) > 19 else ""
 
@@ -114,7 +114,7 @@ class DreamLockBusy(msgspec.Struct, frozen=True):
 
 
 class _LockRecord(msgspec.Struct, frozen=True):
-    """Who holds the lock, under which time, and which time it had before; None: there was no file."""
+    """The holder of the lock, its time, and the time before it; None: there was no file."""
 
     holder: LockProcess
     stamp: int
@@ -150,7 +150,7 @@ class DreamLock:
         return HeldDreamLock(self, stamp)
 
     def holder(self) -> DreamLockBusy | None:
-        """Who dreams now; None when nobody does."""
+        """The process that dreams now; None when there is none."""
         try:
             with self._files.opened() as at:
                 seen = _read(at)
@@ -159,7 +159,7 @@ class DreamLock:
         return self._busy(seen) if seen else None
 
     def settle(self) -> None:
-        """When the dream that has it died, its time goes back to what it was."""
+        """Set the time of the lock back to what it was if the dream that holds it has died."""
         try:
             with self._alone() as at:
                 self._put_back(at)
@@ -167,7 +167,7 @@ class DreamLock:
             return
 
     def last(self) -> float | None:
-        """When the last dream was: one look at the disk; None when there was none."""
+        """The time of the last dream: one look at the disk; None when there was none."""
         return read_last_dream(self.path)
 
     def touch(self, held: HeldDreamLock) -> bool:
@@ -181,7 +181,7 @@ class DreamLock:
         return True
 
     def has(self, held: HeldDreamLock, at: OpenFolder | None = None) -> bool:
-        """Whether the lock is still the one that was acquired."""
+        """True if the lock is still the one that was acquired."""
         if at is not None:
             return _read(at) == _LockStat(os.getpid(), held.stamp)
         try:
@@ -260,7 +260,7 @@ class HeldDreamLock:
         self._lock, self.stamp = lock, stamp
 
     def ours(self) -> bool:
-        """Whether nobody took it from us: to be asked before the commit."""
+        """True if no other process took it: to be asked before the commit."""
         return self._lock.has(self)
 
     def touch(self) -> bool:
@@ -284,12 +284,12 @@ def read_last_dream(path: Path) -> float | None:
 
 
 def is_credible_time(at: float, now: float, stale: float = STALE) -> bool:
-    """Whether a time can be right: one that lies far ahead was set by a wrong clock."""
+    """True if a time can be right: one that lies far ahead was set by a wrong clock."""
     return at - now <= stale
 
 
 def _read(at: OpenFolder) -> _LockStat | None:
-    """Who is in it and when it was set; None when there is none, and none when it is no file."""
+    """The holder and its time; None when there is no lock, or it is no file."""
     with at.folder("") as folder:
         try:
             fd = os.open(_name(at, folder), os.O_RDONLY | _FLAGS | _NONBLOCK, dir_fd=folder)

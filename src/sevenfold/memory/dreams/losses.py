@@ -1,9 +1,8 @@
-"""Which statements are gone after a dream, and whether each of them is accounted for.
+"""Finds the statements that are gone after a dream, and accounts for each of them.
 
 A statement may be gone because another file says it now, because a newer one took its place, or because
-it was contradicted; for the last two the dream has to name its evidence. Nothing else may be gone.
-
-Finds a statement again among the files that are there afterwards, in its own or in other words.
+it was contradicted; for the last two the dream has to name its evidence. Nothing else may be gone. A
+statement is found again among the files that are there afterwards in its own or in other words.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class StatementIndex:
         return sought.fact.file if sought.fact.file in found else min(found, default=None)
 
     def merged(self, sought: ComparedFact, file: str) -> bool:
-        """Whether a file as a whole holds what was said, for a dream that says it merged it there."""
+        """True if a file as a whole holds what was said, for a dream that says it merged it there."""
         said = [self._said[at] for at in self._files.get(file, ())]
         bag = frozenset[str]().union(*(one.meaning.order for one in said), *(one.context for one in said))
         exact = frozenset[str]().union(*(one.meaning.exact for one in said))
@@ -143,7 +142,7 @@ def _shared(one: FactMeaning, other: FactMeaning) -> float:
 
 
 def _in_order(one: FactMeaning, around: list[ComparedFact]) -> bool:
-    """Whether what stands before another word in the one stands before it in the other."""
+    """True if what stands before another word in the one stands before it in the other."""
     order = [word for each in around for word in each.meaning.order]
     for left, right in one.turns:
         if left in order and right in order:
@@ -167,7 +166,7 @@ Reason: TypeAlias = Literal["merged", "superseded", "contradicted", "stale"]
 
 
 class LossReason(msgspec.Struct, frozen=True):
-    """Why a dream let a statement or a whole file go.
+    """The reason a dream gives for letting a statement or a whole file go.
 
     `evidence` names a file of the folder, a daily log or a session. `by` is the file that says it now.
     """
@@ -182,7 +181,7 @@ Explanations: TypeAlias = Mapping[str, LossReason]
 
 
 class LossAccount(msgspec.Struct, frozen=True):
-    """What became of a statement that is not where it was."""
+    """The fate of a statement that is not where it was."""
 
     fact: MemoryFact
     how: Literal["there", "merged", "superseded", "contradicted"]
@@ -212,7 +211,7 @@ class FilesAfterDream:
         return self._changed.holder(one) or self._rest().holder(one)
 
     def account(self, one: ComparedFact, explained: Explanations) -> LossAccount | None:
-        """What became of a statement; None: nobody can say."""
+        """The fate of a statement; None when it is not known."""
         file = one.fact.file
         if (by := self.holder(one)) is not None:
             return LossAccount(one.fact, "there" if by == file else "merged", by)
@@ -235,7 +234,7 @@ class FilesAfterDream:
 
 
 def find_explanation(fact: MemoryFact, explained: Explanations) -> LossReason | None:
-    """What the dream said about this statement, or about the whole file."""
+    """The dream's explanation for this statement, or for the whole file."""
     told = explained.get(fact.text) or explained.get(normalise_words(fact.text))
     return told or explained.get(fact.file)
 

@@ -2,23 +2,17 @@
 
 What others wrote meanwhile comes first, then the guard, then the loss report, then links and the index.
 A check that says no drops the dream's change of that file; what was moved there is then put back by the
-loss report. Only an index that cannot be made to fit refuses the whole.
-
-What the index becomes with a dream: all changes of it in one, lines for all memories, within
-limits. Mends `[[links]]` when a dream removes or invents memories, so that none leads nowhere
-because of it. Puts back what a dream let go without an account: lines where their file lives on,
-else whole files. A commit while it is being worked out: what will change, and what became of every
-statement.
+loss report, as lines where their file lives on, else as whole files. `[[links]]` are mended when a dream
+removes or invents memories. Only an index that cannot be made to fit refuses the whole.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import PurePosixPath
 from typing import Final, Literal
 
 import msgspec
@@ -52,19 +46,10 @@ from sevenfold.memory.folder.folder import (
 from sevenfold.memory.folder.names import INDEX_NAME, TEAM, explain_bad_file, make_file_key, make_slug
 from sevenfold.memory.frontmatter import detect_line_break
 from sevenfold.memory.history.revisions import Author
-from sevenfold.memory.index import (
-    LINES,
-    IndexRow,
-    IndexTarget,
-    explain_over_limit,
-    find_missing_pointers,
-    format_pointer,
-    parse_pointers,
-    reconcile_index,
-    split_rows,
-)
-from sevenfold.memory.links import blank_out_code, find_wiki_links
+from sevenfold.memory.index import IndexRow, explain_over_limit, parse_pointers, split_rows
+from sevenfold.memory.index_update import decode_index, encode_index, plan_text, retell_index
 from sevenfold.memory.merge import choose_side, merge_lines
+from sevenfold.memory.text.links import find_wiki_links, list_link_names, make_link_key, rewrite_wiki_links
 from sevenfold.memory.topic_file import Topic, explain_not_text, read_topic
 
 
@@ -83,14 +68,14 @@ class KeptStatement(msgspec.Struct, frozen=True):
 
 
 class AlteredFile(msgspec.Struct, frozen=True):
-    """What a commit does to one file."""
+    """The change that a commit makes to one file."""
 
     file: str
     action: Literal["created", "changed", "removed"]
 
 
 class DreamOutcome(msgspec.Struct, frozen=True):
-    """What became of a dream."""
+    """The result of a dream."""
 
     files: tuple[AlteredFile, ...] = ()
     merged: tuple[MergedFile, ...] = ()
@@ -109,16 +94,16 @@ class DreamOutcome(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class CommitDraft:
-    """What the commit would do, so far."""
+    """The commit while it is being worked out."""
 
     now: dict[str, bytes]
     """Every file that the dream knew or wrote and that is in the folder, as it is there."""
     changes: dict[str, bytes | None]
     explained: Explanations
     known: frozenset[str]
-    """What may be named as evidence."""
+    """The files and sessions that may be named as evidence."""
     others: Callable[[], StatementIndex]
-    """What the files say that the dream does not change."""
+    """The statements of the files that the dream does not change."""
     conflicts: list[DreamConflict] = field(default_factory=list)
     kept: list[KeptStatement] = field(default_factory=list)
     accounts: list[LossAccount] = field(default_factory=list)
@@ -126,13 +111,13 @@ class CommitDraft:
     """The files that were to be changed at first; `others` has all but these."""
 
     def afterwards(self) -> FilesAfterDream:
-        """What the folder will say."""
+        """The folder as it will be."""
         files = {*self.touched, *self.changes}
         after = {file: data for file in files if (data := self.after(file)) is not None}
         return FilesAfterDream(after, self.others, self.known, self.now)
 
     def after(self, file: str) -> bytes | None:
-        """What a file will be; None: not there."""
+        """A file as it will be; None: not there."""
         return self.changes[file] if file in self.changes else self.now.get(file)
 
     def drop(self, file: str, why: str) -> None:
@@ -142,7 +127,7 @@ class CommitDraft:
 
 
 def is_changeable(file: str) -> bool:
-    """Whether a dream may change this file: the logs and what belongs to the team are read only."""
+    """True if a dream may change this file: the logs and what belongs to the team are read only."""
     return is_topic(file) and not file.startswith(TEAM)
 
 
@@ -154,7 +139,7 @@ _LAST: Final = 12
 
 
 def archive_stale(draft: CommitDraft) -> None:
-    """What the dream removed because it is out of date moves to the archive."""
+    """Move memories that the dream removed as out of date to the archive."""
     for file, told in draft.explained.items():
         gone = file in draft.changes and draft.changes[file] is None
         if told.reason != "stale" or not gone or file.startswith(ARCHIVE):
@@ -220,7 +205,7 @@ def find_successor(draft: CommitDraft, file: str) -> str | None:
 
 def append_facts(data: bytes, facts: list[MemoryFact], source: str) -> bytes:
     """A file with these statements at its end, under a heading that says where they come from."""
-    text = data.decode("utf-8", "surrogateescape")
+    text = decode_index(data)
     nl = detect_line_break(text)
     heading = f"{HEADING} from {source}" if source else HEADING
     headings = [line.strip() for line in text.splitlines() if line.startswith("#")]
@@ -250,12 +235,12 @@ def find_merged_files(draft: CommitDraft) -> list[tuple[str, str]]:
 
 
 def find_superseded(draft: CommitDraft) -> list[LossAccount]:
-    """What gave way to something newer, with the evidence."""
+    """The statements that gave way to something newer, with the evidence."""
     return [one for one in draft.accounts if one.how in ("superseded", "contradicted")]
 
 
 def drop_revived_facts(draft: CommitDraft, gone: list[ComparedFact]) -> None:
-    """What somebody took out of the folder during the dream is not brought back by it."""
+    """Drop changes that would bring back what was taken out of the folder during the dream."""
     if not gone:
         return
     for file, data in list(draft.changes.items()):
@@ -268,26 +253,23 @@ def drop_revived_facts(draft: CommitDraft, gone: list[ComparedFact]) -> None:
             draft.drop(file, "it holds what was removed from the folder meanwhile")
 
 
-_BULLETS: Final = "-*+"
-
-
 def join_index(draft: CommitDraft, before: bytes | None, dreamt: bytes | None) -> str:
     """The dream's index with what others wrote into it meanwhile."""
     old, new, now = before or b"", dreamt, draft.now.get(INDEX_NAME, b"")
     if new is None:
-        return _text(now)
+        return decode_index(now)
     if side := choose_side(old, now, new):
-        return _text(now if side == "ours" else new)
+        return decode_index(now if side == "ours" else new)
     merged = merge_lines(old, new, now)
     if merged is None:
         why = "changed meanwhile in the same lines: the dream's change is dropped"
         draft.conflicts.append(DreamConflict(INDEX_NAME, why))
-    return _text(now if merged is None else merged)
+    return decode_index(now if merged is None else merged)
 
 
 def keep_lines(draft: CommitDraft, text: str) -> str:
     """The index with the lines that only it had: what a topic file says is accounted for there."""
-    now = _text(draft.now.get(INDEX_NAME, b""))
+    now = decode_index(draft.now.get(INDEX_NAME, b""))
     left = {row.text.strip() for row in split_rows(text)}
     gone = [row for row in split_rows(now) if row.text.strip() and row.text.strip() not in left]
     if not gone:
@@ -306,7 +288,7 @@ def keep_lines(draft: CommitDraft, text: str) -> str:
 
 
 def _facts(draft: CommitDraft, row: IndexRow) -> list[tuple[MemoryFact, str | None]]:
-    """What a line says, and the memory it points to, if that is there."""
+    """The statements of a line, each with the memory it points to, if that is there."""
     if not row.pointing:
         return [(MemoryFact(INDEX_NAME, " ".join(row.text.split())), None)]
     files = {make_file_key(file): file for file in (*draft.now, *draft.changes)}
@@ -334,56 +316,34 @@ def _kept(draft: CommitDraft, text: str, fact: MemoryFact, row: IndexRow, into: 
 
 def plan_index(desk: FolderTransaction, draft: CommitDraft, text: str) -> bytes | None:
     """The index to write, or None when it stays; `Refused` when it cannot be made to fit."""
-    now = _text(draft.now.get(INDEX_NAME, b""))
-    new = _reconciled(desk, draft, _retold(draft, text))
+    now = decode_index(draft.now.get(INDEX_NAME, b""))
+    new = _reconciled(desk, draft, text)
     if explain_over_limit(new):
-        new = _reconciled(desk, draft, _retold(draft, now))
+        new = _reconciled(desk, draft, now)
         if (why := explain_over_limit(new)) and len(new) > len(now):
             raise Refused(f"The dream was not saved: {why}")
-    data = new.encode("utf-8", "surrogateescape")
+    data = encode_index(new)
     return None if data == draft.now.get(INDEX_NAME, b"") else data
 
 
 def _reconciled(desk: FolderTransaction, draft: CommitDraft, text: str) -> str:
     """Pointers for what will be there, as many of the missing ones as fit, the dream's own first."""
+    retold = [
+        (read_topic(draft.now[file], file), read_topic(data, file))
+        for file, data in draft.changes.items()
+        if data is not None and file in draft.now and file != INDEX_NAME
+    ]
     files = {file for file in desk.ledger.rows if file != INDEX_NAME}
     files = {file for file in {*files, *draft.changes} if draft.changes.get(file, b"") is not None}
-    listed = sorted(file for file in files if _needs_line(file))
+    listed = sorted(file for file in files if is_listed(file) and not file.startswith(ARCHIVE))
+
+    def rank(file: str) -> tuple[bool, int, str]:
+        return file not in draft.changes, -_modified(desk, file), file
+
+    names = {file: _name(desk, draft, file) for file in listed}
     also = sorted(files.difference(listed))
-    names = [(file, _name(desk, draft, file)) for file in listed]
-    absent = set(find_missing_pointers(text, listed, names))
-    bare: list[IndexTarget] = [
-        Topic(file, b"", name, "", None, "") for file, name in names if file not in absent
-    ]
-    new = reconcile_index(text, bare, also)
-    order = sorted(absent, key=lambda file: (file not in draft.changes, -_modified(desk, file), file))
-    chosen = order[: max(0, LINES - len(new.splitlines()))]
-    while chosen and not explain_over_limit(new):
-        more = [topic for file in sorted(chosen) if (topic := _topic(desk, draft, file)) is not None]
-        if not explain_over_limit(full := reconcile_index(text, [*bare, *more], also)):
-            return full
-        chosen = chosen[: len(chosen) * 9 // 10]
-    return new
-
-
-def _needs_line(file: str) -> bool:
-    return is_listed(file) and not file.startswith(ARCHIVE)
-
-
-def _retold(draft: CommitDraft, text: str) -> str:
-    """A line that was made from the old description says the new one; a hand-written one stays."""
-    lines = text.splitlines(keepends=True)
-    told: dict[str, str] = {}
-    for file, data in draft.changes.items():
-        if data is not None and file in draft.now and file != INDEX_NAME:
-            old, new = read_topic(draft.now[file], file), read_topic(data, file)
-            told |= {format_pointer(old, each): format_pointer(new, each) for each in _BULLETS}
-    return "".join(_line(line, told) for line in lines)
-
-
-def _line(line: str, told: Mapping[str, str]) -> str:
-    bare = line.rstrip("\r\n")
-    return told.get(bare, bare) + line[len(bare) :]
+    text = retell_index(text, retold)
+    return plan_text(text, names, also, rank=rank, read=lambda file: _topic(desk, draft, file))[0]
 
 
 def _name(desk: FolderTransaction, draft: CommitDraft, file: str) -> str:
@@ -407,27 +367,21 @@ def _modified(desk: FolderTransaction, file: str) -> int:
     return stamp.modified if stamp else 0
 
 
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "surrogateescape")
-
-
-_LINK: Final = re.compile(r"(?<![\[!])\[\[(?![\s\[])([^\[\]|#\n]{1,200})([|#][^\[\]\n]{0,200})?\]\](?!\])")
-
-
 def mend_links(draft: CommitDraft, names: Mapping[str, str], merged: Mapping[str, str]) -> None:
     """Links to a file that was merged lead to where it went; others that would lead nowhere are text.
 
     `names` has the names of all memories of the folder by file, as they are now.
     """
-    there = _known_as(_names_after(draft, names).items())
+    after = _names_after(draft, names)
+    there = frozenset(one for file, name in after.items() for one in list_link_names(file, name))
     gone = {
         one: merged.get(file, "")
         for file, data in draft.changes.items()
         if data is None and file in draft.now
-        for one in _ways(file, read_topic(draft.now[file], file).name)
+        for one in list_link_names(file, read_topic(draft.now[file], file).name)
         if one not in there
     }
-    old = {_way(one) for data in draft.now.values() for one in find_wiki_links(_text_linking(data))}
+    old = {make_link_key(one) for data in draft.now.values() for one in find_wiki_links(decode_index(data))}
     for file in sorted({*draft.now, *draft.changes}):
         data = draft.after(file)
         if data is None or b"[[" not in data or not is_changeable(file) or explain_not_text(data):
@@ -435,29 +389,25 @@ def mend_links(draft: CommitDraft, names: Mapping[str, str], merged: Mapping[str
         if not gone and file not in draft.changes:
             continue
         leads = {name: "" if into == file else into for name, into in gone.items()}
-        new = _mended(draft, _text_linking(data), leads, there, old, file in draft.changes)
-        if (mended := new.encode("utf-8", "surrogateescape")) != data:
+        new = _mended(draft, decode_index(data), leads, there, old, file in draft.changes)
+        if (mended := encode_index(new)) != data:
             draft.changes[file] = mended
 
 
 def _mended(
     draft: CommitDraft, text: str, gone: Mapping[str, str], there: frozenset[str], old: set[str], ours: bool
 ) -> str:
-    plain = blank_out_code(text)
-    for found in reversed(list(_LINK.finditer(plain))):
-        name, rest = found[1].strip(), found[2] or ""
-        if _way(name) in there or make_slug(name) in there:
-            continue
-        into = gone.get(_way(name), gone.get(make_slug(name)))
-        if into is None and (not ours or _way(name) in old):
-            continue  # it led nowhere before
+    def rewrite(name: str, rest: str, found: re.Match[str]) -> str | None:
+        key, slug = make_link_key(name), make_slug(name)
+        into = gone.get(key, gone.get(slug))
+        if key in there or slug in there or (into is None and (not ours or key in old)):
+            return None  # it leads somewhere, or led nowhere before
         shown = rest[1:].strip() if rest.startswith("|") else name
         if into and (data := draft.after(into)) is not None:
-            new = f"[[{read_topic(data, into).name}{f'|{shown}' if rest.startswith('|') else ''}]]"
-        else:
-            new = shown or name
-        text = text[: found.start()] + new + text[found.end() :]
-    return text
+            return f"[[{read_topic(data, into).name}{f'|{shown}' if rest.startswith('|') else ''}]]"
+        return shown or name
+
+    return rewrite_wiki_links(text, rewrite)
 
 
 def _names_after(draft: CommitDraft, names: Mapping[str, str]) -> dict[str, str]:
@@ -470,27 +420,8 @@ def _names_after(draft: CommitDraft, names: Mapping[str, str]) -> dict[str, str]
     return after
 
 
-def _known_as(pairs: Iterable[tuple[str, str]]) -> frozenset[str]:
-    return frozenset(way for file, name in pairs for way in _ways(file, name))
-
-
-def _ways(file: str, name: str) -> set[str]:
-    """Every way in which a link may name a memory."""
-    path = PurePosixPath(file)
-    named = {name, file, file.removesuffix(".md"), path.name, path.stem}
-    return {*map(make_file_key, named), make_slug(name), make_slug(path.stem)} - {""}
-
-
-def _way(name: str) -> str:
-    return make_file_key(name.strip())
-
-
-def _text_linking(data: bytes) -> str:
-    return data.decode("utf-8", "surrogateescape")
-
-
 class DreamInput(msgspec.Struct, frozen=True):
-    """What a dream hands in."""
+    """The files and explanations that a dream hands in."""
 
     before: dict[str, bytes]
     dreamt: dict[str, bytes]
@@ -503,17 +434,17 @@ class DreamInput(msgspec.Struct, frozen=True):
 
 
 class CommitPlan(msgspec.Struct, frozen=True):
-    """What will be written, in this order; None: the file goes."""
+    """The files to write, in this order; None: the file goes."""
 
     old: dict[str, bytes | None]
     new: dict[str, bytes | None]
     outcome: DreamOutcome
     times: dict[str, int] = {}
-    """When files that say nothing new were written: a dream makes no memory younger."""
+    """The times of files that say nothing new: a dream makes no memory younger."""
 
 
 def plan_commit(desk: FolderTransaction, wanted: DreamInput, *, keep_orders: bool = True) -> CommitPlan:
-    """What is to be done with this dream in the folder as it is now.
+    """Plan the commit of this dream in the folder as it is now.
 
     With `keep_orders` a text that the guard holds back is put into the quarantine.
     """
@@ -587,7 +518,7 @@ def _untouched(desk: FolderTransaction, draft: CommitDraft) -> Files:
 
 
 def _taken_out(before: Files, draft: CommitDraft) -> list[ComparedFact]:
-    """What others removed from the folder while the dream went on."""
+    """The statements that others removed from the folder while the dream went on."""
     changed = [file for file in before if is_topic(file) and draft.now.get(file) != before[file]]
     if not changed:
         return []
@@ -599,7 +530,7 @@ def _taken_out(before: Files, draft: CommitDraft) -> list[ComparedFact]:
 
 
 def _guard(desk: FolderTransaction, draft: CommitDraft, wanted: DreamInput, keep_orders: bool) -> None:
-    """What the guard holds back is not written; what stood in the folder before is no finding."""
+    """Drop changes that the guard holds back; a text that was in the folder before is no finding."""
     lines: set[str] | None = None
     for file, data in list(draft.changes.items()):
         if data is None or desk.gate.check(data, wanted.author.kind).passed:
@@ -620,7 +551,7 @@ def _guard(desk: FolderTransaction, draft: CommitDraft, wanted: DreamInput, keep
 
 def _harmless(desk: FolderTransaction, draft: CommitDraft, wanted: DreamInput, index: str) -> str:
     """The index that the dream wrote, or the one that is there when the guard says no."""
-    data, now = index.encode("utf-8", "surrogateescape"), draft.now.get(INDEX_NAME, b"")
+    data, now = encode_index(index), draft.now.get(INDEX_NAME, b"")
     if data == now or desk.gate.check(data, wanted.author.kind).passed:
         return index
     lines = _lines(wanted.before, draft.now)
@@ -629,7 +560,7 @@ def _harmless(desk: FolderTransaction, draft: CommitDraft, wanted: DreamInput, i
     if verdict.passed:
         return index
     draft.conflicts.append(DreamConflict(INDEX_NAME, verdict.explanation))
-    return now.decode("utf-8", "surrogateescape")
+    return decode_index(now)
 
 
 def _lines(*all_files: Files) -> set[str]:
@@ -654,9 +585,9 @@ def _plan(
     after = {file for file in {*topics, *written} if new.get(file, b"") is not None}
     outcome = DreamOutcome(
         files=tuple(_altered(file, old[file], data) for file, data in new.items()),
-        merged=tuple(MergedFile(*pair) for pair in merged if not pair[1].startswith(ARCHIVE)),
+        merged=tuple(MergedFile(file, into) for file, into in merged if not into.startswith(ARCHIVE)),
         superseded=tuple(find_superseded(draft)),
-        archived=tuple(MergedFile(*pair) for pair in merged if pair[1].startswith(ARCHIVE)),
+        archived=tuple(MergedFile(file, into) for file, into in merged if into.startswith(ARCHIVE)),
         kept=tuple(draft.kept),
         conflicts=tuple(_once(draft.conflicts)),
         files_before=len(topics),

@@ -43,7 +43,7 @@ _ID: Final = re.compile(r"[0-9a-f]{16}")
 
 
 class StagedChange(msgspec.Struct, frozen=True):
-    """What the dream did to one file of its copy."""
+    """The change that the dream made to one file of its copy."""
 
     file: str
     action: Literal["created", "changed", "removed"]
@@ -70,7 +70,7 @@ class DreamStage:
 
     @property
     def files(self) -> list[str]:
-        """What the dream was given."""
+        """The files as the dream was given them."""
         return sorted(self._digests)
 
     def before(self) -> dict[str, bytes]:
@@ -106,7 +106,7 @@ class DreamStage:
             return at.read(file, RECORDED)[0]
 
     def changes(self) -> list[StagedChange]:
-        """What the dream changed so far, in the order of the files."""
+        """The changes of the dream so far, in the order of the files."""
         now = {file: digest_bytes(data) for file, data in self.dreamt().items()}
         found: list[StagedChange] = []
         for file in sorted({*now, *self._digests}):

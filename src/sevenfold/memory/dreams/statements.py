@@ -1,9 +1,9 @@
-"""What a memory says, one statement at a time, in a form in which two wordings can be compared.
+"""Reads the statements of a memory in a form in which two wordings can be compared.
 
 Numbers, dates, paths and identifiers count exactly; names have to be there; other words may be left out
 to a small part. "Not" turns a statement into another one, and "tabs over spaces" is not "spaces over tabs".
 
-Cuts a markdown text into list items and paragraphs, and those into sentences.
+A statement is a sentence of a list item or of a paragraph.
 """
 
 from __future__ import annotations
@@ -16,16 +16,13 @@ from typing import Final
 import msgspec
 
 from sevenfold.memory.dates.relative import list_relative_dates
+from sevenfold.memory.dates.written import find_dates
 from sevenfold.memory.folder.folder import digest_bytes
 from sevenfold.memory.frontmatter import find_frontmatter
-from sevenfold.memory.search.words import tokenize_text
+from sevenfold.memory.text.markdown import MarkdownBlock, split_blocks
+from sevenfold.memory.text.words import tokenize_text
 from sevenfold.memory.topic_file import decode_text, explain_not_text, read_topic
 
-_HEADING: Final = re.compile(r"[ ]{0,3}(#{1,6})[ \t]+(.*?)[ \t#]*")
-_ITEM: Final = re.compile(r"[ \t]*(?:>[ \t]*)*(?:[-*+•]|\d{1,3}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?")
-_QUOTE: Final = re.compile(r"[ \t]*(?:>[ \t]*)+")
-_FENCE: Final = re.compile(r"[ \t]*(`{3,}|~{3,})")
-_RULE: Final = re.compile(r"[ \t]*(?:[-*_=][ \t]*){3,}|[ \t|:-]+")
 _END: Final = re.compile(r"(?<=[.!?])[\"'”’)\]*_]{0,3}\s+(?=[\"'“‘(\[*_`]{0,3}[A-Z0-9])|(?<=[。！？；])")
 _ABBREVIATED: Final = re.compile(r"\b(?:e\.g|i\.e|etc|vs|cf|approx|no|nr|dr|mr|mrs|ms|st)\.$", re.I)
 
@@ -37,63 +34,19 @@ class TextBlock(msgspec.Struct, frozen=True):
     under: str
 
 
-def split_blocks(body: str) -> Iterator[TextBlock]:
+def read_blocks(body: str) -> Iterator[TextBlock]:
     """The blocks of a text in their order; a heading with nothing under it is one too."""
-    reader = _BlockReader()
-    for line in body.split("\n"):
-        yield from reader.line(line)
-    yield from reader.end()
-
-
-class _BlockReader:
-    def __init__(self) -> None:
-        self._lines: list[str] = []
-        self._under, self._level = "", 0
-        self._bare = False
-        self._fence = ""
-
-    def line(self, line: str) -> Iterator[TextBlock]:
-        if fence := _FENCE.match(line):
-            yield from self._closed()
-            if not self._fence:
-                self._fence = fence[1]
-            elif fence[1].startswith(self._fence):
-                self._fence = ""
-        elif self._fence:
-            yield from self._alone(line.strip())
-        elif heading := _HEADING.fullmatch(line):
-            if len(heading[1]) > self._level:  # a part of what the one above announces
-                yield from self._closed()
-            else:
-                yield from self.end()
-            self._level, self._under, self._bare = len(heading[1]), heading[2].strip(), True
-        elif not line.strip() or _RULE.fullmatch(line):
-            yield from self._closed()
-        elif line.lstrip().startswith("|"):
-            yield from self._alone(line.strip(" \t|"))
-        else:
-            lead = _ITEM.match(line)
-            if lead:
-                yield from self._closed()
-            lead = lead or _QUOTE.match(line)
-            self._lines.append(line[lead.end() if lead else 0 :].strip())
-
-    def end(self) -> Iterator[TextBlock]:
-        yield from self._closed()
-        if self._bare and self._under:
-            yield TextBlock(self._under, "")
-        self._bare = False
-
-    def _alone(self, text: str) -> Iterator[TextBlock]:
-        yield from self._closed()
-        self._lines = [text] if text else []
-        yield from self._closed()
-
-    def _closed(self) -> Iterator[TextBlock]:
-        if self._lines:
-            self._bare = False
-            yield TextBlock(" ".join(self._lines), self._under)
-            self._lines = []
+    bare: MarkdownBlock | None = None
+    for block in split_blocks(body):
+        if block.form == "heading":
+            if bare and bare.text and bare.level >= block.level:  # else it announces this one
+                yield TextBlock(bare.text, "")
+            bare = block
+        elif text := block.text.strip(" \t|") if block.form == "row" else block.text:
+            bare = None
+            yield TextBlock(text, block.under)
+    if bare and bare.text:
+        yield TextBlock(bare.text, "")
 
 
 def split_sentences(text: str) -> list[str]:
@@ -112,15 +65,6 @@ SHORT: Final = 5
 """A statement of fewer words says little without its heading: that has to come along."""
 _LABEL: Final = 2
 """Words of a line with a colon at its end that says nothing by itself."""
-_MONTHS: Final = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
-_MONTH: Final = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
-_MONTH_FIRST: Final = re.compile(
-    rf"\b{_MONTH}\s+(\d{{1,2}})(?:st|nd|rd|th)?,?\s+(\d{{4}})\b", re.IGNORECASE
-)
-_DAY_FIRST: Final = re.compile(
-    rf"\b(\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?{_MONTH},?\s+(\d{{4}})\b", re.IGNORECASE
-)
-_SIGNS: Final = re.compile(r"(\d{4})\s*[年/.]\s*(\d{1,2})\s*[月/.]\s*(\d{1,2})(?:\s*[日号號])?")
 _ISO: Final = re.compile(r"\b\d{4}-\d{2}-\d{2}\b", re.ASCII)
 _THOUSANDS: Final = re.compile(r"(?<=\d),(?=\d{3}\b)")
 _EXACT: Final = re.compile(
@@ -176,7 +120,7 @@ class FactMeaning(msgspec.Struct, frozen=True):
     """Pairs of words that mean something else the other way round."""
     negated: bool
     relative: bool
-    """Whether it names a day that only its own date tells: a calendar date may stand in its place."""
+    """True if it names a day that only its own date tells: a calendar date may stand in its place."""
     dates: tuple[str, ...]
 
     @property
@@ -231,12 +175,12 @@ def read_facts(data: bytes, file: str) -> tuple[ComparedFact, ...]:
 
 
 def _is_label(text: str, said: FactMeaning) -> bool:
-    """Whether it only announces what comes below: "Repositories:"."""
+    """True if it only announces what comes below: "Repositories:"."""
     return text.rstrip(" *_").endswith((":", "：")) and len(said.everything) <= _LABEL
 
 
 def _subject(said: FactMeaning, about: frozenset[str]) -> frozenset[str]:
-    """What a short statement is about is said above it."""
+    """The subject of a short statement is said above it."""
     return about - _VAGUE if len(said.everything) < SHORT else frozenset()
 
 
@@ -248,11 +192,11 @@ def _blocks(data: bytes, body: str) -> Iterator[TextBlock]:
         if entry.value and entry.value.strip() and (key == "description" or key not in _OURS):
             lead = "" if key == "description" else f"{entry.key}: "
             yield TextBlock(f"{lead}{' '.join(entry.value.split())}", "")
-    yield from split_blocks(body)
+    yield from read_blocks(body)
 
 
 def make_meaning(text: str) -> FactMeaning:
-    """What a sentence says, whatever the words around it."""
+    """The meaning of a sentence, whatever the words around it."""
     plain, relative = _dated(text)
     plain = _plain_dates(_THOUSANDS.sub("", _without_markup(plain)))
     exact = frozenset(map(_trimmed, _EXACT.findall(plain))) - {""}
@@ -295,13 +239,11 @@ def _dated(text: str) -> tuple[str, bool]:
 
 def _plain_dates(text: str) -> str:
     """Calendar dates in one form, whatever the habit of the writer."""
-    text = _MONTH_FIRST.sub(lambda m: _iso(m[3], m[1], m[2]), text)
-    text = _DAY_FIRST.sub(lambda m: _iso(m[3], m[2], m[1]), text)
-    return _SIGNS.sub(lambda m: f" {m[1]}-{int(m[2]):02}-{int(m[3]):02} ", text)
-
-
-def _iso(year: str, month: str, day: str) -> str:
-    return f"{year}-{_MONTHS.index(month[:3].lower()) + 1:02}-{int(day):02}"
+    for day in reversed(list(find_dates(text))):
+        written = day.date.isoformat()
+        if text[day.start : day.end] != written:
+            text = f"{text[: day.start]} {written} {text[day.end :]}"
+    return text
 
 
 def _trimmed(token: str) -> str:

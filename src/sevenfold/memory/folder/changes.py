@@ -46,7 +46,8 @@ from sevenfold.memory.folder.names import (
 from sevenfold.memory.guard.gate import make_size_verdict
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.index_update import plan_changed_indexes
-from sevenfold.memory.similarity import extract_statement, is_quote, split_words
+from sevenfold.memory.similarity import extract_statement, is_quote
+from sevenfold.memory.text.words import split_words
 from sevenfold.memory.topic_file import (
     TYPES,
     Origin,

@@ -6,8 +6,7 @@ least to the most particular, but room is given out in another order: what is th
 what the project says, and near folders before far ones. A repository full of rules cannot push out
 what the user wrote.
 
-Where instruction files stand: their names in a folder, the folders of a project, folders of rules.
-How instruction files stand in the conversation: each with its path, none able to end its own part.
+In the conversation each file stands with its path, and none can end its own part.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ def find_owner_files(folder: Path, kind: Kind) -> Iterator[InstructionSource]:
 
 
 def find_folder_files(folder: Path, root: Path) -> Iterator[InstructionSource]:
-    """What a folder of the project may hold, shared with others."""
+    """The instruction files that a folder of the project may hold, shared with others."""
     for name in PROJECT:
         yield InstructionSource(folder / name, "project", f"of {_whose(folder, root)}", str(folder))
 
@@ -220,7 +219,7 @@ class InstructionFiles:
         return tuple(self._taking.taken)
 
     def load(self) -> Instructions:
-        """What the conversation opens with."""
+        """The instructions that the conversation opens with."""
         groups = [*self._own(), *self._project()]
         taken = {group.shown: self._take(group.sources) for group in sorted(groups, key=lambda g: g.room)}
         # Rules are met in the order in which room is given; they are to be shown like all others.
@@ -232,7 +231,7 @@ class InstructionFiles:
         )
 
     def touched(self, path: Path) -> TouchedInstructions:
-        """What a file that is read or written brings in for the first time."""
+        """The instructions that a file brings in when it is first read or written."""
         return TouchedInstructions(
             (*self._nested(path), *self._matching(path)), self._taking.warnings.drain()
         )
@@ -266,7 +265,7 @@ class InstructionFiles:
         return list(find_folder_rules(folder, self._root, self._look))
 
     def _take(self, sources: Iterable[InstructionSource]) -> list[Instruction]:
-        """What of it is for every file; rules for certain files are put aside."""
+        """The instructions for every file; rules for certain files are put aside."""
         found: list[Instruction] = []
         for source in sources:
             cleaned = self._taking.clean(source)
@@ -329,7 +328,7 @@ def load_instructions(
     forbidden: Callable[[Path], bool],
     shared_home: Path | None = None,
 ) -> Instructions:
-    """What a conversation in this folder opens with, for those who need nothing later."""
+    """The instructions that a conversation in this folder opens with; nothing is loaded later."""
     return InstructionFiles(
         root,
         cwd,
@@ -369,7 +368,7 @@ if it looks like an end."""
 
 
 def render_instructions(instructions: Instructions) -> str:
-    """What stands in the first user message; nothing when there are no instructions."""
+    """The text for the first user message; empty when there are no instructions."""
     return _rendered(_OPENING, instructions.always)
 
 

@@ -1,9 +1,8 @@
 """Takes one instruction file with what it includes: once, whole, within the limits, or says why not.
 
-Reads a text file that somebody else may have put there: only an ordinary one, only so much of it.
-What may be read: inside the project everything that is text, outside it only what the user allows.
-Finds `@path` in the text of a file: what may be an include, if there is such a file. What an
-instruction file is once it has been read, and how much of them is taken at most.
+Another person may have written the file: only ordinary files are read, and only so much of each. Inside
+the project every text may be read, outside it only what the user allows. `@path` in a text is an include
+if there is such a file.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from typing import Final, Literal, Protocol, TypeAlias
 import msgspec
 
 from sevenfold.core.messages import strip_half_characters
-from sevenfold.memory.instructions.markdown import (
+from sevenfold.memory.instructions.rules import parse_rule_head
+from sevenfold.memory.text.markdown import (
     MarkdownPiece,
     find_unclosed_comment,
     remove_comments,
     split_pieces,
 )
-from sevenfold.memory.instructions.rules import parse_rule_head
 from sevenfold.storage.files import BINARY, CLOEXEC, NOFOLLOW, make_storage_failure
 
 _PATH: Final[int] = getattr(os, "O_PATH", 0)
@@ -134,7 +133,7 @@ TEXT: Final = frozenset(f".{ending}" for ending in _ENDINGS.split())
 TEXT_NAMES: Final = frozenset(_NAMES.split())
 """Names without an ending that may be included, in any case."""
 SPECIAL: Final = ("/proc", "/sys", "/dev", "/run/secrets", "/var/run/secrets")
-"""Where files are not files, or hold what only running programs should see."""
+"""Folders whose files are no plain files, or hold what only running programs should see."""
 OUTSIDE: Final = (
     "it is outside the project, and this folder is not trusted; if you know where it comes from, "
     "run 'sevenfold trust'"
@@ -157,7 +156,7 @@ class ProjectBorder(msgspec.Struct, frozen=True):
         return real.is_relative_to(self.root)
 
     def refusal(self, asked: Path, real: Path, *, free: bool) -> str:
-        """Why a file may not be read; empty: it may. `free`: its place does not matter."""
+        """The reason why a file may not be read; empty: it may. `free`: its place does not matter."""
         if _special(real):
             return "it is no ordinary file"
         if self.secret(asked) or self.secret(real):
@@ -171,7 +170,7 @@ class ProjectBorder(msgspec.Struct, frozen=True):
         return self.forbidden(path.relative_to(self.root) if self.inside(path) else path)
 
     def frees(self, real: Path, *, free: bool) -> bool:
-        """Whether a file may itself include from anywhere: the user's may, the project's may not."""
+        """True if a file may itself include from anywhere: the user's may, the project's may not."""
         return free and (not self.inside(real) or any(real.is_relative_to(o) for o in self.own))
 
 
@@ -236,11 +235,11 @@ class Instruction(msgspec.Struct, frozen=True):
     paths: tuple[str, ...] = ()
     """Of a rule: the globs of the files it is for. Empty: for all."""
     why: str = ""
-    """Where it comes from, in words: whose it is, or which file included it."""
+    """Its source in words: the owner, or the file that included it."""
 
 
 class Instructions(msgspec.Struct, frozen=True):
-    """What a conversation opens with, lowest priority first, and what waits for a file to be touched."""
+    """The instructions a conversation opens with, lowest priority first, and those that wait for a file."""
 
     always: tuple[Instruction, ...] = ()
     conditional: tuple[Instruction, ...] = ()
@@ -249,14 +248,14 @@ class Instructions(msgspec.Struct, frozen=True):
 
 
 class TouchedInstructions(msgspec.Struct, frozen=True):
-    """What was found because a file was touched."""
+    """The instructions found because a file was touched."""
 
     instructions: tuple[Instruction, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
 class InstructionLimits(msgspec.Struct, frozen=True):
-    """How much is taken at most. What is over a limit is left out, and the user is told."""
+    """Limits. What is over a limit is left out, and the user is told."""
 
     characters: int = 400_000
     """Of all files of a session together."""
@@ -273,7 +272,7 @@ class InstructionLimits(msgspec.Struct, frozen=True):
     folders: int = 200
     """Folders within one folder of rules."""
     depth: int = 5
-    """How many includes may hang on each other."""
+    """The longest chain of includes."""
     mentions: int = 200
     """`@path` mentions of one file that are looked up."""
     lookups: int = 2_000
@@ -310,7 +309,7 @@ class InstructionWarnings:
         self._said[text] = None
 
     def drain(self) -> tuple[str, ...]:
-        """What there is to say since the last time."""
+        """The notices since the last time."""
         said = [_sentence(list(paths), why) for why, paths in self._left_out.items()]
         said += list(self._said)[: self._most]
         if len(self._said) > self._most:
@@ -370,7 +369,7 @@ class CleanedInstruction(msgspec.Struct, frozen=True):
 
 
 class InstructionReader:
-    """What was taken so far in a session. Asked for a file, it answers with what is new."""
+    """The instructions taken so far in a session. Asked for a file, it answers with what is new."""
 
     def __init__(
         self,
@@ -578,7 +577,6 @@ class InstructionReader:
         return not why
 
     def _resolved(self, path: Path, by: Path | None) -> Path | None:
-        """Where the path leads, if anything is there."""
         try:
             return Path(os.path.realpath(path, strict=True))
         except OSError as error:

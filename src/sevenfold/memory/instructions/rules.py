@@ -1,9 +1,8 @@
-"""The head of a rule file: which files it is for.
+"""Reads the head of a rule file, and matches the files that the rule is for.
 
 The head is read line by line and not as YAML: people write `paths: **/*.ts` without quotes, which no
-YAML reader takes, and nothing else in it concerns us.
-
-Which files a rule is for: globs such as `src/**/*.{ts,tsx}`, matched without ever taking long.
+YAML reader takes, and nothing else in it concerns us. Globs such as `src/**/*.{ts,tsx}` are matched without
+ever taking long.
 """
 
 from __future__ import annotations
@@ -16,6 +15,8 @@ from itertools import pairwise
 from typing import Final, TypeAlias
 
 import msgspec
+
+from sevenfold.storage.walk import translate_glob
 
 MOST_GLOBS: Final = 100
 """Globs of one rule."""
@@ -113,7 +114,6 @@ MOST_READINGS: Final = 100
 LONGEST: Final = 300
 """Characters of a glob."""
 
-_TOKENS: Final = re.compile(r"\*+|\?|\[[!^]?\]?[^\]]*\]|\\.|.", re.DOTALL)
 _BRACES: Final = re.compile(r"\\.|[{},]", re.DOTALL)
 _WILD: Final = re.compile(r"[*?\[\\]")
 _Name: TypeAlias = re.Pattern[str] | str | None
@@ -140,7 +140,7 @@ class RuleGlobs:
         return len(self._wanted) + len(self._unwanted)
 
     def fit(self, path: str) -> bool:
-        """Whether a path, relative to the folder the globs begin at, is meant by them."""
+        """True if a path, relative to the folder the globs begin at, is meant by them."""
         names = tuple(unicodedata.normalize("NFC", path).split("/"))
         return any(_fits(pattern, names) for pattern in self._wanted) and not any(
             _fits(pattern, names) for pattern in self._unwanted
@@ -163,36 +163,12 @@ def _pattern(glob: str) -> tuple[_Name, ...]:
 def _name(text: str) -> re.Pattern[str] | str:
     if not _WILD.search(text):
         return text
-    chunks = [""]
-    for token in _TOKENS.findall(text):
-        if token[0] == "*":
-            chunks.append("")
-        else:
-            chunks[-1] += _single(token)
-    if len(chunks) == 1:
-        return re.compile(chunks[0], re.DOTALL)
-    # Between two stars the first fit is as good as any: no second thoughts, no endless search.
-    middle = "".join(f"(?>.*?{chunk})" for chunk in chunks[1:-1] if chunk)
-    return re.compile(f"{chunks[0]}{middle}.*{chunks[-1]}", re.DOTALL)
-
-
-def _single(token: str) -> str:
-    if token == "?":
-        return "."
-    if token[0] != "[" or len(token) == 1:
-        return re.escape(token[-1])
-    negated = token[1] in "!^"
-    inner = re.sub(r"([\\\[\]^&~|])", r"\\\1", token[2 if negated else 1 : -1])
-    expression = f"[{'^' if negated else ''}{inner}]"
-    try:
-        re.compile(expression)
-    except re.error:  # a range that runs backwards, as in `[z-a]`: taken literally
-        return re.escape(token)
-    return expression
+    single = re.sub(r"(\\.)|\*+", lambda found: found[1] or "*", text)
+    return re.compile(translate_glob(single, braces=False), re.DOTALL)
 
 
 def _fits(pattern: tuple[_Name, ...], names: tuple[str, ...]) -> bool:
-    """Which beginnings of the path fit, one name of the pattern after the other."""
+    """Follows the beginnings of the path that fit, one name of the pattern after the other."""
     reached = {0}
     for name in pattern:
         if name is None:
@@ -230,7 +206,7 @@ def expand_braces(glob: str) -> tuple[str, ...]:
 
 
 def _choice(glob: str) -> list[int] | None:
-    """Where the first `{a,b}` that is closed begins, has its commas and ends."""
+    """The places where the first closed `{a,b}` begins, has its commas and ends."""
     found: list[list[int]] = []
     waiting: list[list[int]] = []
     for token in _BRACES.finditer(glob):

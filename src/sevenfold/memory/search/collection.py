@@ -4,9 +4,8 @@ Whatever is on the shelf was made from the files and can be made again: a missin
 or file means starting anew, never an error. Where the shelf cannot be written (read-only disk, full disk,
 a lock that is not let go), changes stay in memory and the answers are the same.
 
-Bringing the index in step with the files: compare, read what differs, take it in, until nothing
-does. Vectors are made beside the work: a thread reads files whose passages have none and asks the
-embedder. One question to the search index: by words and by meaning, then one ranking.
+A refresh compares with the files and reads what differs, until nothing does. A thread makes the vectors of
+passages that have none. A question is answered by words and by meaning, in one ranking.
 """
 
 from __future__ import annotations
@@ -60,14 +59,14 @@ from sevenfold.memory.search.segment import (
     unpack_segment,
 )
 from sevenfold.memory.search.vectors import MANY, RowNearness, VectorIndex, VectorPart
-from sevenfold.memory.search.words import tokenize_text
+from sevenfold.memory.text.words import tokenize_text
 from sevenfold.storage.files import make_storage_failure
 
 if TYPE_CHECKING:
     from sevenfold.memory.search.embedding import Embedder
 
 LONGER: Final = 12
-"""How many times as long as otherwise a purge waits for another writer: it has to be on the disk."""
+"""A purge waits this many times as long for another writer: it has to be on the disk."""
 _TRIES: Final = 5
 
 
@@ -81,7 +80,7 @@ class SearchCollection:
         self.looking = threading.RLock()
         """Held while the state in memory is read or changed: for milliseconds."""
         self.problem = ""
-        """Why the shelf could not be written the last time; empty when it could."""
+        """The reason why the shelf could not be written the last time; empty when it could."""
         self.version = 0
         """Another one after every change of what is said about files."""
         self._changing = threading.RLock()
@@ -343,7 +342,7 @@ CHUNK: Final = 2_000
 GRANULARITY: Final = 2.0
 """Seconds between a write and a reading of the file below which its time may not tell them apart."""
 _PATIENCE: Final = 10
-"""How often others may undo what we did (they know other files than we) before we work in memory."""
+"""Work in memory after others undid our work this often (they know other files than we)."""
 
 
 @dataclass(slots=True)
@@ -406,7 +405,7 @@ def _differs(collection: SearchCollection, work: _SyncWork) -> tuple[list[str], 
 def _taken(
     collection: SearchCollection, work: _SyncWork, files: Sequence[str], gone: set[str]
 ) -> Segment | None:
-    """What these files say now, as a segment; None when it says nothing new."""
+    """The files as a segment; None when it says nothing new."""
     lexical = collection.lexical
     rows: list[IndexedFile] = []
     stamped: list[IndexedStamp] = []
@@ -665,7 +664,7 @@ def _answers(
     lexical: LexicalIndex,
     asking: WeightedQuestion,
 ) -> bool:
-    """Whether the best file is good enough; one that has no vectors yet is judged by its words alone."""
+    """True if the best file is good enough; one that has no vectors yet is judged by its words alone."""
     place = lexical.place(best.file)
     if place is None:
         return False

@@ -8,8 +8,6 @@ millisecond, less once its words are known.
 The table is prepared once (turned so that its first numbers say most, cut to 256 of them, eight bits each)
 and kept in a folder of ours. What it is prepared from must have the pinned digests
 (`load_word_table`); with anything else recall goes by words alone.
-
-The word vectors behind recall by meaning: read from a package's data files, checked, prepared once.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from sevenfold.core.errors import SevenfoldError, StorageFailure
-from sevenfold.memory.search.words import STOP, STOP_SIGNS, split_written_words, tokenize_text
+from sevenfold.memory.text.words import STOP, STOP_SIGNS, split_written_words, tokenize_text
 from sevenfold.storage.files import make_private_dir
 
 if TYPE_CHECKING:
@@ -43,14 +41,14 @@ COARSE: Final = 64
 WORDS: Final = 50_000
 """Words whose vectors are kept at hand."""
 _LABEL: Final = re.compile(r"(?m)^[^\w\n]{0,4}[^\W\d_][\w'-]{0,20}[^\w\n]{0,2}[:：](?=\s)")
-"""Who speaks, at the beginning of a line: says nothing about the subject."""
+"""The speaker at the beginning of a line says nothing about the subject."""
 _SPACE: Final = "\u2581"
-"""How the table writes the beginning of a word."""
+"""The sign with which the table begins a word."""
 _UNKNOWN: Final = -30.0
 
 
 class Embedder(Protocol):
-    """What turns texts into vectors of length one."""
+    """Turns texts into vectors of length one."""
 
     @property
     def name(self) -> str: ...
@@ -245,7 +243,7 @@ def load_word_table(
 
 
 def find_resources() -> Path | None:
-    """Where the package keeps its data; None when it is not installed."""
+    """The data folder of the package; None when it is not installed."""
     spec = find_spec(PACKAGE)
     if spec is None or spec.origin is None:
         return None
@@ -322,7 +320,6 @@ def _pieces(data: bytes) -> Iterator[tuple[str, float]]:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """The fields of a protocol buffer."""
     at = 0
     while at < len(data):
         tag, at = _number(data, at)

@@ -63,7 +63,7 @@ class SearchIndex:
 
     @property
     def problem(self) -> str:
-        """Why the index is in memory only; empty when it is on the disk."""
+        """The reason why the index is in memory only; empty when it is on the disk."""
         return self._opened.problem if self._opened else ""
 
     def refresh(self, files: Iterable[tuple[str, int, int]], read: Callable[[str], bytes]) -> RefreshReport:
@@ -115,7 +115,7 @@ class SearchIndex:
         self._build.start()
 
     def progress(self) -> VectorProgress:
-        """How far the vectors are that `build` makes."""
+        """The progress of `build`."""
         return self._build.progress if self._build else VectorProgress()
 
     def wait(self, timeout: float | None = None) -> bool:

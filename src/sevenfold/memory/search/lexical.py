@@ -1,4 +1,4 @@
-"""Which memories have the words of a question, and how much that says: BM25 over segments in memory.
+"""Finds memories by the words of a question: BM25 over segments in memory.
 
 Two scores for each file with the same weights of words: over the whole file, and of its best passage. How
 rare a word is and how long texts are is counted over the files that are alive, so the scores are the same
@@ -48,11 +48,11 @@ class _TermHits(NamedTuple):
     counts: Scores
     rows: IntArray
     sums: Scores
-    """How often it stands in each of these rows, all units together."""
+    """Its count in each of these rows, all units together."""
 
 
 class TermLookup(NamedTuple):
-    """Where the words of a question stand, and how rare each is among the files."""
+    """The places of the words of a question, and the rarity of each among the files."""
 
     hits: dict[str, list[_TermHits]]
     """By word, for each segment."""
@@ -135,7 +135,7 @@ class LexicalIndex:
         return int(self.segments[at].digests[row])
 
     def keys(self, file: str) -> KeyArray:
-        """What the vectors of its passages are kept under."""
+        """The keys of the vectors of its passages."""
         at, units = self.units(self._places[file])
         return self.segments[at].keys[units]
 
@@ -146,7 +146,7 @@ class LexicalIndex:
         return at, slice(int(first[row]), int(first[row + 1]))
 
     def living(self, at: int) -> BoolArray:
-        """Which units of this segment belong to files that are alive."""
+        """The units of this segment that belong to files that are alive."""
         segment = self.segments[at]
         return self.alive[at][segment.owner] if len(segment.files) else np.zeros(0, np.bool_)
 
@@ -190,7 +190,8 @@ class LexicalIndex:
         self.fresh.discard(file)
 
     def _stamps(self, files: Iterable[str]) -> list[IndexedStamp]:
-        return [IndexedStamp(*self.known[file], file in self.fresh) for file in files]
+        found = [self.known[file] for file in files]
+        return [IndexedStamp(file, mtime_ns, size, file in self.fresh) for file, mtime_ns, size in found]
 
     def look(self, words: Iterable[str]) -> TermLookup:
         """Look up the words of a question."""
@@ -219,7 +220,7 @@ class LexicalIndex:
         return LexicalScores(_joined(whole), _joined(best))
 
     def rarity(self, files: int) -> float:
-        """What a word tells that stands in so many files; the fewer, the more."""
+        """The weight of a word that stands in so many files; the fewer, the more."""
         count = len(self._places)
         return float(np.log1p((count - files + 0.5) / (files + 0.5)))
 
@@ -242,7 +243,7 @@ class LexicalIndex:
         return _TermHits(units, counts, rows[starts], np.add.reduceat(counts, starts))
 
     def _measured(self) -> _LengthNorms:
-        """What a text's length does to its score; a unit that is no passage scores nothing as one."""
+        """The share of its score that a text of this length keeps; 0 for a unit that is no passage."""
         living = [self.living(at) & (s.keys != 0) for at, s in enumerate(self.segments)]
         rows = _mean([s.whole[a] for s, a in zip(self.segments, self.alive, strict=True)])
         units = _mean([s.lengths[a] for s, a in zip(self.segments, living, strict=True)])
@@ -259,7 +260,7 @@ class LexicalIndex:
 
 
 def find_small_segments(sizes: Sequence[int]) -> int | None:
-    """Where the pile of small things at the end begins that are to become one; None without one."""
+    """The start of the pile of small segments at the end that are to become one; None without one."""
     at, size = len(sizes) - 1, sizes[-1] if sizes else 0
     while at > 0 and sizes[at - 1] <= 2 * size:
         at -= 1

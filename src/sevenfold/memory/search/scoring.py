@@ -1,12 +1,11 @@
-"""How words and meaning become one ranking, and when the best answer is none.
+"""Makes one ranking of words and meaning, and decides when the best answer is none.
 
 For the ranking, words and meaning are each measured against the best that any memory of the folder has:
 a long prompt has many words that no memory has, and would otherwise be decided by meaning alone. Whether
 the best memory is an answer at all is judged by shares of what the question could get. The few numbers here
 were chosen on development data (`benchmarks/recall`); around each of them the results are flat.
 
-A memory cut into the pieces that are scored: a long text is found by its best place. What the
-search index says: what it found, what a look at the files changed, how far vectors are.
+A memory is cut into the pieces that are scored: a long text is found by its best place.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from sevenfold.memory.search.words import find_emphasis, find_names
+from sevenfold.memory.text.words import find_emphasis, find_names
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,18 +27,18 @@ if TYPE_CHECKING:
     Scores = NDArray[np.float32]
 
 K1: Final = 1.2
-"""How soon repeating a word stops counting."""
+"""BM25: the smaller, the sooner repeating a word stops counting."""
 B: Final = 0.75
-"""How much a long text has to have a word more often."""
+"""BM25: the larger, the more often a long text has to have a word."""
 WHOLE: Final = 0.5
 BEST: Final = 1.0
-"""What a word counts in the whole text, and in its best passage."""
+"""The weight of a word in the whole text, and in its best passage."""
 NEAR: Final = 1.25
-"""What meaning counts beside words."""
+"""The weight of meaning beside words."""
 NEAREST: Final = 3
 """Passages that count for the meaning beside the nearest one."""
 NAMED: Final = 0.2
-"""What it counts for an answer that the folder knows a name in the question, or against it that it does
+"""The weight of a name in the question: for an answer if the folder knows it, against one if it does
 not: a name tells whose world a question is about, even one that every memory has."""
 
 
@@ -64,7 +63,7 @@ class WeightedQuestion(msgspec.Struct, frozen=True):
 
     weights: Mapping[str, float]
     named: float = 0.0
-    """What its names tell about whether it is for this folder."""
+    """The share of its names that shows whether it is for this folder."""
 
     @property
     def total(self) -> float:
@@ -82,7 +81,7 @@ def weigh_question(
 
 
 def compute_nearness(cosines: Scores) -> float:
-    """How near a memory is by its passages: mostly its nearest, a little the next ones."""
+    """The nearness of a memory by its passages: mostly its nearest, a little the next ones."""
     import numpy as np
 
     if not len(cosines):
@@ -114,14 +113,14 @@ def compute_relative_scores(whole: Scores, best: Scores, near: Scores, most: Sco
 
 
 def fuse_scores(whole: Scores, best: Scores, near: Scores, total: float) -> Scores:
-    """How good an answer each memory is: shares of what a question with this total could get."""
+    """The score of each memory: shares of what a question with this total could get."""
     most = max(total * (K1 + 1), 1e-9)
     score: Scores = (WHOLE * whole + BEST * best) / most + NEAR * near
     return score
 
 
 def is_worth_showing(top: float, asked: WeightedQuestion, *, by_meaning: bool, passages: int) -> bool:
-    """Whether an answer whose best memory is this good (`fuse_scores`) is better than none, in a
+    """True if an answer whose best memory is this good (`fuse_scores`) is better than none, in a
     folder of so many passages."""
     if not asked.weights:
         return False
@@ -134,7 +133,7 @@ SIZE: Final = 300
 MOST: Final = 96
 """Pieces a text has at most: what lies behind them is found by the words of the whole text."""
 ASSISTANT: Final = 0.5
-"""What a piece counts that an assistant said."""
+"""The weight of a piece that an assistant said."""
 
 _BREAK: Final = re.compile(r"\n\s*\n|\n(?=#{1,6} )|\n(?=[*_]{0,2}[^\W\d][\w .'-]{0,30}[*_]{0,2}[:：]\s)")
 """Between paragraphs, before a heading, before a line that somebody says (`Anna: …`)."""
@@ -145,7 +144,7 @@ _ROLE: Final = re.compile(
     rf"(?mi)^[^\w\n]{{0,8}}({_USER}|{_OTHER})\b(?:[ \t]*\([^)\n]{{0,40}}\))?[^\w\n]{{0,4}}(?:[:：\]]|$)"
     rf'|(?:\{{\s*)?"role"\s*:\s*"({_USER}|{_OTHER})"'
 )
-"""Where a turn begins: `user: …`, `**Assistant:** …`, `## User`, `[assistant] …`, `"role": "user"`."""
+"""The beginning of a turn: `user: …`, `**Assistant:** …`, `## User`, `[assistant] …`, `"role": "user"`."""
 
 
 class TextPassage(msgspec.Struct, frozen=True):
@@ -231,7 +230,7 @@ class SearchHit(msgspec.Struct, frozen=True):
 
 
 class RefreshReport(msgspec.Struct, frozen=True):
-    """What a look at the files found; all empty when nothing had changed."""
+    """The result of a look at the files; all empty when nothing had changed."""
 
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
@@ -240,7 +239,7 @@ class RefreshReport(msgspec.Struct, frozen=True):
 
 
 class VectorProgress(msgspec.Struct, frozen=True):
-    """How far the vectors are; `str` of it is a line for people."""
+    """The progress of the vectors; `str` of it is a line for people."""
 
     done: int = 0
     total: int = 0
@@ -248,7 +247,7 @@ class VectorProgress(msgspec.Struct, frozen=True):
     """Passages a second."""
     running: bool = False
     problem: str = ""
-    """Why it stopped before the end; empty when it did not."""
+    """The reason why it stopped before the end; empty when it did not."""
 
     def __str__(self) -> str:
         said = f"{self.done:,} of {self.total:,} passages have vectors"

@@ -6,8 +6,8 @@ body, and what lies behind the last passage is a unit that counts for the whole 
 one; what it says about files of older ones (gone, or the same text with another date) stands beside its
 rows.
 
-Named arrays in one file that says of itself whether it is whole. The folder of the search index:
-files that never change, and one list of those that count.
+A segment is a file of named arrays with a digest. The folder of the search index holds files that never
+change, and one list of those that count.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ import numpy.typing as npt
 
 from sevenfold.core.errors import StorageFailure
 from sevenfold.memory.search.scoring import TextPassage, split_passages
-from sevenfold.memory.search.words import tokenize_text
+from sevenfold.memory.text.words import tokenize_text
 from sevenfold.memory.topic_file import read_topic
 from sevenfold.storage.files import BINARY, CLOEXEC, NOFOLLOW, TemporaryFile
 from sevenfold.storage.locks import hold_lock
@@ -71,7 +71,7 @@ def write_arrays(path: Path, about: bytes, arrays: Mapping[str, Array]) -> None:
 
 
 def read_arrays(path: Path) -> tuple[bytes, dict[str, Array]]:
-    """What was written; the arrays cannot be written to. Raises `DamagedSegment`, or `OSError`."""
+    """The arrays of a file, not writable. Raises `DamagedSegment`, or `OSError`."""
     fd = os.open(path, os.O_RDONLY | NOFOLLOW | CLOEXEC | BINARY)
     try:
         size = os.fstat(fd).st_size
@@ -160,7 +160,7 @@ _ARRAYS: Final = {
 
 
 class IndexedStamp(msgspec.Struct, frozen=True, array_like=True):
-    """What is known of a file without reading it."""
+    """A file as it is known without reading it."""
 
     file: str
     mtime_ns: int
@@ -173,10 +173,10 @@ class ScoredPiece(msgspec.Struct, frozen=True):
     """A part of a file that is scored."""
 
     key: int
-    """What its vector is kept under; 0 when it has none."""
+    """The key of its vector; 0 when it has none."""
     words: tuple[str, ...]
     weight: float = 1.0
-    """How much it counts as a passage."""
+    """Its weight as a passage."""
 
 
 class IndexedFile(msgspec.Struct, frozen=True):
@@ -226,7 +226,7 @@ class Segment:
         self.whole = sums.astype(np.int32)
 
     def postings(self, term: int) -> slice:
-        """Where the units of this term stand in `units` and `counts`."""
+        """The place of the units of this term in `units` and `counts`."""
         at = int(np.searchsorted(self.terms, np.uint64(term)))
         if at == len(self.terms) or int(self.terms[at]) != term:
             return slice(0, 0)
@@ -259,7 +259,7 @@ def digest_text(data: bytes) -> int:
 
 
 def hash_text(text: str) -> int:
-    """What the vector of a passage is kept under; 0 when there is nothing in it."""
+    """The key of the vector of a passage; 0 when there is nothing in it."""
     return digest_text(text.encode("utf-8", "surrogatepass")) or 1 if text.strip() else 0
 
 
@@ -386,7 +386,7 @@ _NAME: Final = re.compile(r"[a-z]+-[0-9a-f]{16}")
 
 
 class ShelfContents(msgspec.Struct, frozen=True):
-    """What counts, oldest first, and what it was made with."""
+    """The segments that count, oldest first, and what they were made with."""
 
     made: str
     """Of the code that cuts texts into passages and words: other code, other index."""
@@ -454,7 +454,7 @@ class SegmentShelf:
 
 
 def parse_contents(raw: bytes) -> ShelfContents | None:
-    """What a list says; None when it is missing, damaged or of another format."""
+    """The contents of a list; None when it is missing, damaged or of another format."""
     check, _, body = raw.partition(b"\n")
     if check != _check(body):
         return None

@@ -1,4 +1,4 @@
-"""What passages mean, as vectors: kept by the digest of their text, compared one with all.
+"""The meaning of passages as vectors: kept by the digest of their text, compared one with all.
 
 Nothing clever is between a question and the passages: a product with the whole matrix is exact, needs no
 structure that would have to be kept up to date, and takes milliseconds at the sizes memories have. Where
@@ -70,7 +70,7 @@ def unpack_vectors(name: str, arrays: dict[str, Array], dimensions: int) -> Vect
 
 
 class RowNearness:
-    """How near the passages of each row are."""
+    """The nearness of the passages of each row."""
 
     def __init__(self, units: Sequence[Scores], lexical: LexicalIndex) -> None:
         self._units, self._lexical = units, lexical
@@ -149,7 +149,7 @@ class VectorIndex:
         return found
 
     def near(self, asked: Scores, lexical: LexicalIndex, closely: Iterable[int] = ()) -> RowNearness:
-        """How near every passage is to a question; the passages of the rows in `closely` in any case."""
+        """The nearness of every passage to a question; passages of the rows in `closely` in any case."""
         rows = self.rows(lexical.segments)
         if self.count <= MANY or len(asked) <= COARSE:
             cosines = np.concatenate([_products(part, asked) for part in self.parts])
@@ -178,7 +178,7 @@ class VectorIndex:
         return cosines
 
     def used(self, lexical: LexicalIndex) -> BoolArray:
-        """Which vectors belong to a passage of a file that is alive."""
+        """The vectors that belong to a passage of a file that is alive."""
         used = np.zeros(self.count + 1, np.bool_)
         for at, rows in enumerate(self.rows(lexical.segments)):
             used[rows[lexical.living(at)]] = True

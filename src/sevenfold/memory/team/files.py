@@ -24,8 +24,7 @@ from sevenfold.memory.guard.injection import find_instructions
 from sevenfold.memory.guard.secrets import find_secrets
 from sevenfold.memory.guard.text import GuardFinding, GuardVerdict
 from sevenfold.memory.history.revisions import Author
-from sevenfold.memory.index import find_missing_pointers, reconcile_index
-from sevenfold.memory.index_update import decode_index, encode_index, make_bare_topic
+from sevenfold.memory.index_update import decode_index, encode_index, plan_text
 from sevenfold.memory.merge import choose_side, merge_texts
 from sevenfold.memory.team.git import RefusedFile
 from sevenfold.memory.team.repository import CommitTree, TreeEntry
@@ -137,10 +136,8 @@ def _weigh(
 
 
 def prune_index(text: str, names: Mapping[str, str]) -> str:
-    """An index without pointers to missing files; `names` are the memories by file."""
-    absent = set(find_missing_pointers(text, list(names), list(names.items())))
-    there = [make_bare_topic(file, name) for file, name in names.items() if file not in absent]
-    return reconcile_index(text, there, sorted(absent))
+    """An index without pointers to files that are not there; `names` are the memories by file."""
+    return plan_text(text, names, ())[0]
 
 
 def merge_indexes(before: str, ours: str, theirs: str, names: Mapping[str, str]) -> str:

@@ -6,16 +6,19 @@ What stands in code is no link: shells, TOML and matrices are full of double bra
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import PurePosixPath
 from typing import Final
 from urllib.parse import quote, unquote
 
 import msgspec
 
-_FENCE: Final = re.compile(r"^[ ]{0,3}(`{3,}|~{3,})", re.MULTILINE)
-_SPAN: Final = re.compile(r"(?<!`)(`{1,3})(?!`)([^`\n][^\n]{0,400}?)(?<!`)\1(?!`)")
-_WIKI: Final = re.compile(
-    r"(?<![\[!])\[\[(?![\s\[])([^\[\]|#\n]{1,200})(?:[|#][^\[\]\n]{0,200})?\]\](?!\])"
-)
+from sevenfold.memory.folder.names import make_file_key, make_slug
+from sevenfold.memory.text.markdown import blank_out_code
+
+WIKI: Final = re.compile(r"(?<![\[!])\[\[(?![\s\[])([^\[\]|#\n]{1,200})([|#][^\[\]\n]{0,200})?\]\](?!\])")
+"""`[[name]]`, and what may stand behind the name: `|shown` or `#part`."""
 _INLINE: Final = re.compile(
     r"""(?<![!\\])\[(?P<title>(?:[^\[\]\\]|\\.|\[[^\[\]]{0,100}\]){0,500})\]"""
     r"""\([ \t]*(?:<(?P<angled>[^<>\n]{1,600})>"""
@@ -24,7 +27,6 @@ _INLINE: Final = re.compile(
 )
 _ELSEWHERE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//|[/~\\]|#")
 _RISKY: Final = re.compile(r"[%#?<>\"\\\x00-\x1f\x7f]")
-_LETTER: Final = re.compile(r"[^\r\n]")
 
 
 class MarkdownLink(msgspec.Struct, frozen=True):
@@ -36,42 +38,37 @@ class MarkdownLink(msgspec.Struct, frozen=True):
     end: int
 
 
-def blank_out_code(text: str) -> str:
-    """The same text with code blanked out, every other character where it was."""
-    return _SPAN.sub(_blank, _without_fences(text)) if "`" in text or "~~~" in text else text
-
-
-def _without_fences(text: str) -> str:
-    """A fence that is never closed is no fence: it would hide everything that is added later."""
-    kept: list[str] = []
-    at = 0
-    opened: re.Match[str] | None = None
-    for fence in _FENCE.finditer(text):
-        if opened is None:
-            opened = fence
-            continue
-        end = text.find("\n", fence.end())
-        end = len(text) if end < 0 else end
-        same = fence[1][0] == opened[1][0] and len(fence[1]) >= len(opened[1])
-        if same and not text[fence.end() : end].strip():
-            kept += [text[at : opened.start()], _blanked(text[opened.start() : end])]
-            at, opened = end, None
-    return "".join([*kept, text[at:]])
-
-
-def _blank(match: re.Match[str]) -> str:
-    return _blanked(match.group())
-
-
-def _blanked(text: str) -> str:
-    return _LETTER.sub(" ", text)
-
-
 def find_wiki_links(text: str) -> tuple[str, ...]:
     """The names in `[[name]]`, `[[name|shown]]` and `[[name#part]]`, each once, in order."""
     if "[[" not in text:
         return ()
-    return tuple(dict.fromkeys(found[1].strip() for found in _WIKI.finditer(blank_out_code(text))))
+    return tuple(dict.fromkeys(found[1].strip() for found in WIKI.finditer(blank_out_code(text))))
+
+
+def rewrite_wiki_links(text: str, rewrite: Callable[[str, str, re.Match[str]], str | None]) -> str:
+    """The text with other links.
+
+    `rewrite` gets the name, what stands behind it, and the place; a link for which it gives None stays.
+    """
+    if "[[" not in text:
+        return text
+    for found in reversed(list(WIKI.finditer(blank_out_code(text)))):
+        if (new := rewrite(found[1].strip(), found[2] or "", found)) is not None:
+            text = text[: found.start()] + new + text[found.end() :]
+    return text
+
+
+@lru_cache(maxsize=20_000)
+def list_link_names(file: str, name: str) -> frozenset[str]:
+    """Every way in which a link may name a memory, as `make_link_key` or `make_slug` gives it."""
+    path = PurePosixPath(file)
+    named = {name, file, file.removesuffix(".md"), path.name, path.stem}
+    return frozenset({*map(make_link_key, named), make_slug(name), make_slug(path.stem)} - {""})
+
+
+def make_link_key(name: str) -> str:
+    """The name in a link, so that names that differ in case or in spaces around them are the same."""
+    return make_file_key(name.strip())
 
 
 def find_file_links(line: str) -> list[MarkdownLink]:
@@ -90,11 +87,11 @@ def find_name_links(line: str) -> list[MarkdownLink]:
     """The `[[name]]`s of one line (code already blanked out)."""
     if "[[" not in line:
         return []
-    return [MarkdownLink(one[1].strip(), one[1].strip(), *one.span()) for one in _WIKI.finditer(line)]
+    return [MarkdownLink(one[1].strip(), one[1].strip(), *one.span()) for one in WIKI.finditer(line)]
 
 
 def format_link_target(file: str) -> str:
-    """How a link to this file is written, so that it is read back as this file."""
+    """The target of a link to this file, written so that it is read back as this file."""
     path = _RISKY.sub(lambda found: quote(found.group()), file)
     if re.search(r"[\s()'\"]", path):
         return f"<{path}>"

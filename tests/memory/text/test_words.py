@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.memory.search.words import (
+from sevenfold.memory.text.words import (
     LIGHT,
     find_emphasis,
     find_names,

@@ -1,6 +1,7 @@
-"""A text as the words that recall compares: small letters, endings cut, Chinese in pairs of signs.
+"""Cuts texts into words: as they are written, or as recall compares them.
 
-Words that say nothing about a subject ("the", "when", "please", 什么) are left out on both sides, so a
+`tokenize_text` gives small letters with their endings cut, and Chinese in pairs of signs. It leaves out
+words that say nothing about a subject ("the", "when", "please", 什么), in memories and in questions, so a
 question made of nothing else has no words at all, and recall has no answer to it.
 """
 
@@ -12,9 +13,11 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 from typing import Final
 
-_CJK: Final = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af"
-_PIECE: Final = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+(?:['’][^\W\d_{_CJK}]+)?")
-_SIGN: Final = re.compile(rf"[{_CJK}]")
+CJK: Final = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af"
+_PIECE: Final = re.compile(rf"[{CJK}]+|[^\W_{CJK}]+(?:['’][^\W\d_{CJK}]+)?")
+_SIGN: Final = re.compile(rf"[{CJK}]")
+_ASCII_WORD: Final = re.compile(r"[a-z0-9_]+")
+_WORD: Final = re.compile(rf"[{CJK}]|[^\W{CJK}]+")
 _HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _NAMED: Final = re.compile(r"(?<=[\w,;:)] )[\"'(]?([A-Z]\w+)")
 _LONGEST: Final = 40
@@ -53,7 +56,7 @@ STOP_SIGNS: Final = re.compile(
 
 
 LIGHT: Final = 0.3
-"""What a word counts that asks for a sum or a time instead of naming a subject."""
+"""The weight of a word that asks for a sum or a time instead of naming a subject."""
 _ASKING: Final = """
     one two three four five six seven eight nine ten eleven twelve dozen ago minute hour day week month
     year decade weekend recent recently past last previous previously earlier earliest latest since total
@@ -61,11 +64,29 @@ _ASKING: Final = """
     """
 
 
-def tokenize_text(text: str) -> list[str]:
-    """The words of this text in their order, repeated ones repeated."""
+def make_word_set(words: str) -> frozenset[str]:
+    """The words of a list that is written as one string."""
+    return frozenset(words.split())
+
+
+def make_stem_set(words: str) -> frozenset[str]:
+    """The words of such a list without their endings."""
+    return frozenset(map(stem_word, words.split()))
+
+
+def split_words(text: str) -> list[str]:
+    """The words of a text in lower case; of Chinese, Japanese and Korean the characters."""
+    text = text.casefold()
+    return (_ASCII_WORD if text.isascii() else _WORD).findall(text)
+
+
+def tokenize_text(
+    text: str, stop: frozenset[str] = STOP, stop_signs: re.Pattern[str] = STOP_SIGNS
+) -> list[str]:
+    """The words of this text in their order, repeated ones repeated, without those that are stopped."""
     found: list[str] = []
     for piece, chinese in split_written_words(text):
-        found += _pairs(piece) if chinese else _words(piece)
+        found += _pairs(piece, stop_signs) if chinese else _words(piece, stop)
     return found
 
 
@@ -85,19 +106,19 @@ def find_names(text: str) -> list[str]:
 
 
 def find_emphasis(token: str) -> float:
-    """What a word of a question counts beside its rarity: "how many weeks ago" is not about weeks."""
+    """The weight of a word of a question beside its rarity: "how many weeks ago" is not about weeks."""
     return LIGHT if token in _light() else 1.0
 
 
 @cache
 def _light() -> frozenset[str]:
-    return frozenset(stem_word(word) for word in _ASKING.split())
+    return make_stem_set(_ASKING)
 
 
-def _pairs(run: str) -> list[str]:
+def _pairs(run: str, stop_signs: re.Pattern[str]) -> list[str]:
     """Neighbouring signs two by two: there are no spaces, and two signs are most often a word."""
     found = []
-    for part in STOP_SIGNS.split(run):
+    for part in stop_signs.split(run):
         if len(part) == 1:
             found.append(part)
         found += [part[at : at + 2] for at in range(len(part) - 1)]
@@ -105,14 +126,14 @@ def _pairs(run: str) -> list[str]:
 
 
 @lru_cache(maxsize=200_000)
-def _words(piece: str) -> tuple[str, ...]:
+def _words(piece: str, stop: frozenset[str]) -> tuple[str, ...]:
     """A written word; `useMemory` is found by both of its parts and as a whole."""
     piece = re.split("['’]", piece)[0][:_LONGEST]
     parts = _HUMP.split(piece)
     wholes = [piece, *parts] if len(parts) > 1 else [piece]
     lower = [_plain(part.lower()) for part in wholes]
     return tuple(
-        stem_word(word) for word in lower if word not in STOP and (len(word) > 1 or word.isdigit())
+        stem_word(word) for word in lower if word not in stop and (len(word) > 1 or word.isdigit())
     )
 
 
@@ -123,53 +144,15 @@ def _plain(word: str) -> str:
     return "".join(sign for sign in unicodedata.normalize("NFD", word) if not unicodedata.combining(sign))
 
 
-_IRREGULAR: Final = {
-    word: root
-    for root, words in {
-        "buy": "bought",
-        "go": "went",
-        "eat": "ate eaten",
-        "take": "took taken",
-        "give": "gave given",
-        "write": "wrote written",
-        "run": "ran",
-        "see": "saw seen",
-        "meet": "met",
-        "speak": "spoke spoken",
-        "drive": "drove driven",
-        "teach": "taught",
-        "sell": "sold",
-        "leave": "left",
-        "begin": "began begun",
-        "win": "won",
-        "choose": "chose chosen",
-        "break": "broke broken",
-        "grow": "grew grown",
-        "fly": "flew flown",
-        "child": "children",
-        "person": "people",
-        "man": "men",
-        "woman": "women",
-        "life": "lives",
-        "wife": "wives",
-        "mouse": "mice",
-        "foot": "feet",
-        "tooth": "teeth",
-        "die": "died dying",
-        "lie": "lying",
-        "swim": "swam",
-        "sing": "sang sung",
-        "hold": "held",
-        "spend": "spent",
-        "build": "built",
-        "pay": "paid",
-        "send": "sent",
-        "lose": "lost",
-        "catch": "caught",
-        "bring": "brought",
-    }.items()
-    for word in words.split()
-}
+_ROOTS: Final = """
+    buy bought, go went, eat ate eaten, take took taken, give gave given, write wrote written, run ran,
+    see saw seen, meet met, speak spoke spoken, drive drove driven, teach taught, sell sold, leave left,
+    begin began begun, win won, choose chose chosen, break broke broken, grow grew grown, fly flew
+    flown, child children, person people, man men, woman women, life lives, wife wives, mouse mice, foot
+    feet, tooth teeth, die died dying, lie lying, swim swam, sing sang sung, hold held, spend spent,
+    build built, pay paid, send sent, lose lost, catch caught, bring brought
+    """
+_IRREGULAR: Final = {word: one.split()[0] for one in _ROOTS.split(",") for word in one.split()[1:]}
 
 
 @lru_cache(maxsize=200_000)
@@ -193,7 +176,6 @@ def _without_plural(word: str) -> str:
 
 
 def _without_ending(word: str) -> str:
-    """Without -ed and -ing, when enough of a word is left."""
     for ending in ("edly", "ingly", "ied", "eed", "ed", "ing"):
         if not word.endswith(ending):
             continue
@@ -210,34 +192,12 @@ def _without_ending(word: str) -> str:
     return word
 
 
-_SUFFIXES: Final = (
-    ("ization", "iz"),
-    ("ational", "at"),
-    ("fulness", "ful"),
-    ("iveness", "iv"),
-    ("ousness", "ous"),
-    ("ation", "at"),
-    ("ator", "at"),
-    ("ement", ""),
-    ("ment", ""),
-    ("ness", ""),
-    ("ance", ""),
-    ("ence", ""),
-    ("able", ""),
-    ("ible", ""),
-    ("ally", "al"),
-    ("tion", "t"),
-    ("sion", "s"),
-    ("ful", ""),
-    ("ily", "y"),
-    ("ate", "at"),
-    ("ize", "iz"),
-    ("ise", "is"),
-    ("ive", "iv"),
-    ("ly", ""),
-    ("er", ""),
-    ("or", ""),
-)
+_ENDINGS: Final = """
+    ization>iz ational>at fulness>ful iveness>iv ousness>ous ation>at ator>at ement> ment> ness> ance>
+    ence> able> ible> ally>al tion>t sion>s ful> ily>y ate>at ize>iz ise>is ive>iv ly> er> or>
+    """
+"""Suffixes and what is written instead, in the order in which they are tried."""
+_SUFFIXES: Final = tuple(tuple(one.split(">")) for one in _ENDINGS.split())
 
 
 def _without_suffix(word: str) -> str:

@@ -2,8 +2,8 @@
 
 Standard library only, because it is also run as a process of its own (`python -I -S walk.py`): a
 regular expression can take for ever and holds the interpreter while it does, and a process can be
-ended. It is asked with one JSON object and answers in the lines of `rg --json`, so that whoever
-reads them need not care which of the two did the work.
+ended. It is asked with one JSON object and answers in the lines of `rg --json`, so that its caller need
+not care which of the two did the work.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 SKIPPED = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv"})
-"""Folders nobody means when they search a project; a search that begins inside one still works."""
+"""Folders left out of a search of a project; a search that begins inside one still works."""
 LARGEST = 5 << 20
 """Bytes of a file that a search over a folder looks into."""
 LARGEST_NAMED = 64 << 20
@@ -32,12 +32,15 @@ _LONG_LINE = 4000
 
 # --- patterns ---------------------------------------------------------------------------------------
 
-_GLOB_TOKENS = re.compile(r"(?:\*\*/)+|\*+|\?|\[!?\]?[^\]/]*\]|[{},]|\\.|.", re.DOTALL)
+_GLOB_TOKENS = re.compile(r"(?:\*\*/)+|\*+|\?|\[[!^]?\]?[^\]/]*\]|[{},]|\\.|.", re.DOTALL)
 
 
-def translate_glob(glob: str) -> str:
-    """A glob as a regular expression for whole paths: `*`, `?`, `[…]`, `{a,b}`, `**` over folders."""
-    braces = glob.count("{") == glob.count("}")
+def translate_glob(glob: str, *, braces: bool = True) -> str:
+    """A glob as a regular expression for whole paths: `*`, `?`, `[…]`, `{a,b}`, `**` over folders.
+
+    Without `braces`, or when they are not paired, braces and commas are letters.
+    """
+    braces = braces and glob.count("{") == glob.count("}")
     depth, out = 0, []
     for token in _GLOB_TOKENS.findall(glob):
         if token.startswith("**/"):
@@ -74,7 +77,7 @@ def _settled(pieces: list[str]) -> list[str]:
 
 
 def _character_class(token: str) -> str:
-    negated = token[1] == "!"
+    negated = token[1] in "!^"
     inner = re.sub(r"([\\\[\]^&~|])", r"\\\1", token[2 if negated else 1 : -1])
     expression = f"[^/{inner}]" if negated else f"[{inner}]"
     try:
@@ -133,7 +136,7 @@ def _ignored(path: str, is_folder: bool, lines: list[IgnoreRule]) -> bool:
 
 
 def _ignores_above(root: str) -> list[IgnoreRule]:
-    """What the folders above say, up to the repository's own."""
+    """The rules of the folders above, up to the repository's own."""
     if Path(root, ".git").exists():
         return []
     above: list[IgnoreRule] = []

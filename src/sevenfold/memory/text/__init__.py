@@ -1,0 +1,1 @@
+"""Text of memories: its Markdown, its links and its words."""
