@@ -49,7 +49,7 @@ class Dreamy(Place):
         async with self.session(ScriptedModel()) as session:
             store = session.knowledge.store
             assert store is not None
-            self.memory = store.folder
+            self.memory = store.path_of()
         self.memory.mkdir(parents=True, exist_ok=True)
         for number in range(5):
             (self.memory.parent / f"earlier-{number}.jsonl").write_text("{}\n", encoding="utf-8")
@@ -201,10 +201,10 @@ async def test_a_session_that_ends_in_haste_leaves_everything_as_it_was(place: D
     assert not (place.memory / ".consolidate-lock").exists(), "as if it had never begun"
     store = session.knowledge.store
     assert store is not None
-    known = read_last_snapshot(store.state)
+    known = read_last_snapshot(store.local)
     assert known is not None
     assert known.status == "killed"
-    assert list((store.state / "dreams").glob("*")) == []
+    assert list((store.local / "dreams").glob("*")) == []
 
     mind = TwoMinds(*MERGE)
     async with place.session(mind.model) as session:

@@ -116,7 +116,7 @@ class Talk:
     @property
     def memory(self) -> Path:
         assert self.session.knowledge.store is not None
-        return self.session.knowledge.store.folder
+        return self.session.knowledge.store.path_of()
 
     def call(self, tool: str, **args: str) -> Message:
         return assistant(ToolUse(f"u{next(self.calls)}", tool, dict(args)))

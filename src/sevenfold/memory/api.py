@@ -11,7 +11,6 @@ whether there is one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -21,6 +20,7 @@ from sevenfold.core.errors import Mistake
 from sevenfold.core.events import Emit, Notice
 from sevenfold.core.protocols import Clock
 from sevenfold.memory.folder.folder import FolderTransaction, Saved
+from sevenfold.memory.folder.folder_backend import FolderBackend
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.recall_results import Recalled
 from sevenfold.memory.search.embedding import open_default_embedder
@@ -76,12 +76,11 @@ class Memory(MemoryStore):
             raise MemoryOff(place.off)
         clock, embedder = clock or SystemClock(), open_default_embedder(place.words)
         return cls(
-            place.folder,
-            place.state,
+            FolderBackend.at(place),
             clock,
             emit=emit,
             embedder=embedder,
-            claim=partial(claim_memory_place, place),
+            claim=lambda: FolderBackend.at(claim_memory_place(place)),
         )
 
     def __enter__(self) -> Self:

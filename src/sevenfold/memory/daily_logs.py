@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from sevenfold.core.errors import Refused
-from sevenfold.memory.folder.files import ConcurrentWrite, MemoryFiles
-from sevenfold.memory.folder.folder import list_folder
+from sevenfold.memory.backend import ConcurrentWrite
+from sevenfold.memory.folder.files import MemoryFiles
 from sevenfold.memory.folder.names import LOGS
 from sevenfold.memory.frontmatter import detect_line_break, strip_broken_characters
 
@@ -94,7 +94,7 @@ class DailyLogs:
         """The days that have a log, oldest first."""
         try:
             with self._files.opened() as folder:
-                return sorted(day for file in list_folder(folder).files if (day := parse_log_day(file)))
+                return sorted(day for file in folder.list().files if (day := parse_log_day(file)))
         except FileNotFoundError:
             return []
 

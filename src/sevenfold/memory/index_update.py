@@ -14,7 +14,7 @@ from typing import Final
 from urllib.parse import quote, unquote
 
 from sevenfold.core.errors import Refused, StorageFailure
-from sevenfold.memory.folder.files import HEAD
+from sevenfold.memory.backend import HEAD, is_topic
 from sevenfold.memory.folder.folder import (
     A_SECRET,
     ARCHIVE,
@@ -24,7 +24,6 @@ from sevenfold.memory.folder.folder import (
     FolderPart,
     FolderTransaction,
     is_listed,
-    is_topic,
 )
 from sevenfold.memory.folder.names import TEAM
 from sevenfold.memory.index import (

@@ -14,10 +14,10 @@ from typing import Final
 
 import msgspec
 
+from sevenfold.memory.backend import is_topic
 from sevenfold.memory.consolidation.sentences import read_sentences
 from sevenfold.memory.consolidation.supersession import find_shared_frame, is_negation, make_core
 from sevenfold.memory.dreams.statements import normalise_words
-from sevenfold.memory.folder.folder import is_topic
 from sevenfold.memory.history.revisions import UNDOING, Revision
 from sevenfold.memory.similarity import extract_statement, find_similar, split_words
 from sevenfold.memory.store import MemoryStore

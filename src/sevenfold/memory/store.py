@@ -1,12 +1,12 @@
 """A folder of memories: written under one lock, guarded, with a history, and found by what they say.
 
-    store = MemoryStore(folder, state, SystemClock())
+    store = MemoryStore(FolderBackend(folder, state), SystemClock())
     store.add(type="feedback", name="no-db-mocks", description="…", body="…")
     store.recall("how do we test SQL?")
     store.undo("no-db-mocks")
 
 The files are the truth; people and other programs write them too. `take_in` makes their changes part of
-the history. Everything else that is known about them lies in `state` and may be deleted.
+the history. A `MemoryBackend` keeps files, revisions and records.
 """
 
 from __future__ import annotations
@@ -19,20 +19,18 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 from sevenfold.core.errors import StorageFailure
 from sevenfold.core.events import Emit, Event
 from sevenfold.core.protocols import Clock
+from sevenfold.memory.backend import ConcurrentWrite, FolderListing, MemoryBackend, OpenMemories
 from sevenfold.memory.dreams.journal import is_commit_pending
 from sevenfold.memory.errors import NoSuchMemory
 from sevenfold.memory.folder.external_changes import record_external_changes
-from sevenfold.memory.folder.files import ConcurrentWrite, MemoryFiles, OpenFolder
 from sevenfold.memory.folder.folder import (
     OWN,
     SHARED,
     DeferredNotices,
-    FolderListing,
     FolderTransaction,
     LedgerFile,
     Saved,
     find_agent_kind,
-    list_folder,
 )
 from sevenfold.memory.folder.folder_history import FolderHistory
 from sevenfold.memory.folder.names import TEAM
@@ -49,7 +47,6 @@ if TYPE_CHECKING:
     from sevenfold.memory.search.embedding import Embedder
     from sevenfold.memory.search.scoring import VectorProgress
 
-HISTORY: Final = "history"
 QUARANTINE: Final = "quarantine"
 USER: Final = Author("user")
 OTHER: Final = Author("other")
@@ -57,8 +54,8 @@ OTHER: Final = Author("other")
 _TRIES: Final = 20
 
 T = TypeVar("T")
-Claim: TypeAlias = Callable[[], tuple[Path, Path]]
-"""Gives the folder and the state."""
+Claim: TypeAlias = Callable[[], MemoryBackend]
+"""Registers the memory for its project; returns the backend to use from then on."""
 
 
 def ignore_event(event: Event) -> None:
@@ -70,8 +67,7 @@ class MemoryStore:
 
     def __init__(
         self,
-        folder: Path,
-        state: Path,
+        backend: MemoryBackend,
         clock: Clock,
         *,
         emit: Emit = ignore_event,
@@ -79,31 +75,47 @@ class MemoryStore:
         embedder: Embedder | None = None,
         claim: Claim | None = None,
     ) -> None:
-        """`claim` writes down whose memory this is, and says where it is: it may be another's by now."""
+        """`claim` is called before the first write. Another project may own the place by then."""
         self.author = author
         self._clock, self._embedder, self._claim = clock, embedder, claim
         saying = DeferredNotices(emit)
         self._say, self._tell = saying.say, saying.tell
-        self._settle(folder, state)
+        self._settle(backend)
 
-    def _settle(self, folder: Path, state: Path) -> None:
-        self.folder, self.state = folder, state
-        self._files = MemoryFiles(folder)
-        self._reading = FolderReader(self._files)
-        self._ledgers = LedgerFile(state)
-        self._past = FolderHistory(state / HISTORY, self._say)
-        self._recalling = RecallReader(self._files, self._reading, state, self._embedder, self._say)
-        self._gate = GuardGate(state / QUARANTINE, self._clock, find_agent_kind(folder))
+    def _settle(self, backend: MemoryBackend) -> None:
+        self.backend = backend
+        self._reading = FolderReader(backend)
+        self._ledgers = LedgerFile(backend.state(""))
+        self._past = FolderHistory(backend.revisions, self._say)
+        self._recalling = RecallReader(backend, self._reading, self._embedder, self._say)
+        kind = find_agent_kind(backend.path_of())
+        self._gate = GuardGate(backend.state(QUARANTINE), self._clock, kind)
 
     def claim(self) -> None:
-        """Before the first write: whose memory this is. Where another project was faster, we move."""
+        """Register the memory for its project, before the first write."""
         if self._claim is None:
             return
-        where = self._claim()
-        self._claim = None
-        if where != (self.folder, self.state):
+        backend, self._claim = self._claim(), None
+        if backend != self.backend:  # another project was faster
             self._recalling.close()
-            self._settle(*where)
+            self._settle(backend)
+
+    @property
+    def local(self) -> Path:
+        """The folder on this machine for what belongs to the store and is no memory."""
+        return self.backend.local
+
+    def path_of(self, file: str = "") -> Path:
+        """The path of a file, or of the memory folder, to show to people and to give to file tools."""
+        return self.backend.path_of(file)
+
+    def file_of(self, path: Path) -> str:
+        """The file at an absolute path. Raises `Refused` for a path outside the memory folder."""
+        return self.backend.file_of(path)
+
+    def exists(self) -> bool:
+        """True once there is a memory folder."""
+        return self.backend.exists()
 
     # --- reading --------------------------------------------------------------------------------------
 
@@ -121,9 +133,8 @@ class MemoryStore:
 
     @property
     def has_team(self) -> bool:
-        """Whether there is a part that is shared with a team."""
-        place = self.folder / TEAM.rstrip("/")
-        return place.is_dir() and not place.is_symlink()
+        """True if there is a part that is shared with a team."""
+        return self.backend.exists(TEAM.rstrip("/"))
 
     def index_text(self, *, team: bool = False) -> str:
         """MEMORY.md, or that of the team, as it is; empty when there is none."""
@@ -251,13 +262,13 @@ class MemoryStore:
         from sevenfold.memory.folder.undo import purge_memory
 
         saved = self.changing(lambda desk: purge_memory(desk, name))
-        file = saved.path.relative_to(self.folder).as_posix()
+        file = saved.path.relative_to(self.path_of()).as_posix()
         self._recalling.purge(file)
         for held in [one for one in self.quarantine.list() if one.file == file]:
             self.quarantine.drop(held.number)
-        if list_waiting_stages(self.state):
+        if list_waiting_stages(self.local):
             self._say("the dream that waited for review was dropped: it had a copy of the memory")
-        discard_all_stages(self.state)
+        discard_all_stages(self.local)
         self._tell()
         return saved
 
@@ -271,7 +282,7 @@ class MemoryStore:
 
     def take_in(self, author: Author = OTHER) -> list[Saved]:
         """Make what others wrote in the folder a revision, and bring the index up to date."""
-        if not self.folder.is_dir():
+        if not self.exists():
             return []
         saved = list[Saved]()
         self.changing(lambda desk: None, taken=(author, saved))
@@ -282,13 +293,13 @@ class MemoryStore:
     def before_write(self, path: Path, data: bytes, *, author: Author | None = None) -> None:
         """`Refused` with the reason when these bytes may not become this file."""
         self.claim()
-        proposal = WriteProposal(self._files, path, data)
+        proposal = WriteProposal(self.backend, path, data)
         old = proposal.check(self._reading.index_text)
         self._gate.let_pass(proposal.file, data, old, author or self.author)
 
     def after_write(self, path: Path, *, author: Author | None = None) -> list[Saved]:
         """Take in what was just written; `path` is where."""
-        self._files.file_of(path)
+        self.file_of(path)
         return self.take_in(author or self.author)
 
     # --- the past, and what was held back -------------------------------------------------------------
@@ -332,13 +343,13 @@ class MemoryStore:
 
     def recover(self) -> str:
         """Finish or take back what a dream that died was committing; says what was done, if anything."""
-        if not is_commit_pending(self.state) or not self.folder.is_dir():
+        if not is_commit_pending(self.backend) or not self.exists():
             return ""
         from sevenfold.memory.dreams.commit import finish_pending_dream
 
         try:
-            with self._files.opened() as at, at.alone():
-                return finish_pending_dream(self._desk(at), self.state)
+            with self.backend.opened() as at, at.alone():
+                return finish_pending_dream(self._desk(at), self.backend)
         finally:
             self._recalling.changed()
 
@@ -357,34 +368,34 @@ class MemoryStore:
         try:
             for _ in range(_TRIES):
                 try:
-                    with self._files.opened(make=True) as at, at.alone():
-                        if is_commit_pending(self.state):  # a dream died while it was written
+                    with self.backend.opened(make=True) as at, at.alone():
+                        if is_commit_pending(self.backend):  # a dream died while it was written
                             from sevenfold.memory.dreams.commit import finish_pending_dream
 
-                            finish_pending_dream(self._desk(at), self.state)
+                            finish_pending_dream(self._desk(at), self.backend)
                         desk = self._desk(at)
                         saved += record_external_changes(desk, author)
                         return work(desk)
                 except ConcurrentWrite:  # somebody without the lock was faster: look again
                     continue
             raise StorageFailure(
-                f"{self.folder} could not be written: another program keeps changing the same file; "
+                f"{self.path_of()} could not be written: another program keeps changing the same file; "
                 "stop it and try again"
             )
         finally:
             self._recalling.changed()
             self._tell()
 
-    def _desk(self, at: OpenFolder) -> FolderTransaction:
+    def _desk(self, at: OpenMemories) -> FolderTransaction:
         return FolderTransaction(
             at=at,
-            folder=self.folder,
+            folder=self.path_of(),
             ledgers=self._ledgers,
             past=self._past,
             gate=self._gate,
             now=self._clock.now(),
             say=self._say,
-            listing=list_folder(at),
+            listing=at.list(),
             ledger=self._ledgers.load(),
         )
 

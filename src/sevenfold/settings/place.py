@@ -99,20 +99,20 @@ class _TrustRoot(msgspec.Struct):
     root: str = ""
 
 
-def claim_memory_place(place: MemoryPlace) -> tuple[Path, Path]:
-    """Write down whose memory this is, before anything is written there; its folder and its state.
+def claim_memory_place(place: MemoryPlace) -> MemoryPlace:
+    """Record the project that owns this memory, before anything is written there; returns the place to use.
 
-    They are others when a project whose folder has the same name was faster. In the folder of another
-    program the name is that program's: there the first is kept, and the second is told.
+    It is another one if a project whose folder has the same name was faster. In the folder of another
+    program the name is that program's: the first project is recorded, and the second only warned.
     """
     if place.owner is None:
-        return place.folder, place.state
+        return place
     if place.folder != place.owner.memory:
         make_private_dir(place.state)
         write_new(place.state / ROOT_FILE, msgspec.json.encode(_TrustRoot(str(place.owner.root))) + b"\n")
-        return place.folder, place.state
+        return place
     places = claim_places(place.owner)
-    return places.memory, places.project / STATE
+    return msgspec.structs.replace(place, folder=places.memory, state=places.project / STATE)
 
 
 NAME: Final = "trust.json"

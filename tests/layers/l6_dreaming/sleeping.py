@@ -19,6 +19,7 @@ from sevenfold.core.transcript import Transcript
 from sevenfold.layers.l6_dreaming.dream_run import DreamRunner
 from sevenfold.layers.l6_dreaming.dreaming import Dreaming
 from sevenfold.layers.l7_agents.forks import ForkRunner
+from sevenfold.memory.folder.folder_backend import FolderBackend
 from sevenfold.memory.store import MemoryStore
 from sevenfold.settings.layers import DreamSettings
 from sevenfold.testing import FakeClock, ScriptedModel
@@ -99,7 +100,9 @@ class Bed:
         for folder in (self.project, self.transcripts):
             folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.state = self.transcripts / "memory", self.transcripts / "memory-state"
-        self.store = MemoryStore(self.folder, self.state, self.clock, emit=self.events.append)
+        self.store = MemoryStore(
+            FolderBackend(self.folder, self.state), self.clock, emit=self.events.append
+        )
         self.workspace = Workspace(
             self.project, self.top, {"PATH": os.defpath}, self.top / "shells", self.clock
         )

@@ -86,7 +86,7 @@ def another(tmp_path: Path, at: float) -> subprocess.Popen[str]:
         [sys.executable, "-c", HOLD, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert other.stdout
-    assert other.stdout.readline() == "Held\n"
+    assert other.stdout.readline() == "HeldDreamLock\n"
     return other
 
 

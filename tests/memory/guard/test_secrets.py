@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from benchmarks.guard.secret_cases import NOT_SECRETS, TOKENS, Draw, Secret, secrets
 from benchmarks.guard.texts import memory_files
 from sevenfold.core.errors import Refused
+from sevenfold.memory.folder.folder_backend import StateFolder
 from sevenfold.memory.guard import Guard, find_secrets
 from sevenfold.memory.guard.guard import Quarantine
 from sevenfold.memory.guard.secrets import find_tokens
@@ -46,7 +47,7 @@ def test_nothing_that_is_produced_holds_the_secret(
     caplog.set_level(logging.DEBUG)
     verdict = Guard().check(case.text, source="web")
     with pytest.raises(Refused) as refused:
-        Quarantine(tmp_path, FakeClock()).put(
+        Quarantine(StateFolder(tmp_path), FakeClock()).put(
             "a.md", case.text.encode(), "web", verdict.findings, author="agent"
         )
     said = [

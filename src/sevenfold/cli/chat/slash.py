@@ -264,7 +264,7 @@ def _off(session: Session) -> str:
 def _listed(store: MemoryStore, now: float) -> str:
     memories = listed_memory_chat(store, now)
     if not memories:
-        return f"  nothing is remembered yet in {store.folder}; say 'remember that …'"
+        return f"  nothing is remembered yet in {store.path_of()}; say 'remember that …'"
     lines = format_memory_table(
         memories[:MOST_LISTED_MEMORY_CHAT], now, terminal=sys.stdout.isatty()
     ).split("\n")

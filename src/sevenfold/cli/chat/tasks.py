@@ -173,7 +173,7 @@ def _review(session: Session, layer: Dreaming) -> CommandOutcome:
     from sevenfold.layers.l6_dreaming.review import preview_review
 
     store = layer.dreams.store
-    if (id := _waits(store.state)) is None:
+    if (id := _waits(store.local)) is None:
         return CommandReply("  no dream waits for review")
     diff = make_printable(preview_review(store, id).diff).rstrip() or "  nothing would change any more"
     choices = {"": "", "a": "/dream accept", "r": "/dream reject"}
@@ -184,7 +184,7 @@ def _accept(session: Session, layer: Dreaming) -> CommandOutcome:
     from sevenfold.layers.l6_dreaming.review import accept_review
 
     store = layer.dreams.store
-    if (id := _waits(store.state)) is None:
+    if (id := _waits(store.local)) is None:
         return CommandReply("  no dream waits for review")
 
     async def work() -> CommandReply:
@@ -198,7 +198,7 @@ def _reject(session: Session, layer: Dreaming) -> CommandOutcome:
     from sevenfold.layers.l6_dreaming.review import reject_review
 
     store = layer.dreams.store
-    if (id := _waits(store.state)) is None:
+    if (id := _waits(store.local)) is None:
         return CommandReply("  no dream waits for review")
     reject_review(store, id)
     return CommandReply("  dropped; nothing is changed")
@@ -245,7 +245,7 @@ def _line_dream_chat(task: BackgroundTaskRow) -> str:
 def _of_dreams(layer: Dreaming) -> list[str]:
     if (running := layer.dreams.running) is not None:
         return [f"    {turn}" for turn in running.turns[-_TURNS:]]
-    state = layer.dreams.store.state
+    state = layer.dreams.store.local
     if _waits(state) is not None:
         return ["  dream: ready for review (/dream review)"]
     known = read_last_snapshot(state)

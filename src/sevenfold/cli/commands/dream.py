@@ -44,9 +44,9 @@ def run_dream(
     if dry_run and review:
         raise Mistake("--dry-run changes nothing, so there is nothing to review: leave one of them out")
     with open_memory(shared) as memory:
-        if memory.folder.is_dir():
+        if memory.exists():
             memory.claim()
-        waits = find_newest_review(memory.state)
+        waits = find_newest_review(memory.local)
         if review and waits is not None:
             return _reviewed(shared, memory, waits, DreamResult(status="completed", review=waits))
         how: DreamMode | None = "preview" if dry_run else "review" if review else None

@@ -50,8 +50,8 @@ def describe_dreams(
     memory: MemoryStore, gates: DreamGates, review: str
 ) -> tuple[list[str], dict[str, Any]]:
     """How it stands with dreams, in lines for people and as a value; `review` is how to look at one."""
-    known, closed = read_last_snapshot(memory.state), gates.check()
-    waits, busy, last = list_waiting_stages(memory.state), gates.lock.holder(), gates.lock.last()
+    known, closed = read_last_snapshot(memory.local), gates.check()
+    waits, busy, last = list_waiting_stages(memory.local), gates.lock.holder(), gates.lock.last()
     value: dict[str, Any] = {
         "running": known is not None and known.running,
         "dream": known,
@@ -69,7 +69,7 @@ def describe_dreams(
 
 
 def _lock(memory: MemoryStore) -> DreamLock:
-    return DreamLock(memory.folder, memory.state, SystemClock())
+    return DreamLock(memory.path_of(), memory.local, SystemClock())
 
 
 def _state(known: DreamSnapshot | None, busy: DreamLockBusy | None) -> str:
@@ -93,7 +93,7 @@ def _details(known: DreamSnapshot) -> list[str]:
 
 def kill_dream(shared: CommonOptions) -> int:
     with open_memory(shared) as memory:
-        asked = ask_to_stop(memory.state)
+        asked = ask_to_stop(memory.local)
         busy = _lock(memory).holder() if asked is None else None
         stopped = asked is not None and _stopped(memory, asked.id)
     if asked is None:
@@ -110,7 +110,7 @@ def kill_dream(shared: CommonOptions) -> int:
 def _stopped(memory: MemoryStore, id: str) -> bool:
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
-        known = read_last_snapshot(memory.state)
+        known = read_last_snapshot(memory.local)
         if known is None or known.id != id or not known.running:
             return True
         time.sleep(_LOOK)

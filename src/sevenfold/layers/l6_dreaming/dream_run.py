@@ -89,7 +89,7 @@ class DreamRunner:
         self.store, self.transcripts, self.session = store, transcripts, session
         self.settings = settings or DreamSettings()
         stale = self.settings.stale_minutes * 60
-        self.lock = DreamLock(store.folder, store.state, clock, stale=stale)
+        self.lock = DreamLock(store.path_of(), store.local, clock, stale=stale)
         known = transcripts, session, self.settings, clock, enabled
         self.gates = DreamGates(self.lock, *known)
         self.enabled = enabled
@@ -123,8 +123,8 @@ class DreamRunner:
             return _skipped("lock", "a dream is going on in this session")
         if not by_hand and (closed := self._not_now()) is not None:
             return closed
-        if not self.store.folder.is_dir():
-            return _skipped("empty", f"there are no memories yet in {self.store.folder}")
+        if not self.store.exists():
+            return _skipped("empty", f"there are no memories yet in {self.store.path_of()}")
         self._before = self.lock.last()
         with anyio.CancelScope() as self._scope:
             try:
@@ -140,7 +140,7 @@ class DreamRunner:
     def _not_now(self) -> DreamResult | None:
         if (closed := self.gates.check()) is not None:
             return _skipped(closed.gate, closed.why)
-        if list_waiting_stages(self.store.state):
+        if list_waiting_stages(self.store.local):
             return _skipped("review", "a dream waits for review")
         return None
 
@@ -166,7 +166,7 @@ class DreamRunner:
         self, run: _DreamRun, held: HeldDreamLock, think: Think, how: DreamMode
     ) -> DreamResult:
         staged = run.staged = await anyio.to_thread.run_sync(stage_folder, self.store)
-        watch = self._watch = DreamWatch(staged.id, self.store.state, self.session, self._clock, self._emit)
+        watch = self._watch = DreamWatch(staged.id, self.store.local, self.session, self._clock, self._emit)
         async with open_task_group() as tasks:
             tasks.start_soon(self._attend, watch, held)
             run.thought = await think(staged, watch)

@@ -19,7 +19,7 @@ from sevenfold.core.request import Frame, Request
 from sevenfold.layers.l6_dreaming.dream_run import DreamMode, DreamResult, DreamRunner
 from sevenfold.layers.l6_dreaming.gates import TRANSCRIPT
 from sevenfold.layers.l6_dreaming.workers import DreamContext, MakeTools, ModelDreamer, RuleDreamer, Think
-from sevenfold.memory.daily_logs import DailyLogs
+from sevenfold.memory.daily_logs import parse_log_day
 from sevenfold.models.capabilities import OFFLINE
 from sevenfold.tools.permissions import EDITORS
 
@@ -109,7 +109,8 @@ class Dreaming:
         if since >= today or self._looked_on == today or not self.dreams.enabled():
             return False
         self._looked_on = today
-        days = DailyLogs(self.dreams.store.folder).days()
+        files = self.dreams.store.listing().files
+        days = sorted(day for file in files if (day := parse_log_day(file)))
         return any(since <= day < today for day in days)
 
 

@@ -15,9 +15,9 @@ from typing import Final, TypeAlias
 
 from sevenfold.core.clock import format_date
 from sevenfold.core.errors import Mistake, Refused, StorageFailure
+from sevenfold.memory.backend import HEAD, ConcurrentWrite
 from sevenfold.memory.dates.relative import make_dates_absolute
 from sevenfold.memory.errors import Guarded
-from sevenfold.memory.folder.files import HEAD, ConcurrentWrite
 from sevenfold.memory.folder.folder import (
     A_SECRET,
     INDEXES,

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import msgspec
 
 from sevenfold.core.errors import Refused, StorageFailure
-from sevenfold.memory.folder.files import FileStamp
+from sevenfold.memory.backend import FileStamp, is_topic
 from sevenfold.memory.folder.folder import (
     A_SECRET,
     RECORDED,
@@ -23,7 +23,6 @@ from sevenfold.memory.folder.folder import (
     PendingWrite,
     Saved,
     digest_bytes,
-    is_topic,
     read_file_clock,
     read_memory_name,
 )

@@ -13,7 +13,6 @@ import contextlib
 import hashlib
 import os
 import secrets
-import stat
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -25,23 +24,13 @@ import msgspec
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Mistake, Refused, StorageFailure
 from sevenfold.core.events import Emit, Notice
-from sevenfold.memory.folder.files import HEAD, UNFINISHED, FileStamp, OpenFolder
+from sevenfold.memory.backend import HEAD, FileStamp, FolderListing, OpenMemories, StateRecords, is_topic
 from sevenfold.memory.folder.folder_history import NONE, FolderHistory
-from sevenfold.memory.folder.names import (
-    DEEPEST,
-    ENDING,
-    INDEX_NAME,
-    LOGS,
-    TEAM,
-    explain_bad_file,
-    explain_bad_part,
-    format_name,
-    make_file_key,
-)
+from sevenfold.memory.folder.names import INDEX_NAME, TEAM, explain_bad_file, format_name
 from sevenfold.memory.guard.gate import GuardGate
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.topic_file import Topic, read_topic
-from sevenfold.storage.files import PRIVATE_FILE, make_private_dir, write_new
+from sevenfold.storage.files import make_private_dir, write_new
 from sevenfold.storage.places import make_path_slug
 
 SEEN: Final = "seen.json"
@@ -52,7 +41,9 @@ SETTLED: Final = 100_000_000
 """Nanoseconds after which a file cannot change any more without its stamp changing: file systems count
 time in steps, and two writes within one step may look the same."""
 _FORMAT: Final = 2
-_TOKEN: Final = 16
+_TOKEN: Final = 17
+"""Bytes of the first line of the ledger, which is another after each write."""
+_LARGEST: Final = 1 << 30
 _TIMES: Final = 1_000
 """Texts that are gone whose time is known."""
 
@@ -114,19 +105,19 @@ class LedgerFile:
     Nothing here fails: a state folder that cannot be written costs time, not memories.
     """
 
-    def __init__(self, state: Path) -> None:
-        self.state = state
+    def __init__(self, state: StateRecords) -> None:
+        self._state = state
         self._kept: tuple[bytes, FolderLedger] | None = None
 
     def load(self) -> FolderLedger:
         """The ledger; an empty one that belongs to no revision when it cannot be read."""
-        with (
-            contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError),
-            (self.state / SEEN).open("rb") as file,
-        ):
-            token = file.readline(_TOKEN + 1)
+        with contextlib.suppress(StorageFailure, msgspec.DecodeError, UnicodeDecodeError):
+            token = self._state.read_head(SEEN, _TOKEN)
+            if token is None:
+                return FolderLedger()
             if self._kept is None or self._kept[0] != token:
-                ledger = msgspec.json.decode(file.read(), type=FolderLedger)
+                data = self._state.read(SEEN, _LARGEST) or b""
+                ledger = msgspec.json.decode(data[_TOKEN:], type=FolderLedger)
                 if ledger.format != _FORMAT:
                     return FolderLedger()
                 self._kept = (token, ledger)
@@ -136,32 +127,35 @@ class LedgerFile:
     def save(self, ledger: FolderLedger) -> None:
         """Keep it for the next time. A power cut may cost it, never anything else."""
         token = secrets.token_hex(_TOKEN // 2).encode("ascii") + b"\n"
-        if _put(self.state / SEEN, token + msgspec.json.encode(ledger)):
-            self._kept = (token, ledger.copy())
-        else:
+        try:
+            self._state.write(SEEN, token + msgspec.json.encode(ledger), lasting=False)
+        except StorageFailure:
             self.forget()
+        else:
+            self._kept = (token, ledger.copy())
 
     def forget(self) -> None:
         """The next one compares everything with the history."""
         self._kept = None
-        with contextlib.suppress(OSError):
-            (self.state / SEEN).unlink()
+        with contextlib.suppress(StorageFailure):
+            self._state.remove(SEEN)
 
     def announce(self, pending: PendingWrite) -> None:
-        _put(self.state / PENDING, msgspec.json.encode(pending))
+        with contextlib.suppress(StorageFailure):
+            self._state.write(PENDING, msgspec.json.encode(pending), lasting=False)
 
     def announced(self, head: str) -> PendingWrite | None:
         """What was about to be written when this was the newest revision."""
-        with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
-            data = (self.state / PENDING).read_bytes()
+        with contextlib.suppress(StorageFailure, msgspec.DecodeError, UnicodeDecodeError):
+            data = self._state.read(PENDING, _LARGEST) or b""
             pending = msgspec.json.decode(data, type=PendingWrite)
             return pending if pending.head == head else None
         return None
 
     def withdraw(self) -> None:
         """Leave no note behind, not even a name."""
-        with contextlib.suppress(OSError):
-            (self.state / PENDING).unlink()
+        with contextlib.suppress(StorageFailure):
+            self._state.remove(PENDING)
 
 
 def digest_bytes(data: bytes) -> str:
@@ -177,143 +171,6 @@ def read_file_clock() -> int:
 def is_settled(stamp: FileStamp, now: int) -> bool:
     """Whether another change of this file would have to show in its stamp."""
     return abs(now - stamp.changed) > SETTLED
-
-
-def _put(path: Path, data: bytes) -> bool:
-    """All or nothing, but without waiting for the disk; False when it could not be written."""
-    new = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
-    try:
-        make_private_dir(path.parent)
-        new.touch(PRIVATE_FILE)
-        new.write_bytes(data)
-        new.replace(path)
-    except (OSError, StorageFailure):
-        with contextlib.suppress(OSError):
-            new.unlink()
-        return False
-    return True
-
-
-MOST: Final = 250_000
-"""Files that are listed; whatever is beyond is odd, and said."""
-_AN_INDEX: Final = f"/{INDEX_NAME}"
-_A_LOG: Final = f"{LOGS}/"
-
-
-class UnusedFile(msgspec.Struct, frozen=True):
-    """Something in the folder that is not used, and why."""
-
-    file: str
-    why: str
-
-
-class FolderListing(msgspec.Struct, frozen=True):
-    """What is in the folder."""
-
-    files: dict[str, FileStamp] = {}
-    """Every markdown file: topic files, indexes and daily logs."""
-    odd: tuple[UnusedFile, ...] = ()
-    unfinished: tuple[str, ...] = ()
-    """What processes that died left behind."""
-    folders: tuple[str, ...] = ()
-
-    @property
-    def taken(self) -> set[str]:
-        """The keys of every name in use, whatever it is that has it."""
-        return {
-            make_file_key(file) for file in (*self.files, *self.folders, *(odd.file for odd in self.odd))
-        }
-
-    @property
-    def topics(self) -> list[str]:
-        """The topic files in order: not the indexes, not the daily logs."""
-        return sorted(file for file in self.files if is_topic(file))
-
-
-def is_topic(file: str) -> bool:
-    """Whether a file of the folder is a memory: no index, no daily log."""
-    return not (file.endswith(_AN_INDEX) or file.startswith(_A_LOG) or file == INDEX_NAME)
-
-
-def list_folder(at: OpenFolder) -> FolderListing:
-    """Everything below the folder."""
-    found = _ListedFiles()
-    waiting: list[tuple[str, int]] = [("", 0)]
-    while waiting:
-        folder, depth = waiting.pop()
-        for inner in _scan(at, folder, found):
-            found.folders.append(inner)
-            if depth < DEEPEST:
-                waiting.append((inner, depth + 1))
-            else:
-                found.odd.append(UnusedFile(inner, "it is too deep; move it up"))
-    return FolderListing(found.files, tuple(found.odd), tuple(found.unfinished), tuple(found.folders))
-
-
-class _ListedFiles:
-    def __init__(self) -> None:
-        self.files: dict[str, FileStamp] = {}
-        self.odd: list[UnusedFile] = []
-        self.unfinished: list[str] = []
-        self.folders: list[str] = []
-        self.more = False
-
-
-def _scan(at: OpenFolder, folder: str, found: _ListedFiles) -> list[str]:
-    """Note the files of one folder; returns the folders in it."""
-    inside = f"{folder}/" if folder else ""
-    try:
-        with (
-            at.folder(folder) as place,
-            os.scandir(at.real / folder if place is None else place) as entries,
-        ):
-            return [inner for entry in entries if (inner := _note(entry, inside, found))]
-    except Refused:  # it was swapped for a link just now
-        found.odd.append(UnusedFile(folder or ".", "it is no folder any more"))
-    except OSError as error:
-        found.odd.append(UnusedFile(folder or ".", f"it cannot be listed: {error.strerror}"))
-    return []
-
-
-def _note(entry: os.DirEntry[str], inside: str, found: _ListedFiles) -> str:
-    """Note one entry; returns its path when it is a folder to look into."""
-    name = entry.name
-    file = inside + name
-    if name[0] == ".":
-        if name.startswith(UNFINISHED):
-            found.unfinished.append(file)
-        return ""
-    try:
-        seen = entry.stat(follow_symlinks=False)
-    except OSError:  # it went away just now
-        return ""
-    if not stat.S_ISREG(seen.st_mode):
-        return _note_other(file, seen.st_mode, found)
-    if not name.endswith(ENDING):
-        return ""  # pictures and the like are the user's own
-    if why := explain_bad_file(file, True):
-        found.odd.append(UnusedFile(file, f"{why}; rename it"))
-    elif len(found.files) < MOST:
-        found.files[file] = FileStamp(seen.st_mtime_ns, seen.st_ctime_ns, seen.st_size, seen.st_ino)
-    elif not found.more:
-        found.more = True
-        found.odd.append(UnusedFile(file, f"there are more than {MOST:,} files; the rest is left out"))
-    return ""
-
-
-def _note_other(file: str, mode: int, found: _ListedFiles) -> str:
-    name = file.rpartition("/")[2]
-    if stat.S_ISDIR(mode):
-        if not (why := explain_bad_part(name)):
-            return file
-        found.odd.append(UnusedFile(file, f"{why}; rename the folder"))
-    elif stat.S_ISLNK(mode):
-        found.odd.append(
-            UnusedFile(file, "it is a symbolic link, which is not followed; put the file here")
-        )
-    elif name.endswith(ENDING):
-        found.odd.append(UnusedFile(file, "it is a pipe, a socket or a device and no file; remove it"))
-    return ""
 
 
 RECORDED: Final = HEAD
@@ -336,7 +193,7 @@ class Saved(msgspec.Struct, frozen=True):
 class FolderTransaction:
     """One piece of work under the lock."""
 
-    at: OpenFolder
+    at: OpenMemories
     folder: Path
     ledgers: LedgerFile
     past: FolderHistory

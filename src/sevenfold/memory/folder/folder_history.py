@@ -7,14 +7,11 @@ every write goes on. Whoever asks for the history itself gets the error.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from sevenfold.core.errors import StorageFailure
+from sevenfold.memory.backend import RevisionLog
 from sevenfold.memory.history.revisions import Author
-
-if TYPE_CHECKING:
-    from sevenfold.memory.history.history import MemoryHistory
 
 NONE: Final = "-"
 """The newest revision where there is no history to ask."""
@@ -25,20 +22,20 @@ T = TypeVar("T")
 class FolderHistory:
     """The history, opened when it is first needed. Who writes, and who asks for `head`, has the lock."""
 
-    def __init__(self, repository: Path, say: Callable[[str], None]) -> None:
-        self.repository = repository
+    def __init__(
+        self, open_log: Callable[[Callable[[str], None]], RevisionLog], say: Callable[[str], None]
+    ) -> None:
+        self._open = open_log
         self.mended = False
         """Whether it was found damaged and mended: then it may be behind what was recorded."""
         self._say = say
-        self._history: MemoryHistory | None = None
+        self._history: RevisionLog | None = None
 
-    def ask(self, work: Callable[[MemoryHistory], T]) -> T:
+    def ask(self, work: Callable[[RevisionLog], T]) -> T:
         """What the history says; `StorageFailure` when there is none to be had."""
         try:
             if self._history is None:
-                from sevenfold.memory.history.history import MemoryHistory
-
-                self._history = MemoryHistory(self.repository, self._mended)
+                self._history = self._open(self._mended)
             return work(self._history)
         except ImportError as error:
             raise StorageFailure(

@@ -7,12 +7,11 @@ it by hand, or has released it.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sevenfold.core.protocols import Clock
+from sevenfold.memory.backend import HEAD, StateRecords
 from sevenfold.memory.errors import Guarded
-from sevenfold.memory.folder.files import HEAD
 from sevenfold.memory.guard.text import GuardFinding, GuardVerdict
 from sevenfold.memory.history.revisions import Author
 
@@ -23,9 +22,9 @@ if TYPE_CHECKING:
 class GuardGate:
     """The guard and the quarantine, made when they are first needed."""
 
-    def __init__(self, folder: Path, clock: Clock, agent: str = "") -> None:
+    def __init__(self, texts: StateRecords, clock: Clock, agent: str = "") -> None:
         """`agent`: whose memory is behind it, where that is not the project's."""
-        self._folder, self._clock, self._agent = folder, clock, agent
+        self._texts, self._clock, self._agent = texts, clock, agent
         self._guard: Guard | None = None
         self._quarantine: Quarantine | None = None
 
@@ -34,7 +33,7 @@ class GuardGate:
         if self._quarantine is None:
             from sevenfold.memory.guard.guard import Quarantine
 
-            self._quarantine = Quarantine(self._folder, self._clock, self._agent)
+            self._quarantine = Quarantine(self._texts, self._clock, self._agent)
         return self._quarantine
 
     def check(self, data: bytes, source: str) -> GuardVerdict:
