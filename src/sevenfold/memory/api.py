@@ -15,7 +15,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Mistake
 from sevenfold.core.events import Emit, Notice
 from sevenfold.core.protocols import Clock
@@ -74,12 +73,11 @@ class Memory(MemoryStore):
         """The memory in a place that is known already."""
         if place.off is not None:
             raise MemoryOff(place.off)
-        clock, embedder = clock or SystemClock(), open_default_embedder(place.words)
         return cls(
             FolderBackend.at(place),
             clock,
             emit=emit,
-            embedder=embedder,
+            embedder=open_default_embedder(place.words),
             claim=lambda: FolderBackend.at(claim_memory_place(place)),
         )
 

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
+from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import StorageFailure
 from sevenfold.core.events import Emit, Event
 from sevenfold.core.protocols import Clock
@@ -68,7 +69,7 @@ class MemoryStore:
     def __init__(
         self,
         backend: MemoryBackend,
-        clock: Clock,
+        clock: Clock | None = None,
         *,
         emit: Emit = ignore_event,
         author: Author = USER,
@@ -77,7 +78,7 @@ class MemoryStore:
     ) -> None:
         """`claim` is called before the first write. Another project may own the place by then."""
         self.author = author
-        self._clock, self._embedder, self._claim = clock, embedder, claim
+        self._clock, self._embedder, self._claim = clock or SystemClock(), embedder, claim
         saying = DeferredNotices(emit)
         self._say, self._tell = saying.say, saying.tell
         self._settle(backend)

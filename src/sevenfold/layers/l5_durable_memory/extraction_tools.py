@@ -82,7 +82,7 @@ class MemoryWriter:
     def file_of(self, asked: str) -> str:
         """The memory file that a path means; `UnfitMemory` when it is none."""
         try:
-            file = self._store.backend.file_of(normalise_path(self._locate(asked)))
+            file = self._store.file_of(normalise_path(self._locate(asked)))
         except (Refused, ToolFailed):
             raise UnfitMemory(
                 "outside", f"{asked} is not in the memory folder, {self._store.path_of()}"
