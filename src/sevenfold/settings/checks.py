@@ -142,7 +142,7 @@ def _in_struct(kind: inspect.StructType, value: dict[str, Any], key: KeyPath) ->
     fields = {field.encode_name: field for field in kind.fields}
     for name, item in value.items():
         if name in fields:
-            yield from _problems(fields[name].type, item, (*key, name), ())
+            yield from _problems(fields[name].type, item, (*key, name), _defaults(fields[name]))
         elif (*key, name) != ("$schema",):
             yield SettingsProblem((*key, name), _unknown((*key, name), fields), fatal=False)
     for name, field in fields.items():
@@ -151,6 +151,14 @@ def _in_struct(kind: inspect.StructType, value: dict[str, Any], key: KeyPath) ->
     if kind.cls is PermissionSettings:
         yield from _of_rules(value, key)
     yield from _of_hooks(kind, value, key)
+
+
+def _defaults(field: inspect.Field) -> tuple[Any, ...]:
+    """The default of a setting as an example; none where it says nothing."""
+    default = field.default
+    if isinstance(default, float) and default.is_integer():
+        default = int(default)
+    return (default,) if isinstance(default, int | float | str) and default != "" else ()
 
 
 def _of_rules(value: dict[str, Any], key: KeyPath) -> Iterator[SettingsProblem]:
