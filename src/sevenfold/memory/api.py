@@ -4,8 +4,7 @@
         memory.add(type="feedback", name="no-db-mocks", description="…", body="…")
         memory.recall("how do we test SQL?")
 
-It is found as a session finds it: home, project, settings and environment decide where it is, and
-whether there is one.
+It is found as a session finds it, by home, project, settings and environment.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class MemoryOff(Mistake):
 
 
 class Memory(MemoryStore):
-    """The memories of one project. Nothing is made on disk before the first is saved."""
+    """The memories of one project. Nothing is written to disk before the first is saved."""
 
     @classmethod
     def open(
@@ -54,7 +53,7 @@ class Memory(MemoryStore):
         clock: Clock | None = None,
         emit: Emit = ignore_event,
     ) -> Self:
-        """The memory of the project that this folder belongs to; `MemoryOff` when it has none."""
+        """The memory of the project of this folder. Raises `MemoryOff` if memory is switched off."""
         environment = Environment.read(environ)
         if home:
             environment = environment.based(Path(home))
@@ -70,7 +69,7 @@ class Memory(MemoryStore):
 
     @classmethod
     def at(cls, place: MemoryPlace, clock: Clock | None = None, emit: Emit = ignore_event) -> Self:
-        """The memory in a place that is known already."""
+        """The memory at a known place."""
         if place.off is not None:
             raise MemoryOff(place.off)
         return cls(
@@ -90,15 +89,15 @@ class Memory(MemoryStore):
         self.close()
 
     def recall(self, query: str, limit: int = 5, skip: frozenset[str] = frozenset()) -> list[Recalled]:
-        """The memories that answer a question, the best first; `skip` are files not to give.
+        """The memories that answer a question, the best first; files in `skip` are left out.
 
-        The first time, and after many were added, it waits a while for what finds them by meaning.
+        The first call, and one after many additions, waits for recall by meaning.
         """
         self.settled(PATIENCE)
         return super().recall(query, limit, skip)
 
     def rewrite(self, name: str, data: bytes, *, author: Author | None = None) -> Saved:
-        """Make these bytes the file of a memory, as somebody leaves it who edited all of it."""
+        """Replace the whole file of a memory by these bytes, as an editor left it."""
         return self.changing(lambda desk: _rewritten(desk, author or self.author, name, data))
 
 

@@ -1,4 +1,4 @@
-"""Where the frontmatter of a memory file begins and ends, and what it says.
+"""Reads the frontmatter of a memory file, and rewrites it without changing other bytes.
 
 Lenient on purpose: a memory with a flaw in its first lines is still a memory. YAML is read as YAML;
 what is not quite YAML is read line by line; a block that was never closed ends where the prose begins.
@@ -34,13 +34,13 @@ class FrontmatterEntry(msgspec.Struct, frozen=True):
     end: int
     """The value, without the line break behind it."""
     line: int
-    """Where the line begins on which the key stands."""
+    """The start of the line with the key."""
     after: int
     """Just behind the line on which the value ends."""
     inner: tuple[FrontmatterEntry, ...] = ()
     items: tuple[str, ...] = ()
     flow: bool = False
-    """Whether the value is written with brackets: `{type: user}`."""
+    """True if the value is written with brackets: `{type: user}`."""
 
     def moved(self, by: int) -> FrontmatterEntry:
         """The same entry, read from a text that begins `by` characters earlier."""
@@ -65,7 +65,7 @@ def find_last_entry(entries: Iterable[FrontmatterEntry], key: str) -> Frontmatte
 
 
 def find_line_start(text: str, at: int) -> int:
-    """Where the line begins that holds this place."""
+    """The start of the line that holds this position."""
     return max(text.rfind("\n", 0, at), text.rfind("\r", 0, at)) + 1
 
 
@@ -98,7 +98,7 @@ _PLAINLY: Final = {
 
 
 class FrontmatterError(Exception):
-    """Why a strict reader would not take this block, and in which of its lines (0: not known)."""
+    """The reason a strict reader refuses this block, and the line in it (0: not known)."""
 
     def __init__(self, why: str, line: int = 0) -> None:
         super().__init__(why)
@@ -265,7 +265,7 @@ def _end(event: Event) -> int:
 
 
 DEEPEST: Final = 2
-"""How far keys within keys are followed: `metadata`, `origin`, and what stands in it."""
+"""The depth to which nested keys are read: `metadata`, `origin` and its fields."""
 _INDENT: Final = re.compile(r"[ \t]*")
 _KEY: Final = re.compile(
     r"""[ \t]*(?P<quote>["']?)(?P<key>[\w$@.][\w$@./ -]{0,60})(?P=quote)[ \t]*:(?=[ \t\r\n]|\Z)"""
@@ -279,12 +279,12 @@ _ESCAPES: Final = re.compile(r"\\(.)", re.DOTALL)
 
 
 def match_key(line: str) -> re.Match[str] | None:
-    """Whether a line begins a `key: value`; the keys we know may be written more freely."""
+    """The match of a line that begins a `key: value`; known keys may be written more freely."""
     return _KEY.match(line) or _KNOWN.match(line)
 
 
 def count_indent(line: str) -> int:
-    """How far in a line begins; a tab counts as one."""
+    """The indent of a line; a tab counts as one."""
     found = _INDENT.match(line)
     return found.end() if found else 0
 
@@ -348,7 +348,7 @@ def _scanned(part: str, found: re.Match[str], depth: int) -> FrontmatterEntry:
 
 
 def _without_remarks(part: str, colon: int) -> int:
-    """Where the value ends: blank lines and remarks behind it belong to nobody."""
+    """The end of the value, without the blank lines and comments behind it."""
     end = len(part)
     while True:
         end = len(part[:end].rstrip())
@@ -382,7 +382,7 @@ def _block(below: str, *, folded: bool) -> str:
 
 
 def _pairs(part: str, start: int, end: int) -> tuple[FrontmatterEntry, ...]:
-    """What can be had of `{type: user, …` that is not YAML."""
+    """The pairs of `{type: user, …` that is not valid YAML."""
     return tuple(
         FrontmatterEntry(
             key=pair[1], value=_plain(pair[2]), colon=pair.start(2), start=pair.start(2),
@@ -408,11 +408,11 @@ class Frontmatter(msgspec.Struct, frozen=True):
     end: int
     """The lines between the two `---`."""
     body: int
-    """Where the body begins, behind the closing line."""
+    """The start of the body, behind the closing line."""
     closed: bool
     entries: tuple[FrontmatterEntry, ...] = ()
     why: str = ""
-    """Why a strict YAML reader would refuse it; empty when it would not."""
+    """The reason a strict YAML reader refuses it; empty if it does not."""
 
 
 class _FrontmatterLine(msgspec.Struct, frozen=True):
@@ -444,13 +444,13 @@ def strip_broken_characters(text: str) -> str:
 
 
 def detect_line_break(text: str) -> str:
-    """How this text ends its lines."""
+    """The line break of this text."""
     found = _BREAK.search(text)
     return found.group() if found else "\n"
 
 
 def _read(text: str, start: int, closing: _FrontmatterLine, *, closed: bool = True) -> Frontmatter:
-    """What a block says, and why it is not YAML, if it is not."""
+    """The entries of a block, and the reason it is not YAML, if so."""
     block = strip_broken_characters(text[start : closing.at])
     why = ""
     try:
@@ -477,7 +477,7 @@ def _until_closing(text: str, at: int) -> tuple[list[_FrontmatterLine], _Frontma
 
 
 def _fits(lines: list[_FrontmatterLine]) -> bool:
-    """Whether these lines can be frontmatter at all: the first that says something has a key."""
+    """True if these lines can be frontmatter: the first that is not blank has a key."""
     for line in lines:
         if line.text.strip() and line.text.lstrip()[0] != "#":
             return match_key(line.text) is not None
@@ -485,7 +485,7 @@ def _fits(lines: list[_FrontmatterLine]) -> bool:
 
 
 def _begins_body(lines: list[_FrontmatterLine]) -> bool:
-    """Whether prose stands between the two `---`: then the first was never closed."""
+    """True if prose stands between the two `---`: then the first was never closed."""
     blank = True
     for line in lines:
         if blank and line.text.strip() and not _belongs(line.text):

@@ -70,7 +70,7 @@ class IndexRow(msgspec.Struct, frozen=True):
     links: tuple[MarkdownLink, ...]
     pointing: bool
     by_name: bool
-    """Whether it points with `[[name]]` and not with a file."""
+    """True if it points with `[[name]]` and not with a file."""
 
 
 def read_index(text: str) -> MemoryIndex:
@@ -112,7 +112,7 @@ def split_rows(text: str) -> list[IndexRow]:
 
 
 def is_separator(text: str) -> bool:
-    """Whether more than a separator stands between two links of one line."""
+    """True if more than a separator stands between two links of one line."""
     return bool(text.strip(_SEPARATORS)) and text.strip().casefold() not in {"and", "und", "or"}
 
 
@@ -125,7 +125,7 @@ def _points(line: str, links: list[MarkdownLink]) -> bool:
 
 
 def _continues(pointer: str, line: str) -> bool:
-    """Whether a line is indented text below a pointer: part of the same list item."""
+    """True for indented text below a pointer: part of the same list item."""
     stripped = line.strip()
     if not stripped or stripped[0] in "-*+•|#>`~" or stripped[0].isdigit() or "](" in line:
         return False
@@ -148,7 +148,7 @@ _NAME: Final = 50
 
 
 def explain_over_limit(text: str, file: str = INDEX) -> str:
-    """Why a writer may not leave the index like this, and what to do; empty when it is fine."""
+    """The reason the index may not be written like this, with the fix; empty if it is fine."""
     over = list_exceeded_limits(text)
     if not over:
         return ""
@@ -203,13 +203,13 @@ def _beginning(text: str) -> str:
 
 
 def _time(row: IndexRow, times: Mapping[str, float]) -> float:
-    """When the newest memory of a line was changed."""
+    """The time of the newest memory of a line."""
     known = [times.get(make_file_key(f"{one.file}.md" if row.by_name else one.file)) for one in row.links]
     return max((at for at in known if at is not None), default=-math.inf)
 
 
 def _gone(rows: list[IndexRow], times: list[float]) -> set[int]:
-    """Which rows have to go so that the rest and the warning fit."""
+    """The rows that have to go so that the rest and the warning fit."""
     count = sum(row.count for row in rows) - (LINES - 1)
     size = sum(len(row.text) for row in rows) - (CHARACTERS - WARNING)
     pointers = [at for at, row in enumerate(rows) if row.pointing]
@@ -258,7 +258,7 @@ _ITEM: Final = re.compile(r"\s*(?:[-*+•|#>]|\d{1,3}[.)])")
 
 
 class IndexTarget(Protocol):
-    """What a pointer is made from; a `Topic` is one."""
+    """The data of a pointer; a `Topic` is one."""
 
     @property
     def file(self) -> str: ...
@@ -303,7 +303,7 @@ def reconcile_index(text: str, topics: Iterable[IndexTarget], also: Collection[s
 
 
 def _repeats(pointer: IndexPointer, earlier: list[IndexPointer]) -> bool:
-    """Whether it says no more than an earlier one; a file may be listed under two headings by hand."""
+    """True if it says no more than an earlier one; the user may list a file under two headings."""
     return any(
         not pointer.hook or pointer.hook == one.hook or pointer.title.casefold() == one.title.casefold()
         for one in earlier
@@ -313,7 +313,7 @@ def _repeats(pointer: IndexPointer, earlier: list[IndexPointer]) -> bool:
 def find_missing_pointers(
     text: str, files: Iterable[str], names: Iterable[tuple[str, str]] = ()
 ) -> list[str]:
-    """Which of these files the index does not point to: only they have to be read.
+    """The files that the index does not point to: only they have to be read.
 
     `names` are (file, name) pairs, for indexes that point with `[[name]]`.
     """

@@ -1,4 +1,4 @@
-"""How much of what was remembered should not have been: worked out from the history of 30 days.
+"""The share of wrong memories, worked out from the history of 30 days.
 
     pollution(store, clock.now()).rate        the part of the memories saved that went wrong since
 
@@ -57,7 +57,7 @@ class _MemoryLife:
 
 
 def measure_pollution(store: MemoryStore, now: float) -> Pollution:
-    """What became of the memories saved in the 30 days before `now`."""
+    """Counts what became of the memories saved in the 30 days before `now`."""
     lives: dict[str, _MemoryLife] = {}
     for older, revision in _oldest_first(store.history(limit=_FAR), now - DAYS * 86_400):
         for change in revision.files:
@@ -112,7 +112,7 @@ def _removed(life: _MemoryLife | None) -> None:
 
 
 def _contradicts(store: MemoryStore, file: str, older: Revision | None, newer: Revision) -> bool:
-    """Whether a change of a memory says something else about the same thing."""
+    """True if a changed memory contradicts its old text."""
     before = store.as_of(older.id, file) if older else None
     after = store.as_of(newer.id, file)
     if before is None or after is None:

@@ -20,7 +20,7 @@ from sevenfold.core.transcript import PlacedMessage
 
 TAG: Final = "recalled-memories"
 BY: Final = "Recall"
-"""Who attaches recalled memories: the `by` of their entries in the transcript."""
+"""The `by` of recalled memories in the transcript."""
 _OPENING: Final = f"<{TAG} "
 
 
@@ -40,7 +40,7 @@ class Recalled(msgspec.Struct, frozen=True):
 
 
 def is_recalled(what: PlacedMessage | Message) -> bool:
-    """Whether this is recalled text. Of a message in a view it also counts who put it there."""
+    """True for recalled text. For a message in a view its `by` counts too."""
     if isinstance(what, PlacedMessage):
         return what.by == BY and is_recalled(what.message)
     if what.role != "user" or not what.content:
@@ -71,7 +71,7 @@ def format_age(modified: float, now: float) -> str:
 
 
 def format_caveat(modified: float, now: float) -> str:
-    """What a reader of an old memory is told; empty while it is younger than two whole days."""
+    """The warning about an old memory; empty while it is younger than two whole days."""
     if not now - modified >= CAVEAT_AFTER:
         return ""
     return (

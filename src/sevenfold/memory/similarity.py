@@ -1,4 +1,4 @@
-"""Whether a new memory is one that is there already: the same fact, or one that only resembles it.
+"""Finds the memory that a new one repeats: the same fact, or a similar one.
 
 The same fact may come with another date, or as its opposite: then it is news about the old one, and takes
 its place. Texts that share most of their words but differ in a name or a number may be about two things;
@@ -100,7 +100,7 @@ def _closest_likeness(
 
 
 def _share(one: array[int], other: array[int]) -> float:
-    """How much two sets overlap; exact when both are small, close to it otherwise."""
+    """The overlap of two sets; exact if both are small, else an estimate."""
     if len(one) == _SKETCH or len(other) == _SKETCH:  # only up to where both are known
         known = min(one[-1], other[-1])
         one, other = one[: bisect_right(one, known)], other[: bisect_right(other, known)]
@@ -157,9 +157,9 @@ class SimilarMemory(msgspec.Struct, frozen=True):
 
     topic: Topic
     same: bool
-    """Whether it is the same fact, so that the new text takes the place of the old."""
+    """True for the same fact: the new text replaces the old."""
     known: bool = False
-    """Whether the new one says nothing that the old does not."""
+    """True if the new one says nothing that the old does not."""
 
 
 def split_words(text: str) -> list[str]:
@@ -168,12 +168,12 @@ def split_words(text: str) -> list[str]:
 
 
 def is_quote(line: str) -> bool:
-    """Whether a line of a memory is what somebody said, word for word."""
+    """True for a line that quotes a person word for word."""
     return line.lstrip().startswith(">")
 
 
 def extract_statement(topic: Topic) -> str:
-    """What a memory states: its description and its text, without the words it rests on."""
+    """The statement of a memory: description and text, without the quotes it rests on."""
     lines = [line for line in topic.body.split("\n") if not is_quote(line)]
     body = "\n".join(lines).strip()
     return body if topic.description in body else f"{topic.description}\n{body}"
@@ -236,7 +236,7 @@ def _described(topic: Topic) -> str:
 
 
 def _core(text: str) -> frozenset[str]:
-    """What a statement is about: its words without those in which two of them may differ."""
+    """The words of a statement without those in which two of them may differ."""
     told = split_words(_DATE.sub(" ", text))
     return frozenset(told) - _PLAIN - {w for w in told if w in _TURNING or w.rstrip("s") in _TURNING}
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 QUARANTINE: Final = "quarantine"
 USER: Final = Author("user")
 OTHER: Final = Author("other")
-"""Who wrote what was found in the folder, when nobody says."""
+"""The author of changes that other programs made in the folder."""
 _TRIES: Final = 20
 
 T = TypeVar("T")
@@ -60,11 +60,11 @@ Claim: TypeAlias = Callable[[], MemoryBackend]
 
 
 def ignore_event(event: Event) -> None:
-    """For those who want no events."""
+    """Does nothing: the default for callers that want no events."""
 
 
 class MemoryStore:
-    """The memories in one folder. Nothing is made or read before it is asked for."""
+    """The memories of one backend. Nothing is made or read before it is asked for."""
 
     def __init__(
         self,
@@ -121,15 +121,15 @@ class MemoryStore:
     # --- reading --------------------------------------------------------------------------------------
 
     def topics(self) -> list[Topic]:
-        """Every memory, in the order of its files; what has not changed is not read again."""
+        """All memories in the order of their files. A file that has not changed is not read again."""
         return self._reading.topics()
 
     def get(self, name: str) -> Topic:
-        """One memory: by name, by file, or by a beginning that only one has."""
+        """One memory, by its name, its file, or the beginning of one name."""
         return self._reading.get(name)
 
     def listing(self) -> FolderListing:
-        """The files with their times and sizes, and what in the folder is not used and why."""
+        """The files with their stamps, and the files that are not used, each with the reason."""
         return self._reading.listing()
 
     @property
@@ -138,11 +138,11 @@ class MemoryStore:
         return self.backend.exists(TEAM.rstrip("/"))
 
     def index_text(self, *, team: bool = False) -> str:
-        """MEMORY.md, or that of the team, as it is; empty when there is none."""
+        """The text of MEMORY.md, or of the team's; empty if there is none."""
         return self._reading.index_text((SHARED if team else OWN).index)
 
     def loaded_index(self, *, team: bool = False) -> str:
-        """An index as a session sees it: within its limits, with a warning when that took a cut."""
+        """An index as a session sees it: cut to its limits, with a warning if it was cut."""
         from sevenfold.memory.index import load_index
 
         part, text = SHARED if team else OWN, self.index_text(team=team)
@@ -151,18 +151,18 @@ class MemoryStore:
         return load_index(text, times, part.index) if text else ""
 
     def modified(self) -> dict[str, float]:
-        """When each memory was last changed, by file."""
+        """The time of the last change of each memory, by file."""
         found = self.listing()
         return {file: found.files[file].modified / 1e9 for file in found.topics}
 
     def recall(self, query: str, limit: int = 5, skip: frozenset[str] = frozenset()) -> list[Recalled]:
-        """The memories that answer a question, the best first; `skip` are files not to give."""
+        """The memories that answer a question, the best first; files in `skip` are left out."""
         found = self._recalling.find(query, limit, skip)
         self._tell()
         return found
 
     def search(self, words: str, limit: int = 20) -> list[Recalled]:
-        """Every memory that shares words or meaning with these, the best first."""
+        """All memories that share words or meaning with `words`, the best first."""
         found = self._recalling.find(words, limit, silent=False)
         self._tell()
         return found
@@ -172,12 +172,12 @@ class MemoryStore:
         return self._recalling.newest(most)
 
     def prepare(self) -> None:
-        """Bring the search up to date, so that the first question need not wait for it."""
+        """Bring the search index up to date, so that the first recall does not wait for it."""
         self._recalling.prepare()
         self._tell()
 
     def check(self) -> list[CheckFinding]:
-        """What is wrong with the memories, the index and the folder, and what to do about it."""
+        """Problems of the memories, the index and the folder, each with its fix."""
         from sevenfold.memory.check import check_memories
 
         return check_memories(
@@ -191,11 +191,11 @@ class MemoryStore:
         )
 
     def settled(self, seconds: float) -> bool:
-        """Wait until every memory can be found by its meaning too; False when that takes longer."""
+        """Wait until all memories can be found by meaning; False if that takes longer."""
         return self._recalling.settled(seconds)
 
     def build(self, tell: Callable[[VectorProgress], None] | None = None) -> None:
-        """Start making the vectors by which memories are found by meaning, in the background."""
+        """Start building the vectors for recall by meaning, in the background."""
         self._recalling.build(tell)
 
     # --- writing --------------------------------------------------------------------------------------
@@ -212,9 +212,9 @@ class MemoryStore:
         team: bool = False,
         new: bool = False,
     ) -> Saved:
-        """Save a memory; one of that name, or about the same, is replaced, and stays in the history.
+        """Save a memory. One of that name, or about the same, is replaced and stays in the history.
 
-        With `new` only the name counts. With `team` it is shared: nothing about a person is taken then.
+        With `new` only the name is compared. With `team` it is shared; memories about a person are refused.
         """
         from sevenfold.memory.folder.changes import add_memory
         from sevenfold.memory.similarity import find_repeated_file
@@ -243,7 +243,7 @@ class MemoryStore:
         type: Type | None = None,
         author: Author | None = None,
     ) -> Saved:
-        """Change what is given of one memory, and nothing else of its file."""
+        """Change the given parts of one memory and nothing else of its file."""
         from sevenfold.memory.folder.changes import edit_memory
 
         by = author or self.author
@@ -252,13 +252,13 @@ class MemoryStore:
         )
 
     def remove(self, name: str, *, author: Author | None = None) -> Saved:
-        """Remove a memory; it can be had back with `undo`."""
+        """Remove a memory; `undo` brings it back."""
         from sevenfold.memory.folder.changes import remove_memory
 
         return self.changing(lambda desk: remove_memory(desk, author or self.author, name))
 
     def purge(self, name: str) -> Saved:
-        """Take a memory out of files, index, history and search, for good."""
+        """Remove a memory from files, index, history and search, for good."""
         from sevenfold.memory.dreams.stage import discard_all_stages, list_waiting_stages
         from sevenfold.memory.folder.undo import purge_memory
 
@@ -276,13 +276,13 @@ class MemoryStore:
     def undo(
         self, name: str | None = None, to: str | None = None, *, author: Author | None = None
     ) -> list[Saved]:
-        """Undo the last change of one memory or of all, or go back to a revision."""
+        """Undo the last change of one memory or of all, or return to a revision."""
         from sevenfold.memory.folder.undo import undo_changes
 
         return self.changing(lambda desk: undo_changes(desk, author or self.author, name, to))
 
     def take_in(self, author: Author = OTHER) -> list[Saved]:
-        """Make what others wrote in the folder a revision, and bring the index up to date."""
+        """Record changes of other programs as a revision, and update the index."""
         if not self.exists():
             return []
         saved = list[Saved]()
@@ -292,14 +292,14 @@ class MemoryStore:
     # --- the agent's own Write and Edit ---------------------------------------------------------------
 
     def before_write(self, path: Path, data: bytes, *, author: Author | None = None) -> None:
-        """`Refused` with the reason when these bytes may not become this file."""
+        """Raises `Refused` if these bytes may not become this file."""
         self.claim()
         proposal = WriteProposal(self.backend, path, data)
         old = proposal.check(self._reading.index_text)
         self._gate.let_pass(proposal.file, data, old, author or self.author)
 
     def after_write(self, path: Path, *, author: Author | None = None) -> list[Saved]:
-        """Take in what was just written; `path` is where."""
+        """Record the file that was just written at `path`."""
         self.file_of(path)
         return self.take_in(author or self.author)
 
@@ -311,11 +311,11 @@ class MemoryStore:
         return self._past.ask(lambda history: history.log(file, limit))
 
     def as_of(self, revision: str, file: str) -> bytes | None:
-        """A file as it was right after a revision; None when it was not there."""
+        """A file right after a revision; None if it was not there."""
         return self._past.ask(lambda history: history.file_at(revision, file))
 
     def diff(self, name: str | None = None, revision: str | None = None) -> str:
-        """What the last change changed, or everything since a revision, as a unified diff."""
+        """The last change, or all changes since a revision, as a unified diff."""
         file = self._ever(name)
         if revision is not None:
             return self._past.ask(lambda history: history.diff(revision, file=file))
@@ -326,11 +326,11 @@ class MemoryStore:
 
     @property
     def quarantine(self) -> Quarantine:
-        """What the guard held back."""
+        """The texts that the guard held back."""
         return self._gate.quarantine
 
     def release(self, number: int) -> Saved:
-        """Make a memory of what is in the quarantine, because the user says so."""
+        """Make a memory of a text in quarantine, on the user's order."""
         from sevenfold.memory.folder.changes import release_memory
 
         by = Author("user", self.author.session, f"released from quarantine, number {number}")
@@ -343,7 +343,7 @@ class MemoryStore:
         return saved[0]
 
     def recover(self) -> str:
-        """Finish or take back what a dream that died was committing; says what was done, if anything."""
+        """Finish or take back the commit of a dream that died; returns a sentence, or an empty text."""
         if not is_commit_pending(self.backend) or not self.exists():
             return ""
         from sevenfold.memory.dreams.commit import finish_pending_dream
@@ -355,7 +355,7 @@ class MemoryStore:
             self._recalling.changed()
 
     def close(self) -> None:
-        """Wait for what goes on in the background."""
+        """Wait for background work."""
         self._recalling.close()
 
     # --- inside ---------------------------------------------------------------------------------------
@@ -363,7 +363,7 @@ class MemoryStore:
     def changing(
         self, work: Callable[[FolderTransaction], T], taken: tuple[Author, list[Saved]] | None = None
     ) -> T:
-        """Do something with the folder, ours alone and with everything taken in."""
+        """Run `work` under the write lock, after changes of other programs are recorded."""
         author, saved = taken or (OTHER, [])
         self.claim()
         try:
@@ -377,7 +377,7 @@ class MemoryStore:
                         desk = self._desk(at)
                         saved += record_external_changes(desk, author)
                         return work(desk)
-                except ConcurrentWrite:  # somebody without the lock was faster: look again
+                except ConcurrentWrite:  # a program without the lock was faster: look again
                     continue
             raise StorageFailure(
                 f"{self.path_of()} could not be written: another program keeps changing the same file; "
@@ -401,7 +401,7 @@ class MemoryStore:
         )
 
     def _ever(self, name: str | None) -> str | None:
-        """The file of a memory that is there or was."""
+        """The file of a memory that exists or existed."""
         from sevenfold.memory.folder.undo import find_file_in_history
 
         if name is None:

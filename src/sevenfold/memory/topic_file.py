@@ -46,7 +46,7 @@ _MARKUP: Final = re.compile(r"^[\s>*+#-]+|\*\*|__|`")
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Where a memory comes from: kept in the frontmatter as `metadata.origin`."""
+    """The origin of a memory, kept in the frontmatter as `metadata.origin`."""
 
     session: str = ""
     entries: tuple[int, ...] = ()
@@ -68,7 +68,7 @@ class Topic(msgspec.Struct, frozen=True):
     links: tuple[str, ...] = ()
     """The names in `[[name]]`."""
     problems: tuple[str, ...] = ()
-    """What is not as it should be, in words."""
+    """Problems of the file, a sentence each."""
 
 
 def read_topic(data: bytes, file: str) -> Topic:
@@ -97,7 +97,7 @@ def read_topic(data: bytes, file: str) -> Topic:
 
 
 def explain_not_text(data: bytes) -> str:
-    """Why these bytes cannot be read as text; empty when they can."""
+    """The reason these bytes are not text; empty if they are."""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "it is written in UTF-16; save it as UTF-8"
     if b"\0" in data[:LARGEST]:
@@ -180,7 +180,7 @@ def _prose(
 
 
 def find_type_entries(entries: tuple[FrontmatterEntry, ...]) -> list[FrontmatterEntry]:
-    """Where the type is written: at the top, under `metadata`, or both."""
+    """The entries that hold the type: at the top, under `metadata`, or both."""
     meta = find_last_entry(entries, "metadata")
     found = [find_last_entry(entries, "type"), find_last_entry(meta.inner, "type") if meta else None]
     return [one for one in found if one is not None]
@@ -201,7 +201,7 @@ def _type(entries: tuple[FrontmatterEntry, ...], problems: list[str]) -> Type | 
 
 
 def find_origin_entry(entries: tuple[FrontmatterEntry, ...]) -> FrontmatterEntry | None:
-    """Where the origin is written: under `metadata`, or at the top where that could not be."""
+    """The entry that holds the origin: under `metadata`, else at the top."""
     meta = find_last_entry(entries, "metadata")
     return (find_last_entry(meta.inner, "origin") if meta else None) or find_last_entry(entries, "origin")
 

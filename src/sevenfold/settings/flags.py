@@ -60,7 +60,7 @@ class Flags(Switches, frozen=True):
         client: OpenFeatureClient | None = None,
         emit: Emit | None = None,
     ) -> Flags:
-        """What holds for one session: the provider's word, else the settings, else the defaults.
+        """The flags of one session: from the provider, else the settings, else the defaults.
 
         A provider that breaks changes nothing, and an event says so.
         """
@@ -81,7 +81,7 @@ class Flags(Switches, frozen=True):
 
 
 def _broken(details: FlagEvaluationDetails[Any]) -> str:
-    """What went wrong; that a provider does not know a flag is no fault."""
+    """The error of a provider; an unknown flag is none."""
     from openfeature.exception import ErrorCode
 
     if details.error_code in (None, ErrorCode.FLAG_NOT_FOUND):

@@ -223,7 +223,7 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
     ] = 3
 
     def margin_in(self, window: int) -> float:
-        """How many times its price a summary has to save in a window of this size."""
+        """The factor by which a summary's saving must exceed its price in this window."""
         return self.large_margin if window > REFERENCE_WINDOW else self.margin
 
 

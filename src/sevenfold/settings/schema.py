@@ -47,7 +47,7 @@ Rules: TypeAlias = tuple[Annotated[str, Meta(min_length=1)], ...]
 
 
 class PermissionSettings(tools.PermissionRules, frozen=True, kw_only=True, rename="camel"):
-    """What tools may do without asking, only after asking, or never."""
+    """Rules for tools: allowed, asked about, denied."""
 
     mode: Annotated[
         Mode,
@@ -73,7 +73,7 @@ class PermissionSettings(tools.PermissionRules, frozen=True, kw_only=True, renam
 
 
 class TelemetrySettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What OpenTelemetry is told."""
+    """Spans and metrics for OpenTelemetry."""
 
     enabled: Annotated[
         bool,
@@ -86,7 +86,7 @@ class TelemetrySettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """All settings of a session, after every file has had its say."""
+    """All settings of a session, merged from all files."""
 
     model: Annotated[
         str | None,

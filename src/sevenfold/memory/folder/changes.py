@@ -90,7 +90,7 @@ def finish_text(new: Topic, old: Topic | None, at: float, origin: Origin) -> byt
 
 
 def describe_resolved_dates(before: str, after: str) -> str:
-    """Which dates were written out, in a sentence; empty: none."""
+    """A sentence with the dates that were written out; empty if there are none."""
     old, new = before.split("\n"), after.split("\n")
     if before == after or len(old) != len(new):
         return ""

@@ -1,14 +1,12 @@
 """The files of a memory folder, reached so that no link and no race can lead outside of it.
 
 The folder is opened once for each piece of work, component by component and never through a symbolic
-link; everything below is opened relative to what is already open. Whoever swaps a folder for a link
-meanwhile gets `Refused`. Where the system cannot do that, real paths are compared instead.
+link; everything below is opened relative to what is already open. A folder that is swapped for a link
+meanwhile is `Refused`. Where the system cannot do that, real paths are compared instead.
 
     with MemoryFiles(folder).opened() as at:
         data, stamp = at.read("a.md")
-        at.write("a.md", data + b"more", expected=stamp)      Overtaken when someone was faster
-
-Opening, reading and replacing one file relative to a folder that is already open.
+        at.write("a.md", data + b"more", expected=stamp)      ConcurrentWrite if the file changed
 """
 
 from __future__ import annotations
@@ -46,14 +44,14 @@ from sevenfold.storage.files import (
 from sevenfold.storage.locks import hold_file_lock
 
 UNFINISHED: Final = ".memory-writing-"
-"""Only written under the lock: one that is found there was left by a process that died."""
+"""The beginning of temporary names. They are written under the lock: any other is of a dead process."""
 CAN_HOLD: Final = (
     {os.open, os.mkdir, os.stat, os.unlink, os.rename, os.link} <= os.supports_dir_fd
     and os.scandir in os.supports_fd
     and NOFOLLOW != 0
     and hasattr(os, "O_DIRECTORY")
 )
-"""Whether this system can open a file relative to an open folder."""
+"""True if this system can open a file relative to an open folder."""
 FOLDER: Final[int] = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | NOFOLLOW | CLOEXEC
 READ: Final[int] = os.O_RDONLY | NOFOLLOW | CLOEXEC | BINARY | getattr(os, "O_NONBLOCK", 0)
 _PASS: Final[int] = FOLDER | getattr(os, "O_PATH", getattr(os, "O_SEARCH", 0))
@@ -101,7 +99,7 @@ def check_real_folder(real: Path, make: bool) -> None:
 
 
 def read_steady(fd: int, limit: int) -> tuple[bytes, FileStamp]:
-    """What is in the file, read again when it was being written meanwhile."""
+    """The content of a file, read again if it was written meanwhile."""
     found = os.fstat(fd)
     if not stat.S_ISREG(found.st_mode):
         raise OSError(errno.ELOOP, "it is no regular file")
@@ -151,7 +149,7 @@ def replace_file(
     if lasting:
         sync_open_folder(at)
     now = read_stamp(name, at)
-    if now is None or now.inode != inode:  # somebody replaced ours at once
+    if now is None or now.inode != inode:  # another program replaced ours at once
         raise ConcurrentWrite
     return now
 
@@ -219,7 +217,7 @@ takes.
 
 
 class MemoryFiles:
-    """The way into one memory folder. The links above it are the user's own and are followed once."""
+    """Opens one memory folder. Links above it are the user's own and are followed once."""
 
     def __init__(self, folder: Path, *, hold: bool = CAN_HOLD) -> None:
         self.folder = Path(os.path.normpath(folder.absolute()))
@@ -361,7 +359,7 @@ class OpenFolder:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Waits until nobody else writes here. The system lets go of the lock when we die."""
+        """Waits for the write lock. The system releases it when the process dies."""
         if self.fd is None or fcntl is None:
             with hold_file_lock(self.real / LOCK):
                 yield
@@ -373,7 +371,7 @@ class OpenFolder:
             os.close(fd)
 
     def _locked(self) -> int:
-        """The lock, taken on the file that has its name now: it may have been removed meanwhile."""
+        """The lock on the file that has its name now: the old file may have been removed."""
         name = f"{LOCK}.lock"
         flags = os.O_RDWR | os.O_CREAT | NOFOLLOW | CLOEXEC
         while True:
@@ -418,7 +416,7 @@ class OpenFolder:
             yield at, os.fspath(self.real / file) if at is None else name
 
     def _prune(self, file: str) -> None:
-        """A folder of ours without files says nothing; one with anything in it stays."""
+        """Remove folders that became empty."""
         while "/" in file:
             file = file.rpartition("/")[0]
             if f"{file}/" == TEAM:
@@ -430,7 +428,7 @@ class OpenFolder:
 
 
 def _raise(error: OSError, path: Path, done: str) -> NoReturn:
-    """A link or a pipe in the way is an attack or an accident, but no trouble with the disk."""
+    """Raises `Refused` for a link or a pipe in the way, else `StorageFailure`."""
     if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK, errno.ENXIO, errno.EISDIR):
         raise Refused(
             f"{path} is refused: it is, or is reached through, something that is not a plain folder "
@@ -440,7 +438,7 @@ def _raise(error: OSError, path: Path, done: str) -> NoReturn:
 
 
 MOST: Final = 250_000
-"""Files that are listed; whatever is beyond is odd, and said."""
+"""The most files that are listed; the rest is reported as unused."""
 
 
 class _ListedFiles:

@@ -1,7 +1,7 @@
-"""The history of a memory folder, for those who go on without it when it cannot be had.
+"""The history of a store that goes on without one.
 
-Memory works without history: when the library is missing, or the disk says no, that is said once, and
-every write goes on. Whoever asks for the history itself gets the error.
+If a library is missing or the disk refuses, the user is told once and every write goes on. Only a
+question about the history itself raises the error.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from sevenfold.memory.backend import RevisionLog
 from sevenfold.memory.history.revisions import Author
 
 NONE: Final = "-"
-"""The newest revision where there is no history to ask."""
+"""Stands for the newest revision if the history cannot be read."""
 
 T = TypeVar("T")
 
 
 class FolderHistory:
-    """The history, opened when it is first needed. Who writes, and who asks for `head`, has the lock."""
+    """The history, opened on first use. `record` and `head` need the write lock."""
 
     def __init__(
         self, open_log: Callable[[Callable[[str], None]], RevisionLog], say: Callable[[str], None]
     ) -> None:
         self._open = open_log
         self.mended = False
-        """Whether it was found damaged and mended: then it may be behind what was recorded."""
+        """True after a repair: the history may have lost revisions then."""
         self._say = say
         self._history: RevisionLog | None = None
 
     def ask(self, work: Callable[[RevisionLog], T]) -> T:
-        """What the history says; `StorageFailure` when there is none to be had."""
+        """The answer of the history. Raises `StorageFailure` if there is none."""
         try:
             if self._history is None:
                 self._history = self._open(self._mended)
@@ -44,7 +44,7 @@ class FolderHistory:
             ) from error
 
     def head(self, at: float) -> str:
-        """The newest revision; empty when nothing was recorded yet, `NONE` when nobody knows."""
+        """The newest revision; empty if there is none, `NONE` if the history cannot be read."""
         try:
             try:
                 newest = self.ask(lambda history: history.log(limit=1))
@@ -87,7 +87,7 @@ class FolderHistory:
     ) -> str | None:
         """The new revision's id, empty when nothing was new; None when it could not be written.
 
-        Without `changed` it is the whole folder as it was found: nobody knows what was before it.
+        Without `changed` it is the whole folder as it was found, with an unknown past.
         """
         try:
             revision = self.ask(lambda history: history.record(whole, author, summary, at, changed=changed))

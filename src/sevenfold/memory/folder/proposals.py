@@ -1,4 +1,4 @@
-"""What somebody else is about to write into the memory folder: the agent's own Write and Edit."""
+"""Checks a write of the agent's own file tools before it happens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sevenfold.memory.topic_file import read_topic
 
 
 class WriteProposal:
-    """One file and its new text; each check raises `Refused` with what to do about it."""
+    """One file and its new text; each check raises `Refused` with the fix."""
 
     def __init__(self, files: MemoryBackend, path: Path, data: bytes) -> None:
         self.file = check_file_path(files.file_of(path), index=True)
@@ -56,7 +56,7 @@ class WriteProposal:
                 raise Refused(f"{self.path} is refused: {same[0]} is there and differs only in case")
 
     def check_sharing(self, now: FolderListing) -> None:
-        """What goes to the team is no secret of a person, and there is a team."""
+        """There is a team, and nothing about a person goes to it."""
         if self.part == SHARED:
             check_team(now)
             check_private(self.data, self.file)

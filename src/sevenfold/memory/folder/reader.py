@@ -1,6 +1,7 @@
-"""The memories of a folder as they are now; a file is read again only when its stamp is another.
+"""Reads memories, and recalls them.
 
-Finding memories: keeps the search index in step with the files, and turns hits into memories.
+`FolderReader` reads a file again only if its stamp changed. `RecallReader` keeps the search index in
+step with the files and turns hits into memories.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class FolderReader:
         self._kept: dict[str, tuple[FileStamp, Topic]] = {}
 
     def listing(self) -> FolderListing:
-        """What is in the folder; nothing when it is not there."""
+        """The content of the folder; empty if there is none."""
         try:
             with self._files.opened() as at:
                 return at.list()
@@ -137,7 +138,7 @@ AT_ONCE: Final = 0.02
 
 
 class RecallReader:
-    """The way to the memories that answer a question."""
+    """Finds the memories that answer a question."""
 
     def __init__(
         self,
@@ -161,7 +162,7 @@ class RecallReader:
     def find(
         self, query: str, limit: int, skip: frozenset[str] = frozenset(), *, silent: bool = True
     ) -> list[Recalled]:
-        """The memories that answer this, the best first; none is a good answer too.
+        """The memories that answer this, the best first; often there are none.
 
         Without `silent` it is everything that shares a word with it.
         """
@@ -224,7 +225,7 @@ class RecallReader:
         return self.index.wait(seconds)
 
     def build(self, tell: Callable[[VectorProgress], None] | None = None) -> None:
-        """Make the vectors that are missing, in the background; `tell` hears how far it is."""
+        """Build missing vectors in the background; `tell` is called with the progress."""
         self.look()
         self.index.build(self._reading.data, tell)
 
@@ -260,7 +261,7 @@ class RecallReader:
         try:
             self.look()
         except (StorageFailure, Refused) as error:
-            self._stale = True  # the next answer fails with it, where somebody hears it
+            self._stale = True  # the next recall raises the error
             self._say(str(error))
 
     def _moved(self) -> bool:

@@ -1,4 +1,4 @@
-"""Going back: one memory or the whole folder as it was; and taking a memory out for good."""
+"""Undo of one memory or of the folder, and purge of a memory."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def undo_changes(desk: FolderTransaction, author: Author, asked: str | None, to:
 
 
 def find_write_times(desk: FolderTransaction, changes: Mapping[str, bytes | None]) -> dict[str, float]:
-    """When the texts were written that come back: they are as old as they were."""
+    """The times of the texts that come back, so that they keep their age."""
     found: dict[str, float] = {}
     for file, data in changes.items():
         if data is None or not is_topic(file):
@@ -84,7 +84,7 @@ def find_write_times(desk: FolderTransaction, changes: Mapping[str, bytes | None
 
 
 def _written(file: str, data: bytes, history: RevisionLog) -> float | None:
-    """When a text was first recorded, as far back as is worth looking."""
+    """The time a text was first recorded, among the last revisions."""
     at = None
     for revision in history.log(file, limit=_NEAR):
         if history.file_at(revision.id, file) == data:

@@ -1,4 +1,4 @@
-"""The gate that every text passes on its way into memory: size, secrets, orders to the agent.
+"""The check that every text passes on its way into memory: size, secrets, orders to the agent.
 
 A secret is refused and written nowhere. A text that gives orders is put into the quarantine, from where
 the user may release it. What stood in the file before is not held against the writer: the user wrote
@@ -37,7 +37,7 @@ class GuardGate:
         return self._quarantine
 
     def check(self, data: bytes, source: str) -> GuardVerdict:
-        """What the guard says about a text; `source` is whose words they are."""
+        """The guard's verdict on a text; `source` is its origin."""
         if self._guard is None:
             from sevenfold.memory.guard.guard import Guard
 
@@ -69,7 +69,7 @@ class GuardGate:
 
 
 def _source(author: Author) -> str:
-    """A command in the user's name may hold somebody else's words: only a release is the user's word."""
+    """A command of the user may carry another's words: only a release counts as the user's own."""
     return "" if author.kind == "user" else author.kind
 
 

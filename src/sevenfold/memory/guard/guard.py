@@ -97,7 +97,7 @@ _NAME: Final = re.compile(r"(\d{3,12})\.json")
 _WORDS: Final = 300
 """Characters of a source, a file name or an author that are kept."""
 _AHEAD: Final = 1_000
-"""How far numbers skip when the counter is damaged: none of those given out may come again."""
+"""Numbers to skip if the counter is damaged, so that no number comes twice."""
 _HIGHEST: Final = 10**11
 """A counter that says more is damaged."""
 _ROOM: Final = 7
@@ -116,12 +116,12 @@ class QuarantinedText(msgspec.Struct, frozen=True):
     date: str = ""
     findings: tuple[GuardFinding, ...] = ()
     text: str = ""
-    """What was held back; bytes that are no UTF-8 are shown as replacement characters."""
+    """The text; bytes that are not UTF-8 become replacement characters."""
     damaged: str = ""
 
 
 class _QuarantineEntry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a file holds: the text as it is, or base64 where it is no UTF-8."""
+    """The content of a record: the text, or base64 if it is not UTF-8."""
 
     file: str
     source: str

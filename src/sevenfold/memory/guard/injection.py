@@ -42,7 +42,7 @@ def find_instructions(text: str, source: str = "") -> list[GuardFinding]:
 TABLE: Final = Path(__file__).with_name("signals.toml")
 
 _SPACE: Final = r"(?:[\s*_`\"'“”‘’>#,，-]{1,6})"
-"""What a space in a pattern stands for: emphasis, quotes and line breaks do not change what is said."""
+"""The meaning of a space in a pattern: emphasis, quotes and line breaks are ignored."""
 _CLASS_OR_SPACE: Final = re.compile(r"\[(?:\\.|[^\]\\])*\]|\\\\|\\ | ")
 _DENIED: Final = re.compile(
     r"(?:\b(?:not|never|n.t|cannot|avoid|without|refuses? to|must not|prevents?|forbidden to|instead of|"
@@ -132,7 +132,7 @@ def _spaced(pattern: str) -> str:
 
 
 def find_threshold(source: str) -> float:
-    """What a passage from this source must reach to be held back: "web:https://…" counts as "web"."""
+    """The score at which a passage of this source is held back: "web:https://…" counts as "web"."""
     limits = load_signal_table().thresholds
     return limits.get(_WHO.split(source.strip().lower(), 1)[0], limits[""])
 
