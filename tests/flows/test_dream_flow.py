@@ -11,14 +11,13 @@ import anyio
 import pytest
 from flows.test_session import MODEL, Place
 from flows.wire import SteadySimulator
-from layers.l6_dreaming.sleeping import DAY, NOTHING_GONE, calling, directive, read, topic, write
+from layers.l6_dreaming.sleeping import DAY, NOTHING_GONE, calling, directive, read, topic, write, write_log
 
 from sevenfold.core.events import CacheBroke, Failed, Forked, Progress
 from sevenfold.core.messages import Json, Message, Text, assistant
 from sevenfold.core.request import Request
 from sevenfold.layers.l6_dreaming.dreaming import Dreaming
 from sevenfold.layers.l6_dreaming.progress import read_last_snapshot
-from sevenfold.memory.daily_logs import DailyLogs
 from sevenfold.memory.store import MemoryStore
 from sevenfold.session.session import Session
 from sevenfold.simulator import ManualClock
@@ -226,7 +225,7 @@ async def test_in_assistant_mode_the_first_rest_of_a_day_distils_the_log_of_the_
     place: Dreamy,
 ) -> None:
     clock = FakeClock(1_900_000_000.0)
-    DailyLogs(place.memory).append("Ada prefers short answers.", clock.time)
+    write_log(place.memory, "Ada prefers short answers.", clock.time)
     new = topic("short", "Ada wants short answers", "Ada prefers short answers.", "user")
     mind = TwoMinds(write(short=new), NOTHING_GONE)
     options: dict[str, Any] = {"settings": {"assistantMode": True}, "clock": clock}

@@ -1,12 +1,8 @@
 """Reads the frontmatter of a memory file, and rewrites it without changing other bytes.
 
-Lenient on purpose: a memory with a flaw in its first lines is still a memory. YAML is read as YAML;
-what is not quite YAML is read line by line; a block that was never closed ends where the prose begins.
-
-Frontmatter that only looks like YAML: read line by line, so that one bad line costs one value.
-Frontmatter that is YAML: read by PyYAML's event stream, with the place of every value. What a
-frontmatter block holds, key by key, and where in the text each value stands. How one value is
-written into frontmatter so that every YAML reader reads it back the same.
+Lenient on purpose: a memory with a flaw in its first lines is still a memory. YAML is read by PyYAML's
+event stream, with the position of every value. A block that is not quite YAML is read line by line, so
+that one bad line costs one value; a block that was never closed ends where the prose begins.
 """
 
 from __future__ import annotations
@@ -239,7 +235,7 @@ def _items(events: Iterator[Event], end: int, flow: bool) -> tuple[tuple[str, ..
 
 
 def _skip(event: Event, events: Iterator[Event]) -> int:
-    """Past a value that nobody asks for, however deep it goes; where it ends."""
+    """Skip a value that is not needed, however deep; returns its end."""
     from yaml.events import CollectionEndEvent, CollectionStartEvent
 
     end, depth = _end(event), int(isinstance(event, CollectionStartEvent))

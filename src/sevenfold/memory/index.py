@@ -3,12 +3,9 @@
 People write in it too: headings, prose, another order, another bullet. Only pointers are ever added or
 removed here, every other line stays as it is, byte for byte.
 
-    reconciled(text, topics)      pointers for what is there, none for what is gone, nothing twice
-    over_limit(text)              why a writer may not write it like this; empty when it is fine
-    loaded(text, modified)        what a session sees: all of it, or a cut that says what is missing
-
-How long an index may be, what a writer is told when it is longer, and what a session sees then. The
-lines of an index: which of them are pointers to memories, and which a person wrote.
+    reconcile_index(text, topics)      one pointer for each memory, none for memories that are gone
+    explain_over_limit(text)           the reason an index is too long to be written; empty if it is not
+    load_index(text, modified)         the index as a session sees it: all of it, or a cut with a warning
 """
 
 from __future__ import annotations
@@ -111,7 +108,7 @@ def split_rows(text: str) -> list[IndexRow]:
     return rows
 
 
-def is_separator(text: str) -> bool:
+def has_text_between(text: str) -> bool:
     """True if more than a separator stands between two links of one line."""
     return bool(text.strip(_SEPARATORS)) and text.strip().casefold() not in {"and", "und", "or"}
 
@@ -333,7 +330,7 @@ def format_pointer(topic: IndexTarget, bullet: str = "-") -> str:
 
 
 def _harmless(text: str) -> str:
-    """A text of ours must not look like a link or like code to whoever reads the line again."""
+    """Escape a text so that it does not look like a link or like code."""
     plain = (
         strip_broken_characters(text)
         .replace("`", "'")
@@ -364,7 +361,7 @@ def _without(row: IndexRow, files: list[str | None]) -> str:
             text = text[: link.start] + text[row.links[at + 1].start :]
         else:
             before = row.links[at - 1].end
-            bare = not is_separator(row.text[before : link.start])
+            bare = not has_text_between(row.text[before : link.start])
             ending = row.text[len(row.text.rstrip("\r\n")) :]
             text = (
                 text[:before] + text[link.end :]

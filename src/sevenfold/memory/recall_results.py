@@ -1,9 +1,7 @@
-"""A memory as a search gives it back, and the tag by which recalled text is known for what it is.
+"""A recalled memory, and the tag that marks recalled text as a copy.
 
-What was recalled is a copy: it is shown as data, and nobody may take it for something that was said and
-save it a second time.
-
-How old a memory is, in words, and the warning that goes with an old one.
+Recalled text is shown as data: it must not be taken for something that was said and be saved again. An
+old memory carries its age and a warning.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Finds the memory that a new one repeats: the same fact, or a similar one.
 
-The same fact may come with another date, or as its opposite: then it is news about the old one, and takes
-its place. Texts that share most of their words but differ in a name or a number may be about two things;
-who wrote the new one has to say which.
-
-Which texts say nearly the same, among thousands, without comparing each with each. Whether a memory
-is there already: what a new one repeats or corrects is not saved a second time.
+The same fact may come with another date, or as its opposite: then the new text replaces the old. Texts
+that share most of their words but differ in a name or a number may be about two things; the author of
+the new one has to say which. Sketches of the texts avoid comparing each with each.
 """
 
 from __future__ import annotations

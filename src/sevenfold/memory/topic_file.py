@@ -1,10 +1,8 @@
-"""Reading topic files: whatever the bytes are, there is a memory, with its flaws named.
+"""Topic files: one memory each, as markdown with a few lines of frontmatter.
 
-Both `type: user` and `metadata: {type: user}` are read. A file without frontmatter is named after
-itself and described by its first heading or sentence.
-
-Writing topic files: one thing changes, every other byte stays as it was. A topic file: one memory,
-as markdown with a few lines of frontmatter.
+Reading never fails: a file with flaws is a memory with its problems named. Both `type: user` and
+`metadata: {type: user}` are read. A file without frontmatter is named after itself and described by its
+first heading or sentence. Writing changes one thing and leaves every other byte as it was.
 """
 
 from __future__ import annotations

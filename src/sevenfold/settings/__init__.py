@@ -1,7 +1,7 @@
-"""Settings and the environment: what they say together, and what a folder may say before it is trusted.
+"""Settings and the environment together, with the limits for folders that are not trusted.
 
 High to low: policy, command line, environment, local file, user file, project file. Lists are put
-together, single values are taken from the highest. This package has no other reader of either.
+together, single values are taken from the highest. No other package reads either.
 """
 
 from __future__ import annotations

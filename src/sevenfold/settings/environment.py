@@ -1,4 +1,4 @@
-"""The environment: the one place that reads it, once, and keeps its keys to itself."""
+"""The environment: read in this one place, once. Keys are never shown."""
 
 from __future__ import annotations
 
@@ -82,14 +82,14 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
             return True
         try:
             return real == Path(os.path.realpath(_user_home(self.variables) / SHARED))
-        except SettingsError:  # nobody's home, so nobody's folder in it
+        except SettingsError:  # there is no home folder
             return False
 
     def tool_environment(self, extra: Mapping[str, str] = {}) -> dict[str, str]:
         """The environment of tools and hooks: without our keys, with `env` of the settings.
 
-        A command the model runs could print a key or send it away. Whoever needs one in a tool can give
-        it back by `env` in the user settings.
+        A command the model runs could print a key or send it away. The user can give one back by `env` in
+        the user settings.
         """
         kept = {name: text for name, text in self.variables.items() if name not in KEYS}
         return {**kept, **extra}

@@ -1,7 +1,7 @@
-"""Settings files as text: reading them with care, JSON that remembers its lines, and what git tracks.
+"""Settings files as text: bounded reading, JSON with line numbers, and files that git tracks.
 
-Nothing here runs another program: in a repository made by somebody else, even asking git a question
-can start what its configuration names.
+Nothing here runs another program: in a repository of another person, even asking git a question can
+start a program that its configuration names.
 """
 
 from __future__ import annotations

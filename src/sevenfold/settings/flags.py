@@ -67,7 +67,7 @@ class Flags(Switches, frozen=True):
         known: dict[str, bool] = msgspec.to_builtins(settings or Switches())
         flags = cls(**{name: known[name] for name in cls.__struct_fields__ if name in known})
         if client is None and "openfeature" not in sys.modules:
-            return flags  # nobody can have set a provider, and importing it takes time
+            return flags  # no provider can have been set, and importing it takes time
         if client is None:
             from openfeature import api
 

@@ -1,7 +1,4 @@
-"""The memory folder of a project, and the folders that the user trusts.
-
-Which folders the user trusts: a list under the home, and nothing is trusted that is not on it.
-"""
+"""The memory folder of a project, and the folders that the user trusts (a list below the home)."""
 
 from __future__ import annotations
 

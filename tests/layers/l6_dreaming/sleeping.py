@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import re
 from collections.abc import Callable
@@ -81,6 +82,14 @@ def write(**files: str) -> Callable[[Request], Message]:
     return calling(
         *(("Write", {"file_path": f"{{staged}}/{file}", "content": text}) for file, text in named)
     )
+
+
+def write_log(folder: Path, text: str, at: float) -> None:
+    """A daily log with one note, as an agent writes it."""
+    day = datetime.datetime.fromtimestamp(at).astimezone()
+    path = folder / f"logs/{day:%Y/%m/%Y-%m-%d}.md"
+    path.parent.mkdir(mode=0o700, parents=True)
+    path.write_text(f"# {day:%Y-%m-%d}\n\n- {day:%H:%M} {text}\n", encoding="utf-8")
 
 
 @dataclass

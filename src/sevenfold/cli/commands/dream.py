@@ -27,7 +27,6 @@ from sevenfold.layers.l6_dreaming.review import (
     reject_review,
 )
 from sevenfold.layers.l6_dreaming.workers import RuleDreamer
-from sevenfold.memory.dreams.plan import DreamOutcome
 from sevenfold.memory.store import MemoryStore
 from sevenfold.models.capabilities import OFFLINE
 from sevenfold.session.project import Project
@@ -108,7 +107,7 @@ def _reviewed(shared: CommonOptions, memory: MemoryStore, id: str, ended: DreamR
     if answer is None:
         waits = f"the dream waits: {_REVIEW} asks again, nothing is changed until then"
         print_message(shared, waits)
-        left = msgspec.structs.replace(_with(ended, seen, review=id), why=waits)
+        left = msgspec.structs.replace(ended.with_outcome(seen, id, seen.diff or None), why=waits)
         return _told(shared, left, silent=True)
     if not answer:
         reject_review(memory, id)
@@ -116,7 +115,8 @@ def _reviewed(shared: CommonOptions, memory: MemoryStore, id: str, ended: DreamR
         return _told(
             shared, DreamResult(status="skipped", gate="review", why="it was rejected"), silent=True
         )
-    return _told(shared, _with(ended, accept_review(memory, id)))
+    taken = accept_review(memory, id)
+    return _told(shared, ended.with_outcome(taken, None, taken.diff or None))
 
 
 def _answer() -> bool | None:
@@ -141,24 +141,6 @@ def _piped() -> bool | None:
 
 def _yes(line: str) -> bool | None:
     return line.strip().lower() in ("y", "yes") if line else None
-
-
-def _with(ended: DreamResult, outcome: DreamOutcome, review: str | None = None) -> DreamResult:
-    return msgspec.structs.replace(
-        ended,
-        files_before=outcome.files_before,
-        files_after=outcome.files_after,
-        merged=outcome.merged,
-        superseded=outcome.superseded,
-        archived=outcome.archived,
-        kept=outcome.kept,
-        lost=outcome.lost,
-        conflicts=outcome.conflicts,
-        files=tuple(one.file for one in outcome.files),
-        revision=outcome.revision or None,
-        review=review,
-        diff=outcome.diff or None,
-    )
 
 
 def _told(shared: CommonOptions, ended: DreamResult, *, silent: bool = False) -> int:

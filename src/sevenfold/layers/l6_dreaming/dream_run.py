@@ -70,6 +70,24 @@ class DreamResult(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     diff: str | None = None
 
+    def with_outcome(self, outcome: DreamOutcome, review: str | None, diff: str | None) -> DreamResult:
+        """The result with the figures of a commit or a preview."""
+        return msgspec.structs.replace(
+            self,
+            files_before=outcome.files_before,
+            files_after=outcome.files_after,
+            merged=outcome.merged,
+            superseded=outcome.superseded,
+            archived=outcome.archived,
+            kept=outcome.kept,
+            lost=outcome.lost,
+            conflicts=outcome.conflicts,
+            files=tuple(one.file for one in outcome.files),
+            revision=outcome.revision or None,
+            review=review,
+            diff=diff,
+        )
+
 
 class DreamRunner:
     """The dreams of one memory folder, for a session or a command."""
@@ -252,23 +270,9 @@ def _let_go(held: HeldDreamLock, *, done: bool) -> None:
 
 def _told(outcome: DreamOutcome, run: _DreamRun, how: DreamMode) -> DreamResult:
     waits = how == "review" and bool(outcome.files) and run.staged is not None
-    return DreamResult(
-        status="completed",
-        files_before=outcome.files_before,
-        files_after=outcome.files_after,
-        merged=outcome.merged,
-        superseded=outcome.superseded,
-        archived=outcome.archived,
-        kept=outcome.kept,
-        lost=outcome.lost,
-        conflicts=outcome.conflicts,
-        files=tuple(one.file for one in outcome.files),
-        revision=outcome.revision or None,
-        review=run.staged.id if waits and run.staged else None,
-        usage=run.thought.usage,
-        notes=run.thought.notes,
-        diff=outcome.diff if how != "commit" else None,
-    )
+    review = run.staged.id if waits and run.staged else None
+    ended = DreamResult(status="completed", usage=run.thought.usage, notes=run.thought.notes)
+    return ended.with_outcome(outcome, review, outcome.diff if how != "commit" else None)
 
 
 def describe_result(ended: DreamResult, undo: str = "/dream undo", review: str = "/dream review") -> str:

@@ -109,9 +109,8 @@ class Dreaming:
         if since >= today or self._looked_on == today or not self.dreams.enabled():
             return False
         self._looked_on = today
-        files = self.dreams.store.listing().files
-        days = sorted(day for file in files if (day := parse_log_day(file)))
-        return any(since <= day < today for day in days)
+        days = map(parse_log_day, self.dreams.store.listing().files)
+        return any(day and since <= day < today for day in days)
 
 
 def find_sessions_since(transcripts: Path, since: float, current: str) -> list[str]:

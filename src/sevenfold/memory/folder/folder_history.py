@@ -58,24 +58,14 @@ class FolderHistory:
         return newest[0].id if newest else ""
 
     def files(self, revision: str) -> dict[str, bytes]:
-        """All files at a revision; none when there is no such thing."""
-        if revision in ("", NONE):
-            return {}
-        try:
-            return self.ask(lambda history: history.at(revision))
-        except StorageFailure as error:
-            self._without(error)
-            return {}
+        """All files at a revision; none if there is no such revision."""
+        return self._try(lambda history: history.at(revision), {}) if revision not in ("", NONE) else {}
 
     def file(self, revision: str, name: str) -> bytes | None:
-        """One file at a revision; None when there is no such thing."""
+        """One file at a revision; None if there is no such file or revision."""
         if revision in ("", NONE):
             return None
-        try:
-            return self.ask(lambda history: history.file_at(revision, name))
-        except StorageFailure as error:
-            self._without(error)
-            return None
+        return self._try(lambda history: history.file_at(revision, name), None)
 
     def record(
         self,
@@ -85,16 +75,23 @@ class FolderHistory:
         summary: str,
         at: float,
     ) -> str | None:
-        """The new revision's id, empty when nothing was new; None when it could not be written.
+        """The new revision's id, empty if nothing was new; None if it could not be written.
 
         Without `changed` it is the whole folder as it was found, with an unknown past.
         """
+
+        def record(history: RevisionLog) -> str:
+            revision = history.record(whole, author, summary, at, changed=changed)
+            return revision.id if revision else ""
+
+        return self._try(record, None)
+
+    def _try(self, work: Callable[[RevisionLog], T], otherwise: T) -> T:
         try:
-            revision = self.ask(lambda history: history.record(whole, author, summary, at, changed=changed))
+            return self.ask(work)
         except StorageFailure as error:
             self._without(error)
-            return None
-        return revision.id if revision else ""
+            return otherwise
 
     def _mended(self, sentence: str) -> None:
         self.mended = True

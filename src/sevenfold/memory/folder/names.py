@@ -1,10 +1,8 @@
 """Rules for the names of memories and files: no name can mean a place outside the folder.
 
 A *name* is what people say ("CI/CD 部署"); a *file* is the path below the memory folder that holds it
-("ci-cd-部署.md"). Both are refused when they look like a way out on any system, not only on this one:
-the folder may be shared.
-
-Which memory somebody means: by its name, its file, or the beginning of either.
+("ci-cd-部署.md"). Both are refused if they look like a way out on any system, since the folder may be
+shared. Memories are found by name, by file, or by the beginning of either.
 """
 
 from __future__ import annotations

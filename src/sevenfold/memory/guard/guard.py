@@ -1,10 +1,8 @@
-"""Decides what becomes of a text that is to be written into memory, and says why.
+"""Decides whether a text may be written into memory, with the reason.
 
-Secrets and texts that are too large are refused. A text that tries to steer the agent goes to quarantine,
-where the user can look at it and let it through. The user's own words are trusted further than a page from
-the web: the thresholds by source stand in `signals.toml`.
-
-Texts that were held back: plain files that wait until the user releases or drops them.
+Secrets and texts that are too large are refused. A text that tries to steer the agent goes to quarantine
+until the user releases or drops it. The user's own words are trusted further than a page from the web: the
+thresholds by source stand in `signals.toml`.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
     from sevenfold.memory.backend import StateRecords
 
 LARGEST: Final = 250_000
-"""Bytes a memory may have; nobody reads a longer one, and searching it would take long."""
+"""The most bytes of a memory: searching a longer one would take long."""
 RELEASED: Final = "released"
 """The source of a text that the user let out of quarantine: only secrets and size are looked at."""
 _NAMED: Final = 3

@@ -1,10 +1,7 @@
 """Finds text that tries to steer the agent: injected orders, poses as the system, poisoned answers.
 
-Memories are made of rules, so a rule is no alarm. Signs of an attack are weighed by the table in
-`signals.toml`; a text is held back when they stand close together, or one is strong enough alone.
-
-Adds up the signs of an attack that stand close together, by the table in `signals.toml`. Weighs a
-text: every sign of an attack in it, also in what is hidden, and the passage where it is worst.
+Memories are made of rules, so a rule is no alarm. Signs of an attack, also in hidden text, are weighed by
+the table in `signals.toml`. A text is held back if signs stand close together, or one is strong enough.
 """
 
 from __future__ import annotations
@@ -186,7 +183,7 @@ _ANY: Final = re.compile(
     "[\u00ad\u200b-\u200d\u202a-\u202e\u2060-\u2069\ufe00-\ufe0f\ufeff\U000e0000-\U000e0fff]"
 )
 _TAGS: Final = re.compile("(?<!\U0001f3f4)[\U000e0020-\U000e007e]{3,}(?!\U000e007f)")
-"""Tag characters spell text that nobody sees; after a black flag they are the flag of a region."""
+"""Tag characters spell invisible text; after a black flag they are the flag of a region."""
 _OVERRIDES: Final = re.compile("[\u202d\u202e]")
 _TURNED: Final = re.compile("[\u202a-\u202c\u2066-\u2069]")
 """Marks of direction that texts in Arabic or Hebrew have as well."""

@@ -1,13 +1,8 @@
 """Finds secrets in a text: keys, tokens, passwords and private keys, also in disguise.
 
 Known examples (`AKIAIOSFODNN7EXAMPLE`), placeholders, names of variables, hashes and paths are no secrets.
-The findings never hold what was found.
-
-Puts together what the three readers of secrets see, without ever telling what it is. Secrets that
-have no shape of their own and are given away by what stands before them. Tokens whose shape gives
-them away, read from the table in `load_formats.toml`. The detectors of `detect-secrets`, asked without
-its settings, its network checks or its logging. Whether a value looks drawn at random, or is a
-word, a path, a name or a placeholder.
+The findings never hold the secret. Three readers look for them: tokens with a known shape
+(`formats.toml`), values behind a telling name, and the detectors of `detect-secrets`.
 """
 
 from __future__ import annotations

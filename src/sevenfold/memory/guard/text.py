@@ -1,9 +1,7 @@
-"""Findings and verdicts of the guard, and hidden text it looks into.
+"""Findings and verdicts of the guard, and a text as a model would read it: without disguises.
 
-None of these values ever holds the text itself: a secret must not travel on in a message that warns of
-it, and an order to the agent must not reach the agent in the explanation of why it was held back.
-
-A text as a model would read it: disguises taken off, line numbers kept.
+None of these values holds the text itself: a secret must not travel on in a warning, and an order to the
+agent must not reach it in the explanation of a refusal.
 """
 
 from __future__ import annotations
