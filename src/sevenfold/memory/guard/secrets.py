@@ -116,10 +116,6 @@ def is_path(value: str) -> bool:
     return bool(_PATH.match(value)) and not is_random(value.rsplit("/", 1)[-1], 20)
 
 
-def is_uuid(value: str) -> bool:
-    return bool(_UUID.fullmatch(value))
-
-
 def is_hexadecimal(value: str) -> bool:
     return bool(_HEX.fullmatch(value))
 
