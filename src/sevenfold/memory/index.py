@@ -323,6 +323,7 @@ def find_missing_pointers(
 def format_pointer(topic: IndexTarget, bullet: str = "-") -> str:
     """The line for one memory, at most `HOOK` characters unless its title and file alone are longer."""
     title = shorten_text(_harmless(topic.name).replace("[", "(").replace("]", ")"), TITLE)
+    title += " " * title.endswith("\\")  # a backslash would escape the bracket behind it
     start = f"{bullet} [{title}]({format_link_target(topic.file)})"
     hook = _harmless(topic.description)
     room = HOOK - len(start) - len(" — ")
