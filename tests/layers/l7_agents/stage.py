@@ -260,7 +260,7 @@ class Stage:
     def told(self) -> list[str]:
         """The notices that stand in the main conversation."""
         view = self.turn.transcript.view
-        return [placed.message.text for placed in view if placed.by == AgentNotices.__name__]
+        return [placed.message.text for placed in view if placed.by == AgentNotices.label]
 
     @property
     def ended(self) -> list[tuple[str, str]]:

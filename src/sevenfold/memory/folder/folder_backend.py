@@ -51,7 +51,9 @@ class FolderBackend(MemoryFiles):
         return cls(place.folder, place.state)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, FolderBackend) and hash(self) == hash(other)
+        if not isinstance(other, FolderBackend):
+            return NotImplemented
+        return (self._given, self.local) == (other._given, other.local)
 
     def __hash__(self) -> int:
         return hash((self._given, self.local))
