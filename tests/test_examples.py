@@ -15,6 +15,7 @@ SAYS = {
     "context_anthropic.py": "tokens less in each request\n4 requests, ",
     "context_openai.py": "tokens less in each request\n4 requests, ",
     "own_provider.py": "shout:anything: DOES ANYBODY LISTEN!!!",
+    "own_backend.py": "Mocks are fine.\nUse a real database.",
     "own_tool.py": "umbrella",
     "simulated_cache.py": "simulated cost: $0.00",
 }

@@ -26,6 +26,7 @@ from sevenfold.memory.consolidation.consolidation import consolidate_folder
 from sevenfold.memory.dreams.commit import commit_dream
 from sevenfold.memory.dreams.stage import stage_folder
 from sevenfold.memory.folder.files import MemoryFiles
+from sevenfold.memory.folder.folder_backend import FolderBackend
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.index import explain_over_limit
 from sevenfold.memory.store import MemoryStore
@@ -153,7 +154,7 @@ def _write_on(place: Path, seed: int) -> None:
     """Somebody else at work: new memories through the store and past it, and lines in old ones."""
     dice = random.Random(seed + 1)
     store = _store(place)
-    files = MemoryFiles(store.folder)
+    files = MemoryFiles(store.path_of())
     at = 0
     while True:
         at += 1
@@ -163,12 +164,14 @@ def _write_on(place: Path, seed: int) -> None:
             store.add(type="project", name=f"visitor {at}", description=f"Parcel {at}", body=fact)
         elif way == "file":
             text = f"---\nname: gate {at}\ndescription: Gate {at}\ntype: project\n---\n\n{fact}\n"
-            fresh = store.folder / f".gate-{at}.tmp"
+            fresh = store.path_of() / f".gate-{at}.tmp"
             fresh.write_text(text, encoding="utf-8")
-            fresh.rename(store.folder / f"gate-{at}.md")
+            fresh.rename(store.path_of() / f"gate-{at}.md")
         else:
             with files.opened() as here, here.alone():
-                names = sorted(path.name for path in topics(store.folder) if path.parent == store.folder)
+                names = sorted(
+                    path.name for path in topics(store.path_of()) if path.parent == store.path_of()
+                )
                 name = dice.choice(names)
                 data, stamp = here.read(name)
                 here.write(name, data.rstrip() + f"\n\n{fact}\n".encode(), stamp)
@@ -183,7 +186,7 @@ def _look(place: Path, planted: Planted, counts: Counts) -> None:
     store = _store(place)
     store.recover()
     parts: list[str] = []
-    for path in (*topics(store.folder), store.folder / "MEMORY.md"):
+    for path in (*topics(store.path_of()), store.path_of("MEMORY.md")):
         try:
             parts.append(plain(path.read_text("utf-8")))
         except FileNotFoundError:
@@ -192,7 +195,7 @@ def _look(place: Path, planted: Planted, counts: Counts) -> None:
     for fact in (*planted.facts, *noted):
         if plain(fact) not in everything:
             counts.lost.append(fact)
-    counts.index += bool(explain_over_limit((store.folder / "MEMORY.md").read_text("utf-8")))
+    counts.index += bool(explain_over_limit((store.path_of("MEMORY.md")).read_text("utf-8")))
 
 
 def _noted(place: Path) -> list[str]:
@@ -202,7 +205,7 @@ def _noted(place: Path) -> list[str]:
 
 
 def _store(place: Path) -> MemoryStore:
-    return MemoryStore(place / "memory", place / "state", FakeClock(NOW))
+    return MemoryStore(FolderBackend(place / "memory", place / "state"), FakeClock(NOW))
 
 
 def _forked(work: Callable[[], None]) -> int:

@@ -23,6 +23,7 @@ from sevenfold.layers.l5_durable_memory.extraction import format_extraction_requ
 from sevenfold.layers.l5_durable_memory.extraction_tools import MemoryWriter
 from sevenfold.layers.l5_durable_memory.prompt import format_memory_prompt
 from sevenfold.layers.l5_durable_memory.provenance import SourceMessages, UnfitMemory
+from sevenfold.memory.folder.folder_backend import FolderBackend
 from sevenfold.memory.similarity import extract_statement
 from sevenfold.memory.store import MemoryStore
 from sevenfold.models.directives import write_directive
@@ -69,8 +70,8 @@ class Learner:
 
     def __init__(self, model: Model, folder: Path) -> None:
         self._model, self._clock = model, Day()
-        self.store = MemoryStore(folder / "memory", folder / "state", self._clock)
-        self._system = (format_memory_prompt(self.store.folder, folder),)
+        self.store = MemoryStore(FolderBackend(folder / "memory", folder / "state"), self._clock)
+        self._system = (format_memory_prompt(self.store.path_of(), folder),)
 
     async def look(self, session: Session) -> Looked:
         self._clock.at = _noon(session.day)
@@ -82,7 +83,7 @@ class Learner:
         writer = MemoryWriter(self.store, sources, session.name, Path)
         memories = self.store.newest(NEWEST)
         body = format_extraction_request(
-            memories, self.store.folder, session.name, self._clock.now(), 0, STEPS
+            memories, self.store.path_of(), session.name, self._clock.now(), 0, STEPS
         )
         asked = Transcript.on(view, self._clock.now)
         asked.add(user(write_directive(KIND, "x-1", body)), by="fork")
@@ -124,14 +125,14 @@ class Learner:
         file = writer.file_of(path)
         writer.was_read(path)
         try:
-            text = (self.store.folder / file).read_text(encoding="utf-8")
+            text = (self.store.path_of() / file).read_text(encoding="utf-8")
         except OSError:
             raise UnfitMemory("form", f"there is no {file}") from None
         return "\n".join(f"{n}\t{line}" for n, line in enumerate(text.splitlines(), 1))
 
     def _left(self, writer: MemoryWriter) -> Iterator[Saved]:
         for one in writer.saved.values():
-            topic = self.store.get(one.path.relative_to(self.store.folder).as_posix())
+            topic = self.store.get(one.path.relative_to(self.store.path_of()).as_posix())
             quotes = [
                 line.lstrip("> ").strip("“”") for line in topic.body.split("\n") if line.startswith(">")
             ]

@@ -25,7 +25,11 @@ if TYPE_CHECKING:
         ToolUse,
     )
     from sevenfold.core.protocols import Model, Tool
-    from sevenfold.memory.api import Memory
+    from sevenfold.memory.api import Memory, MemoryOff
+    from sevenfold.memory.errors import Guarded, NoSuchMemory
+    from sevenfold.memory.folder.folder import Saved
+    from sevenfold.memory.history.revisions import Author
+    from sevenfold.memory.recall_results import Recalled
     from sevenfold.session.session import Session
     from sevenfold.settings.schema import Settings
 
@@ -33,6 +37,12 @@ _HOMES = {
     "Context": "context.context",
     "Session": "session.session",
     "Memory": "memory.api",
+    "MemoryOff": "memory.api",
+    "Guarded": "memory.errors",
+    "NoSuchMemory": "memory.errors",
+    "Saved": "memory.folder.folder",
+    "Author": "memory.history.revisions",
+    "Recalled": "memory.recall_results",
     "Message": "core.messages",
     "Text": "core.messages",
     "Thinking": "core.messages",
@@ -54,17 +64,23 @@ _HOMES = {
 
 __version__ = "0.1.0"
 __all__ = [
+    "Author",
     "Context",
     "Document",
     "Event",
     "Failure",
+    "Guarded",
     "Image",
     "Memory",
+    "MemoryOff",
     "Message",
     "Mistake",
     "Model",
+    "NoSuchMemory",
     "Opaque",
+    "Recalled",
     "RedactedThinking",
+    "Saved",
     "Session",
     "Settings",
     "SevenfoldError",

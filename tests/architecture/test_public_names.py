@@ -10,17 +10,23 @@ import pytest
 import sevenfold
 
 PUBLIC = [
+    "Author",
     "Context",
     "Document",
     "Event",
     "Failure",
+    "Guarded",
     "Image",
     "Memory",
+    "MemoryOff",
     "Message",
     "Mistake",
     "Model",
+    "NoSuchMemory",
     "Opaque",
+    "Recalled",
     "RedactedThinking",
+    "Saved",
     "Session",
     "Settings",
     "SevenfoldError",

@@ -16,6 +16,7 @@ from sevenfold.layers.l6_dreaming.review import keep_for_review
 from sevenfold.memory.api import Memory
 from sevenfold.memory.dreams.stage import stage_folder
 from sevenfold.memory.folder.folder import find_state_folder
+from sevenfold.memory.folder.folder_backend import FolderBackend
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
 
@@ -232,7 +233,7 @@ def hold_back(world: World, above: Path) -> Refused:
     """What an agent with a memory of its own tries to write, through the store of its session."""
     folder = above / "agent-memory" / "reviewer"
     folder.mkdir(parents=True)
-    store = MemoryStore(folder, find_state_folder(folder, world.home), SystemClock())
+    store = MemoryStore(FolderBackend(folder, find_state_folder(folder, world.home)), SystemClock())
     with closing(store), pytest.raises(Refused) as no:
         store.add(type="feedback", name="evil", description="d", body=ORDER)
     return no.value

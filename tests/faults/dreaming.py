@@ -25,6 +25,7 @@ from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import SevenfoldError
 from sevenfold.memory.dreams.commit import commit_dream
 from sevenfold.memory.dreams.stage import DreamStage, stage_folder
+from sevenfold.memory.folder.folder_backend import FolderBackend
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
 
@@ -66,14 +67,14 @@ def _writes(event: str, arguments: tuple[object, ...]) -> bool:
 
 
 def opened(place: Path) -> MemoryStore:
-    return MemoryStore(place / "memory", place / "state", SystemClock())
+    return MemoryStore(FolderBackend(place / "memory", place / "state"), SystemClock())
 
 
 def prepared(place: Path) -> tuple[MemoryStore, DreamStage]:
     """A folder and a dream that merges, changes, creates and removes: always the same."""
     store = opened(place)
     facts = Facts(random.Random(11))
-    populate(store.folder, facts, FILES)
+    populate(store.path_of(), facts, FILES)
     staged = stage_folder(store)
     folder = staged.folder
     moved = (folder / "topic-1.md").read_text("utf-8").replace("---\n", "")
@@ -89,7 +90,7 @@ def prepared(place: Path) -> tuple[MemoryStore, DreamStage]:
 
 def measured(place: Path, what: str, at: int, hand: str = "") -> None:
     store, staged = prepared(place)
-    meter = Meter(what, at, store.folder / hand if hand else None)
+    meter = Meter(what, at, store.path_of() / hand if hand else None)
     sys.addaudithook(meter)
     meter.on = True
     try:

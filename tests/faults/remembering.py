@@ -14,6 +14,7 @@ from pathlib import Path
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import SevenfoldError
 from sevenfold.core.events import Event, Notice
+from sevenfold.memory.folder.folder_backend import FolderBackend
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
 
@@ -28,7 +29,7 @@ def tell(event: Event) -> None:
 
 def opened(folder: str, state: str, worker: str) -> MemoryStore:
     author = Author("agent", f"session-{worker}")
-    return MemoryStore(Path(folder), Path(state), SystemClock(), emit=tell, author=author)
+    return MemoryStore(FolderBackend(Path(folder), Path(state)), SystemClock(), emit=tell, author=author)
 
 
 def add(store: MemoryStore, name: str, words: str) -> None:

@@ -18,6 +18,7 @@ from sevenfold.memory.dreams.commit import commit_dream
 from sevenfold.memory.dreams.journal import DreamJournal, is_commit_pending
 from sevenfold.memory.dreams.lock import DreamLock
 from sevenfold.memory.dreams.stage import stage_folder
+from sevenfold.memory.folder.folder_backend import FolderBackend
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
 
@@ -41,9 +42,9 @@ def states(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str], di
     """The folder before and after the dream, and how many moments there are in between."""
     place = tmp_path_factory.mktemp("states")
     store, staged = prepared(place)
-    before = texts(store.folder)
+    before = texts(store.path_of())
     commit_dream(store, staged, Author("dream"))
-    after = texts(store.folder)
+    after = texts(store.path_of())
     steps = int(run(tmp_path_factory.mktemp("steps"), "count").split()[1])
     assert before != after
     assert numbers(before) < numbers(after)
@@ -59,16 +60,16 @@ def whole_again(place: Path, states: States) -> MemoryStore:
     before, after, _ = states
     store = opened(place)
     store.recover()
-    found = texts(store.folder)
+    found = texts(store.path_of())
     assert found in (before, after)
-    assert not is_commit_pending(store.state)
+    assert not is_commit_pending(store.backend)
     assert store.take_in() == []
     assert store.check() is not None
     dreams = [one for one in store.history(limit=50) if one.author.kind == "dream"]
     assert len(dreams) == (found == after)
     if found == after:
         store.undo()
-        assert texts(store.folder) == before
+        assert texts(store.path_of()) == before
     return store
 
 
@@ -96,7 +97,9 @@ def first_changes(tmp_path: Path, states: States) -> tuple[Path, int]:
         place = tmp_path / f"half-{moment}"
         run(place, "step", moment)
         found = texts(place / "memory")
-        if found not in (before, after) and is_commit_pending(place / "state"):
+        if found not in (before, after) and is_commit_pending(
+            FolderBackend(place / "memory", place / "state")
+        ):
             return place, moment
         shutil.rmtree(place)
     raise AssertionError("no moment leaves half a dream")
@@ -112,7 +115,7 @@ def test_who_writes_between_the_crash_and_the_next_use_loses_nothing(
     store = opened(place)
 
     assert "taken back" in store.recover()
-    found = texts(store.folder)
+    found = texts(store.path_of())
     assert found["topic-0.md"] == "Written by hand after the crash: 7777777.\n"
     assert {file: text for file, text in found.items() if file != "topic-0.md"} == {
         file: text for file, text in before.items() if file != "topic-0.md"
@@ -125,10 +128,10 @@ def test_a_store_that_knows_nothing_of_dreams_may_come_first(tmp_path: Path, sta
     store = opened(place)
     store.add(type="user", name="first", description="First", body="Came first, 8888888.")
     store.recover()
-    found = texts(store.folder)
+    found = texts(store.path_of())
 
     assert numbers(states[0]) | {"8888888"} <= numbers(found)
-    assert not is_commit_pending(store.state)
+    assert not is_commit_pending(store.backend)
     assert store.take_in() == []
     store.close()
 
@@ -141,37 +144,37 @@ def test_who_edits_a_file_while_the_dream_is_written_loses_nothing(tmp_path: Pat
         place = tmp_path / str(turn)
         said = run(place, "hand", rng.randint(2, steps * 2 // 3), file)
         store = opened(place)
-        found = texts(store.folder)
+        found = texts(store.path_of())
         assert said.startswith("committed"), said
         assert BY_HAND in "".join(found.values())
         assert numbers(before) <= numbers(found)
-        assert not is_commit_pending(store.state)
+        assert not is_commit_pending(store.backend)
         store.take_in()
-        assert numbers(before) <= numbers(texts(store.folder))
+        assert numbers(before) <= numbers(texts(store.path_of()))
         store.close()
 
 
 def test_what_the_dream_had_moved_out_of_a_file_that_was_written_since_comes_back(tmp_path: Path) -> None:
     store = opened(tmp_path)
     facts = Facts(random.Random(3))
-    populate(store.folder, facts, 3)
+    populate(store.path_of(), facts, 3)
     store.take_in()
-    old = texts(store.folder)
+    old = texts(store.path_of())
     head, moved = old["topic-0.md"].split("## Notes\n\n")
     new = {"topic-0.md": head.encode(), "topic-1.md": (old["topic-1.md"] + moved).encode()}
     before = {file: old[file].encode() for file in new}
     for added, at_the_end in [("- More of it, 7777777.\n", True), ("Less.\n", False)]:
-        DreamJournal(store.state).begin(Author("dream"), "dreamt", 1.0, before, new)
+        DreamJournal(store.backend).begin(Author("dream"), "dreamt", 1.0, before, new)
         hand = added if not at_the_end else head + added
-        (store.folder / "topic-0.md").write_text(hand, "utf-8")
-        (store.folder / "topic-1.md").write_bytes(new["topic-1.md"])
+        (store.path_of("topic-0.md")).write_text(hand, "utf-8")
+        (store.path_of("topic-1.md")).write_bytes(new["topic-1.md"])
         store.recover()
-        found = texts(store.folder)
+        found = texts(store.path_of())
 
         assert found["topic-1.md"] == old["topic-1.md"]
         assert added in found["topic-0.md"]
         assert numbers({"": moved}) <= numbers({"": found["topic-0.md"]})
-        assert not is_commit_pending(store.state)
+        assert not is_commit_pending(store.backend)
     store.close()
 
 
@@ -185,11 +188,11 @@ def test_a_full_disk_at_any_moment_changes_nothing(tmp_path: Path, states: State
         if said.startswith("refused"):
             assert "disk is full" in said
             store.recover()
-            assert texts(store.folder) == before
+            assert texts(store.path_of()) == before
         else:  # only what comes after the last file was refused: the history, or tidying up
             store.recover()
-            assert texts(store.folder) == after
-        assert not is_commit_pending(store.state)
+            assert texts(store.path_of()) == after
+        assert not is_commit_pending(store.backend)
         store.close()
 
 
@@ -199,7 +202,7 @@ def test_a_file_size_limit_refuses_the_dream_whole(tmp_path: Path, states: State
     assert said.startswith("refused")
     assert "larger than this system allows" in said
     assert texts(tmp_path / "memory") == states[0]
-    assert not is_commit_pending(tmp_path / "state")
+    assert not is_commit_pending(FolderBackend(tmp_path / "memory", tmp_path / "state"))
 
 
 def test_a_folder_that_may_not_be_written_is_left_as_it_is(states: States) -> None:
@@ -220,9 +223,9 @@ def campaign(place: Path, kills: int, seed: int) -> int:
     rng = random.Random(seed)
     facts = Facts(rng, 5_000_000)
     store = opened(place)
-    populate(store.folder, facts, 8)
+    populate(store.path_of(), facts, 8)
     store.take_in()
-    known = numbers(texts(store.folder))
+    known = numbers(texts(store.path_of()))
     for turn in range(kills):
         command = [sys.executable, str(WORKER), str(place), "loop", str(turn)]
         with subprocess.Popen(
@@ -233,17 +236,17 @@ def campaign(place: Path, kills: int, seed: int) -> int:
                 assert worker.stdout.readline(), "the worker failed"
                 new = facts.sentence()
                 store.add(type="user", name=f"n{number}-{turn}", description=new, body=new)
-                with (store.folder / f"by-hand-{turn}.md").open("a", encoding="utf-8") as hand:
+                with (store.path_of() / f"by-hand-{turn}.md").open("a", encoding="utf-8") as hand:
                     hand.write(f"- {facts.sentence()}\n")
             try:
                 worker.wait(timeout=rng.uniform(0, 0.3))
             except subprocess.TimeoutExpired:
                 worker.kill()
         store.recover()
-        known |= {number for number in numbers(texts(store.folder)) if number[0] == "5"}
-        assert known <= numbers(texts(store.folder))
+        known |= {number for number in numbers(texts(store.path_of())) if number[0] == "5"}
+        assert known <= numbers(texts(store.path_of()))
         store.take_in()
-        assert not is_commit_pending(store.state)
+        assert not is_commit_pending(store.backend)
     saved = [one for one in store.history(limit=10_000) if one.author.kind == "dream"]
     store.close()
     return len(saved)
@@ -262,11 +265,11 @@ def test_hundreds_of_killed_dreams_lose_nothing(tmp_path: Path) -> None:
 def test_a_killed_dream_is_dreamt_again_at_once(tmp_path: Path, states: States) -> None:
     place, _ = first_changes(tmp_path, states)
     store = opened(place)
-    lock = DreamLock(store.folder, store.state, SystemClock())
+    lock = DreamLock(store.path_of(), store.local, SystemClock())
 
     staged = stage_folder(store)  # recovers what the dead one left
     assert texts(staged.folder) == states[1]
     assert lock.last() is None
     assert commit_dream(store, staged, Author("dream")).files == ()
-    assert list((store.state / "dreams").iterdir()) == []
+    assert list((store.local / "dreams").iterdir()) == []
     store.close()

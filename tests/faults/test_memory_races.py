@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from sevenfold.memory.folder.folder_backend import FolderBackend
 from sevenfold.memory.history.history import MemoryHistory
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.index import explain_over_limit, read_index
@@ -36,7 +37,7 @@ class Scene:
         return said.splitlines()
 
     def store(self) -> MemoryStore:
-        return MemoryStore(self.folder, self.state, FakeClock(), author=Author("user"))
+        return MemoryStore(FolderBackend(self.folder, self.state), FakeClock(), author=Author("user"))
 
     @property
     def files(self) -> dict[str, bytes]:

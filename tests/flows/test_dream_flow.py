@@ -11,14 +11,13 @@ import anyio
 import pytest
 from flows.test_session import MODEL, Place
 from flows.wire import SteadySimulator
-from layers.l6_dreaming.sleeping import DAY, NOTHING_GONE, calling, directive, read, topic, write
+from layers.l6_dreaming.sleeping import DAY, NOTHING_GONE, calling, directive, read, topic, write, write_log
 
 from sevenfold.core.events import CacheBroke, Failed, Forked, Progress
 from sevenfold.core.messages import Json, Message, Text, assistant
 from sevenfold.core.request import Request
 from sevenfold.layers.l6_dreaming.dreaming import Dreaming
 from sevenfold.layers.l6_dreaming.progress import read_last_snapshot
-from sevenfold.memory.daily_logs import DailyLogs
 from sevenfold.memory.store import MemoryStore
 from sevenfold.session.session import Session
 from sevenfold.simulator import ManualClock
@@ -49,7 +48,7 @@ class Dreamy(Place):
         async with self.session(ScriptedModel()) as session:
             store = session.knowledge.store
             assert store is not None
-            self.memory = store.folder
+            self.memory = store.path_of()
         self.memory.mkdir(parents=True, exist_ok=True)
         for number in range(5):
             (self.memory.parent / f"earlier-{number}.jsonl").write_text("{}\n", encoding="utf-8")
@@ -201,10 +200,10 @@ async def test_a_session_that_ends_in_haste_leaves_everything_as_it_was(place: D
     assert not (place.memory / ".consolidate-lock").exists(), "as if it had never begun"
     store = session.knowledge.store
     assert store is not None
-    known = read_last_snapshot(store.state)
+    known = read_last_snapshot(store.local)
     assert known is not None
     assert known.status == "killed"
-    assert list((store.state / "dreams").glob("*")) == []
+    assert list((store.local / "dreams").glob("*")) == []
 
     mind = TwoMinds(*MERGE)
     async with place.session(mind.model) as session:
@@ -226,7 +225,7 @@ async def test_in_assistant_mode_the_first_rest_of_a_day_distils_the_log_of_the_
     place: Dreamy,
 ) -> None:
     clock = FakeClock(1_900_000_000.0)
-    DailyLogs(place.memory).append("Ada prefers short answers.", clock.time)
+    write_log(place.memory, "Ada prefers short answers.", clock.time)
     new = topic("short", "Ada wants short answers", "Ada prefers short answers.", "user")
     mind = TwoMinds(write(short=new), NOTHING_GONE)
     options: dict[str, Any] = {"settings": {"assistantMode": True}, "clock": clock}

@@ -121,7 +121,7 @@ class Talk:
 
     @property
     def memory(self) -> Path:
-        return self.store.folder
+        return self.store.path_of()
 
     def call(self, tool: str, **args: str) -> Message:
         return assistant(ToolUse(f"u{next(self.calls)}", tool, dict(args)))

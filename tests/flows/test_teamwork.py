@@ -39,7 +39,7 @@ async def test_what_a_hand_wrote_during_a_session_is_sent_at_its_end(tmp_path: P
     team = await begun(tmp_path)
     async with opened(tmp_path, ScriptedModel(["hello"])) as session:
         await session.ask("hi")
-        (team.store.folder / "team" / "rig.md").write_text(FACT, "utf-8")
+        (team.store.path_of() / "team" / "rig.md").write_text(FACT, "utf-8")
     status = team.status()
     assert (status.ahead, status.behind) == ((), ())
     assert team.last.offline is None
@@ -47,7 +47,7 @@ async def test_what_a_hand_wrote_during_a_session_is_sent_at_its_end(tmp_path: P
 
 async def test_a_remote_that_does_not_answer_is_told_and_costs_little(tmp_path: Path) -> None:
     team = await begun(tmp_path)
-    file = TeamStateFile(team.store.state / "team")
+    file = TeamStateFile(team.store.local / "team")
     heard: list[Event] = []
     with socket.create_server(("127.0.0.1", 0)) as silent:
         known = file.load()

@@ -18,7 +18,8 @@ from sevenfold.memory.agents import (
     SnapshotMerge,
     SnapshotOffer,
 )
-from sevenfold.memory.folder.files import HEAD
+from sevenfold.memory.backend import HEAD
+from sevenfold.memory.folder.folder_backend import FolderBackend
 from sevenfold.memory.store import MemoryStore
 from sevenfold.testing import FakeClock
 
@@ -42,7 +43,7 @@ class Place:
         self.tree, self.folder = root / "tree", root / "home/agent-memory/reviewer"
         self.shelf = self.tree / ".sevenfold/agent-memory-snapshots/reviewer"
         self.clock = FakeClock(NOW)
-        self.store = MemoryStore(self.folder, root / "state", self.clock)
+        self.store = MemoryStore(FolderBackend(self.folder, root / "state"), self.clock)
         self.tree.mkdir()
 
     def snapshots(self, *, trusted: bool = True) -> AgentSnapshots:

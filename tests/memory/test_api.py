@@ -42,7 +42,7 @@ def test_what_is_saved_is_found_again(project: Path, environ: dict[str, str]) ->
         path = save(memory)
 
     with Memory.open(str(project), environ=environ) as memory:
-        assert path == memory.folder / "no-db-mocks.md"
+        assert path == memory.path_of("no-db-mocks.md")
         assert [one.name for one in memory.recall("how do we test SQL?")] == ["no-db-mocks"]
         assert [one.summary for one in memory.history()] == ["added no-db-mocks"]
 
@@ -57,7 +57,7 @@ def test_opening_makes_nothing(project: Path, environ: dict[str, str], tmp_path:
 def test_it_is_in_the_home_that_is_named(project: Path, environ: dict[str, str], tmp_path: Path) -> None:
     other = tmp_path / "elsewhere"
     with Memory.open(project, home=other, environ=environ) as memory:
-        assert memory.folder == other / "projects" / make_path_slug(project) / "memory"
+        assert memory.path_of() == other / "projects" / make_path_slug(project) / "memory"
 
 
 def test_a_folder_of_claude_code_is_shared_and_the_history_stays_ours(
@@ -67,8 +67,8 @@ def test_a_folder_of_claude_code_is_shared_and_the_history_stays_ours(
     with Memory.open(project, home=shared, environ=environ) as memory:
         save(memory)
 
-    assert memory.folder.is_relative_to(shared)
-    assert memory.state.is_relative_to(tmp_path / "home")
+    assert memory.path_of().is_relative_to(shared)
+    assert memory.local.is_relative_to(tmp_path / "home")
 
 
 def test_folders_of_one_repository_share_one_memory(project: Path, environ: dict[str, str]) -> None:
@@ -80,9 +80,9 @@ def test_folders_of_one_repository_share_one_memory(project: Path, environ: dict
 
     whole, part = (Memory.open(at, environ=environ) for at in (project, project / "src"))
 
-    assert whole.folder == part.folder
+    assert whole.path_of() == part.path_of()
     scoped = Memory.open(project / "src", settings={"scope": "folder"}, environ=environ)
-    assert scoped.folder != whole.folder
+    assert scoped.path_of() != whole.path_of()
 
 
 @pytest.mark.parametrize(
@@ -110,8 +110,8 @@ def test_what_the_user_should_know_is_told(project: Path, environ: dict[str, str
         Memory.open(project, environ=environ, emit=told.append)
     del environ["SEVENFOLD_MEMORY_PATH"]
     place = Memory.open(project, home=shared, environ=environ, emit=told.append)
-    place.state.mkdir(parents=True)
-    (place.state / "root.json").write_text('{"root": "/another"}', encoding="utf-8")
+    place.local.mkdir(parents=True)
+    (place.local / "root.json").write_text('{"root": "/another"}', encoding="utf-8")
 
     Memory.open(project, home=shared, environ=environ, emit=told.append)
 

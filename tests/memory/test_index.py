@@ -289,6 +289,16 @@ known = st.lists(st.builds(topic, files, st.text(max_size=200), st.text(max_size
 )
 
 
+@pytest.mark.parametrize("name", ["\\", "C:\\", "two\\\\"])
+def test_a_title_that_ends_in_a_backslash_is_still_a_pointer(name: str) -> None:
+    there = [topic("a.md", "hook", name)]
+
+    new = reconcile_index("", there)
+
+    assert reconcile_index(new, there) == new
+    assert find_missing_pointers(new, ["a.md"]) == []
+
+
 @given(texts, known)
 @settings(max_examples=300)
 def test_reconciling_settles_at_once_and_points_to_all(text: str, there: list[Topic]) -> None:

@@ -10,6 +10,7 @@ import pytest
 from memory.team.clones import Clone, remote_of, team_of, topic
 
 from sevenfold.memory.dreams.commit import undo_dream
+from sevenfold.memory.folder.folder_backend import FolderBackend
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
 from sevenfold.memory.team.repository import WriteTime, find_memory_time, parse_log_times
@@ -21,7 +22,7 @@ NOW = 1_790_000_000.0
 
 @pytest.fixture
 def store(tmp_path: Path) -> MemoryStore:
-    return MemoryStore(tmp_path / "memory", tmp_path / "state", FakeClock(NOW))
+    return MemoryStore(FolderBackend(tmp_path / "memory", tmp_path / "state"), FakeClock(NOW))
 
 
 def by_hand(folder: Path, days: float, body: str = "It is so.") -> Path:
@@ -42,7 +43,7 @@ def days_old(path: Path, now: float = NOW) -> float:
 
 
 def test_a_memory_that_was_removed_comes_back_as_old_as_it_was(store: MemoryStore) -> None:
-    path = by_hand(store.folder, 674)
+    path = by_hand(store.path_of(), 674)
     store.remove("old")
     store.undo("old")
 
@@ -50,7 +51,7 @@ def test_a_memory_that_was_removed_comes_back_as_old_as_it_was(store: MemoryStor
 
 
 def test_a_change_that_is_undone_leaves_the_age_of_before(store: MemoryStore) -> None:
-    path = by_hand(store.folder, 40)
+    path = by_hand(store.path_of(), 40)
     store.edit("old", body="It is otherwise.")
     assert days_old(path) < 40
     store.undo("old")
@@ -60,18 +61,18 @@ def test_a_change_that_is_undone_leaves_the_age_of_before(store: MemoryStore) ->
 
 def test_without_what_was_seen_last_the_history_tells_the_age(tmp_path: Path) -> None:
     folder, state, clock = tmp_path / "memory", tmp_path / "state", FakeClock(NOW - 9 * DAY)
-    store = MemoryStore(folder, state, clock)
+    store = MemoryStore(FolderBackend(folder, state), clock)
     path = store.add(type="project", name="plan", description="The plan", body="One.").path
     clock.time = NOW
     store.remove("plan")
     (state / "seen.json").unlink()
-    MemoryStore(folder, state, clock).undo("plan")
+    MemoryStore(FolderBackend(folder, state), clock).undo("plan")
 
     assert days_old(path) == 9
 
 
 def test_an_undone_dream_leaves_the_ages_of_before(store: MemoryStore) -> None:
-    path = by_hand(store.folder, 40)
+    path = by_hand(store.path_of(), 40)
     store.edit("old", body="It is otherwise.", author=Author("dream"))
     undo_dream(store)
 

@@ -43,22 +43,22 @@ def test_the_first_memory_writes_down_whose_folder_it_is(
     with Memory.open(one, environ=environ) as memory:
         save(memory, "mine")
 
-    record = memory.folder.parent / ROOT_FILE
+    record = memory.path_of().parent / ROOT_FILE
     assert json.loads(record.read_bytes()) == {"root": str(one)}
     with Memory.open(two, environ=environ) as other:
         assert other.topics() == []
-        assert other.folder != memory.folder
+        assert other.path_of() != memory.path_of()
 
 
 def test_of_two_that_were_opened_together_the_slower_one_moves(
     alike: tuple[Path, Path], environ: dict[str, str]
 ) -> None:
     one, two = (Memory.open(at, environ=environ) for at in alike)
-    assert one.folder == two.folder
+    assert one.path_of() == two.path_of()
     first, second = save(one, "mine"), save(two, "theirs")
 
     assert first.parent != second.parent
-    assert second.parent == two.folder == Memory.open(alike[1], environ=environ).folder
+    assert second.parent == two.path_of() == Memory.open(alike[1], environ=environ).path_of()
     assert [topic.name for topic in one.topics()] == ["mine"]
     assert [topic.name for topic in two.topics()] == ["theirs"]
     assert [len(each.history()) for each in (one, two)] == [1, 1]
@@ -87,7 +87,7 @@ def test_in_the_folder_of_claude_code_the_second_is_told_and_both_share(
     with Memory.open(alike[1], home=shared, environ=environ, emit=heard.append) as two:
         save(two, "theirs")
 
-    assert one.folder == two.folder
+    assert one.path_of() == two.path_of()
     assert [each.text for each in heard if isinstance(each, Notice)] == [
         f"the memory of {alike[1]} is shared with {alike[0]}: both have the same name in the shared folder"
     ]
@@ -108,7 +108,7 @@ def test_the_folder_of_claude_code_is_known_by_where_it_is_not_by_its_name(
         save(memory, "mine")
 
     assert (theirs / "projects" / make_path_slug(alike[0]) / "memory" / "mine.md").is_file()
-    assert memory.state.is_relative_to(tmp_path / "home")
+    assert memory.local.is_relative_to(tmp_path / "home")
 
 
 async def test_a_conversation_finds_its_own_folder_after_a_memory_of_the_other(
@@ -118,7 +118,7 @@ async def test_a_conversation_finds_its_own_folder_after_a_memory_of_the_other(
         save(memory, "mine")
     async with Session(ScriptedModel(["hello"]), alike[1], environ=environ) as session:
         await session.ask("hi")
-        assert session.at.memory.folder != memory.folder
+        assert session.at.memory.folder != memory.path_of()
         assert session.path.is_relative_to(session.at.memory.folder.parent)
 
     with Memory.open(alike[0], environ=environ) as again:
@@ -134,4 +134,4 @@ async def test_a_conversation_that_was_too_slow_says_so_and_writes_nothing(
         with pytest.raises(Mistake, match="belongs to another project"):
             await session.ask("hi")
 
-    assert not list(memory.folder.parent.glob("*.jsonl"))
+    assert not list(memory.path_of().parent.glob("*.jsonl"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sevenfold.memory.folder.files import HEAD
+from sevenfold.memory.backend import HEAD
 from sevenfold.memory.merge import choose_side, merge_lines, merge_texts
 
 

@@ -11,8 +11,9 @@ import pytest
 
 from sevenfold.core.errors import Mistake, Refused
 from sevenfold.core.events import Event, Notice
+from sevenfold.memory.backend import HEAD
 from sevenfold.memory.errors import Ambiguous, Guarded, NoSuchMemory
-from sevenfold.memory.folder.files import HEAD
+from sevenfold.memory.folder.folder_backend import FolderBackend
 from sevenfold.memory.history.history import MemoryHistory
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
@@ -38,7 +39,7 @@ class Home:
 
     def again(self) -> MemoryStore:
         """As another process would open it."""
-        return MemoryStore(self.folder, self.state, self.clock, emit=self.events.append)
+        return MemoryStore(FolderBackend(self.folder, self.state), self.clock, emit=self.events.append)
 
     @property
     def said(self) -> str:
@@ -692,7 +693,7 @@ def test_a_listener_may_use_the_memory_it_is_told_about(home: Home) -> None:
     def listen(event: Event) -> None:
         heard.append(store.take_in.__name__ if not store.take_in() else "again")
 
-    store = MemoryStore(home.folder, home.state, home.clock, emit=listen)
+    store = MemoryStore(FolderBackend(home.folder, home.state), home.clock, emit=listen)
     home.hand("a.md", POISON)
     store.take_in()
     assert heard == ["take_in"]

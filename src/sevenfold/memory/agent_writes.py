@@ -16,9 +16,9 @@ from typing import Final
 import msgspec
 
 from sevenfold.core.errors import Refused
+from sevenfold.memory.backend import is_topic
 from sevenfold.memory.folder.changes import describe_resolved_dates, finish_text, make_origin
-from sevenfold.memory.folder.files import MemoryFiles
-from sevenfold.memory.folder.folder import Saved, is_topic
+from sevenfold.memory.folder.folder import Saved
 from sevenfold.memory.similarity import find_similar_in_store
 from sevenfold.memory.store import MemoryStore
 from sevenfold.memory.topic_file import Origin, Topic, read_topic
@@ -38,7 +38,7 @@ def redirect_write(
 
     `Refused` when there is nothing to be done.
     """
-    file = MemoryFiles(store.folder).file_of(path)
+    file = store.file_of(path)
     if not is_topic(file):
         return None
     there = path.exists()
@@ -62,14 +62,14 @@ def _merged(store: MemoryStore, file: str, data: bytes, now: float) -> tuple[Sav
         return None
     from sevenfold.memory.folder.changes import merge_into
 
-    store.before_write(store.folder / file, data)
+    store.before_write(store.path_of(file), data)
     saved = store.changing(lambda desk: merge_into(desk, store.author, old, new))
     return saved, f"Merged into {old}, which is about the same; {file} was not made."
 
 
 def prepare_write(store: MemoryStore, path: Path, data: bytes, now: float) -> PreparedWrite:
     """A memory as it is to be written; other files stay as they are."""
-    file = MemoryFiles(store.folder).file_of(path)
+    file = store.file_of(path)
     if not is_topic(file):
         return PreparedWrite(data)
     new, old = read_topic(data, file), _there(store, file)

@@ -26,18 +26,16 @@ import msgspec
 
 from sevenfold.core.errors import Refused, SevenfoldError, StorageFailure
 from sevenfold.core.protocols import Clock
+from sevenfold.memory.backend import HEAD, ConcurrentWrite, FolderListing, is_topic
 from sevenfold.memory.errors import Guarded
 from sevenfold.memory.folder import files as reaching
 from sevenfold.memory.folder.changes import apply_changes
-from sevenfold.memory.folder.files import HEAD, ConcurrentWrite, MemoryFiles, OpenFolder
+from sevenfold.memory.folder.files import MemoryFiles, OpenFolder
 from sevenfold.memory.folder.folder import (
     SNAPSHOTS,
-    FolderListing,
     FolderTransaction,
     digest_bytes,
     find_project_folder,
-    is_topic,
-    list_folder,
     make_folder_name,
 )
 from sevenfold.memory.folder.names import INDEX_NAME, TEAM, make_file_key
@@ -241,7 +239,7 @@ class AgentSnapshots:
         """`store` is the agent's memory in the scope `user`. Without `trusted` no snapshot is read."""
         self._kind, self._store, self._tree = kind, store, tree
         self._clock, self._trusted = clock, trusted
-        self._local = MemoryFiles(store.folder)
+        self._local = MemoryFiles(store.path_of())
 
     def look(self) -> SnapshotOffer:
         """The action to take. Never raises: a problem is put into words, with the action `nothing`."""
@@ -336,7 +334,7 @@ class AgentSnapshots:
 
     def _texts(self, at: OpenFolder) -> dict[str, bytes]:
         """The memories of the snapshot and its index; `_DamagedSnapshot` if it is too large."""
-        found = list_folder(at)
+        found = at.list()
         files = [file for file in sorted(found.files) if _counts(file)]
         if odd := _in_the_way(found):
             raise _DamagedSnapshot(_bad(at.real / odd[0], odd[1]))
@@ -372,9 +370,9 @@ class AgentSnapshots:
                 name = MARKER if folder is not None else str(at.real / MARKER)
                 known = reaching.read_stamp(name, folder)
                 reaching.replace_file(name, folder, data, known, lasting=True)
-        except (OSError, reaching.ConcurrentWrite) as error:
+        except (OSError, ConcurrentWrite) as error:
             raise StorageFailure(
-                f"{self._store.folder / MARKER} could not be written: {error}; what was taken over will "
+                f"{self._store.path_of(MARKER)} could not be written: {error}; what was taken over will "
                 "be offered again"
             ) from error
 

@@ -4,23 +4,21 @@
         memory.add(type="feedback", name="no-db-mocks", description="…", body="…")
         memory.recall("how do we test SQL?")
 
-It is found as a session finds it: home, project, settings and environment decide where it is, and
-whether there is one.
+It is found as a session finds it, by home, project, settings and environment.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Mistake
 from sevenfold.core.events import Emit, Notice
 from sevenfold.core.protocols import Clock
 from sevenfold.memory.folder.folder import FolderTransaction, Saved
+from sevenfold.memory.folder.folder_backend import FolderBackend
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.recall_results import Recalled
 from sevenfold.memory.search.embedding import open_default_embedder
@@ -42,7 +40,7 @@ class MemoryOff(Mistake, kind="memory_off"):
 
 
 class Memory(MemoryStore):
-    """The memories of one project. Nothing is made on disk before the first is saved."""
+    """The memories of one project. Nothing is written to disk before the first is saved."""
 
     @classmethod
     def open(
@@ -55,7 +53,7 @@ class Memory(MemoryStore):
         clock: Clock | None = None,
         emit: Emit = ignore_event,
     ) -> Self:
-        """The memory of the project that this folder belongs to; `MemoryOff` when it has none."""
+        """The memory of the project of this folder. Raises `MemoryOff` if memory is switched off."""
         environment = Environment.read(environ)
         if home:
             environment = environment.based(Path(home))
@@ -71,17 +69,15 @@ class Memory(MemoryStore):
 
     @classmethod
     def at(cls, place: MemoryPlace, clock: Clock | None = None, emit: Emit = ignore_event) -> Self:
-        """The memory in a place that is known already."""
+        """The memory at a known place."""
         if place.off is not None:
             raise MemoryOff(place.off)
-        clock, embedder = clock or SystemClock(), open_default_embedder(place.words)
         return cls(
-            place.folder,
-            place.state,
+            FolderBackend.at(place),
             clock,
             emit=emit,
-            embedder=embedder,
-            claim=partial(claim_memory_place, place),
+            embedder=open_default_embedder(place.words),
+            claim=lambda: FolderBackend.at(claim_memory_place(place)),
         )
 
     def __enter__(self) -> Self:
@@ -93,15 +89,15 @@ class Memory(MemoryStore):
         self.close()
 
     def recall(self, query: str, limit: int = 5, skip: frozenset[str] = frozenset()) -> list[Recalled]:
-        """The memories that answer a question, the best first; `skip` are files not to give.
+        """The memories that answer a question, the best first; files in `skip` are left out.
 
-        The first time, and after many were added, it waits a while for what finds them by meaning.
+        The first call, and one after many additions, waits for recall by meaning.
         """
         self.settled(PATIENCE)
         return super().recall(query, limit, skip)
 
     def rewrite(self, name: str, data: bytes, *, author: Author | None = None) -> Saved:
-        """Make these bytes the file of a memory, as somebody leaves it who edited all of it."""
+        """Replace the whole file of a memory by these bytes, as an editor left it."""
         return self.changing(lambda desk: _rewritten(desk, author or self.author, name, data))
 
 

@@ -53,7 +53,7 @@ class CheckFinding(msgspec.Struct, frozen=True):
 
 
 class GuardHit(Protocol):
-    """A finding of the guard in a text; it never holds the secret itself."""
+    """A finding of the guard; it never holds the secret itself."""
 
     @property
     def kind(self) -> Literal["secret", "instruction", "size"]: ...
@@ -136,7 +136,7 @@ def _personal(topic: Topic) -> Iterator[CheckFinding]:
 def _index(
     part: FolderPart, every: Sequence[Topic], text: str, also: Collection[str]
 ) -> Iterator[CheckFinding]:
-    """The problems of the index of one part; files have the names there that it gives them."""
+    """Problems of the index of one part; files are named relative to the part."""
     topics = [_within(part, one) for one in every if part.lists(one.file)]
     others = {*also, *(one.file for one in every)}
     also = [part.inner(one) for one in others if one.startswith(part.folder)]

@@ -1,10 +1,8 @@
-"""Finds the frontmatter of a memory file, and reads it.
+"""Reads the frontmatter of a memory file, and rewrites it without changing other bytes.
 
-Lenient on purpose: a memory with a flaw in its first lines is still a memory. YAML is read as YAML;
-what is not quite YAML is read line by line; a block that was never closed ends where the prose begins.
-
-YAML is read by PyYAML's event stream, with the place of every value; of what only looks like YAML one bad
-line costs one value. A value is written so that every YAML reader reads it back the same.
+Lenient on purpose: a memory with a flaw in its first lines is still a memory. YAML is read by PyYAML's
+event stream, with the position of every value. A block that is not quite YAML is read line by line, so
+that one bad line costs one value; a block that was never closed ends where the prose begins.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ class FrontmatterEntry(msgspec.Struct, frozen=True):
     end: int
     """The value, without the line break behind it."""
     line: int
-    """The start of the line on which the key stands."""
+    """The start of the line with the key."""
     after: int
     """Just behind the line on which the value ends."""
     inner: tuple[FrontmatterEntry, ...] = ()
@@ -63,7 +61,7 @@ def find_last_entry(entries: Iterable[FrontmatterEntry], key: str) -> Frontmatte
 
 
 def find_line_start(text: str, at: int) -> int:
-    """The start of the line that holds this place."""
+    """The start of the line that holds this position."""
     return max(text.rfind("\n", 0, at), text.rfind("\r", 0, at)) + 1
 
 
@@ -96,7 +94,7 @@ _PLAINLY: Final = {
 
 
 class FrontmatterError(Exception):
-    """The reason why a strict reader would not take this block, and its line (0: not known)."""
+    """The reason a strict reader refuses this block, and the line in it (0: not known)."""
 
     def __init__(self, why: str, line: int = 0) -> None:
         super().__init__(why)
@@ -237,7 +235,7 @@ def _items(events: Iterator[Event], end: int, flow: bool) -> tuple[tuple[str, ..
 
 
 def _skip(event: Event, events: Iterator[Event]) -> int:
-    """Past a value that nobody asks for, however deep it goes; where it ends."""
+    """Skip a value that is not needed, however deep; returns its end."""
     from yaml.events import CollectionEndEvent, CollectionStartEvent
 
     end, depth = _end(event), int(isinstance(event, CollectionStartEvent))
@@ -263,7 +261,7 @@ def _end(event: Event) -> int:
 
 
 DEEPEST: Final = 2
-"""Keys within keys are followed to this depth: `metadata`, `origin`, and what stands in it."""
+"""The depth to which nested keys are read: `metadata`, `origin` and its fields."""
 _INDENT: Final = re.compile(r"[ \t]*")
 _KEY: Final = re.compile(
     r"""[ \t]*(?P<quote>["']?)(?P<key>[\w$@.][\w$@./ -]{0,60})(?P=quote)[ \t]*:(?=[ \t\r\n]|\Z)"""
@@ -277,12 +275,12 @@ _ESCAPES: Final = re.compile(r"\\(.)", re.DOTALL)
 
 
 def match_key(line: str) -> re.Match[str] | None:
-    """True if a line begins a `key: value`; the keys we know may be written more freely."""
+    """The match of a line that begins a `key: value`; known keys may be written more freely."""
     return _KEY.match(line) or _KNOWN.match(line)
 
 
 def count_indent(line: str) -> int:
-    """The indentation of a line; a tab counts as one."""
+    """The indent of a line; a tab counts as one."""
     found = _INDENT.match(line)
     return found.end() if found else 0
 
@@ -346,7 +344,7 @@ def _scanned(part: str, found: re.Match[str], depth: int) -> FrontmatterEntry:
 
 
 def _without_remarks(part: str, colon: int) -> int:
-    """The lines of a value, without blank lines and remarks behind it."""
+    """The end of the value, without the blank lines and comments behind it."""
     end = len(part)
     while True:
         end = len(part[:end].rstrip())
@@ -380,7 +378,7 @@ def _block(below: str, *, folded: bool) -> str:
 
 
 def _pairs(part: str, start: int, end: int) -> tuple[FrontmatterEntry, ...]:
-    """The pairs of `{type: user, …` that is not YAML."""
+    """The pairs of `{type: user, …` that is not valid YAML."""
     return tuple(
         FrontmatterEntry(
             key=pair[1], value=_plain(pair[2]), colon=pair.start(2), start=pair.start(2),
@@ -410,7 +408,7 @@ class Frontmatter(msgspec.Struct, frozen=True):
     closed: bool
     entries: tuple[FrontmatterEntry, ...] = ()
     why: str = ""
-    """The reason why a strict YAML reader would refuse it; empty when it would not."""
+    """The reason a strict YAML reader refuses it; empty if it does not."""
 
 
 class _FrontmatterLine(msgspec.Struct, frozen=True):
@@ -448,7 +446,7 @@ def detect_line_break(text: str) -> str:
 
 
 def _read(text: str, start: int, closing: _FrontmatterLine, *, closed: bool = True) -> Frontmatter:
-    """The entries of a block, and why it is not YAML, if it is not."""
+    """The entries of a block, and the reason it is not YAML, if so."""
     block = strip_broken_characters(text[start : closing.at])
     why = ""
     try:
@@ -475,7 +473,7 @@ def _until_closing(text: str, at: int) -> tuple[list[_FrontmatterLine], _Frontma
 
 
 def _fits(lines: list[_FrontmatterLine]) -> bool:
-    """True if these lines can be frontmatter at all: the first that says something has a key."""
+    """True if these lines can be frontmatter: the first that is not blank has a key."""
     for line in lines:
         if line.text.strip() and line.text.lstrip()[0] != "#":
             return match_key(line.text) is not None

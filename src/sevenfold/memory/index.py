@@ -3,9 +3,9 @@
 People write in it too: headings, prose, another order, another bullet. Only pointers are ever added or
 removed here, every other line stays as it is, byte for byte.
 
-    reconcile_index(text, topics)    pointers for what is there, none for what is gone, nothing twice
-    explain_over_limit(text)         why a writer may not write it like this; empty when it is fine
-    load_index(text, modified)       what a session sees: all of it, or a cut that says what is missing
+    reconcile_index(text, topics)      one pointer for each memory, none for memories that are gone
+    explain_over_limit(text)           the reason an index is too long to be written; empty if it is not
+    load_index(text, modified)         the index as a session sees it: all of it, or a cut with a warning
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def split_rows(text: str) -> list[IndexRow]:
     return rows
 
 
-def is_separator(text: str) -> bool:
+def has_text_between(text: str) -> bool:
     """True if more than a separator stands between two links of one line."""
     return bool(text.strip(_SEPARATORS)) and text.strip().casefold() not in {"and", "und", "or"}
 
@@ -117,7 +117,7 @@ def _points(line: str, links: list[MarkdownLink]) -> bool:
 
 
 def _continues(pointer: str, line: str) -> bool:
-    """True if a line is indented text below a pointer: part of the same list item."""
+    """True for indented text below a pointer: part of the same list item."""
     stripped = line.strip()
     if not stripped or stripped[0] in "-*+•|#>`~" or stripped[0].isdigit() or "](" in line:
         return False
@@ -140,7 +140,7 @@ _NAME: Final = 50
 
 
 def explain_over_limit(text: str, file: str = INDEX) -> str:
-    """The reason why a writer may not leave the index like this, and the remedy; empty when it is fine."""
+    """The reason the index may not be written like this, with the fix; empty if it is fine."""
     over = list_exceeded_limits(text)
     if not over:
         return ""
@@ -195,6 +195,7 @@ def _beginning(text: str) -> str:
 
 
 def _time(row: IndexRow, times: Mapping[str, float]) -> float:
+    """The time of the newest memory of a line."""
     known = [times.get(make_file_key(f"{one.file}.md" if row.by_name else one.file)) for one in row.links]
     return max((at for at in known if at is not None), default=-math.inf)
 
@@ -249,7 +250,7 @@ _ITEM: Final = re.compile(r"\s*(?:[-*+•|#>]|\d{1,3}[.)])")
 
 
 class IndexTarget(Protocol):
-    """The source of a pointer; a `Topic` is one."""
+    """The data of a pointer; a `Topic` is one."""
 
     @property
     def file(self) -> str: ...
@@ -294,7 +295,7 @@ def reconcile_index(text: str, topics: Iterable[IndexTarget], also: Collection[s
 
 
 def _repeats(pointer: IndexPointer, earlier: list[IndexPointer]) -> bool:
-    """True if it says no more than an earlier one; a file may be listed under two headings by hand."""
+    """True if it says no more than an earlier one; the user may list a file under two headings."""
     return any(
         not pointer.hook or pointer.hook == one.hook or pointer.title.casefold() == one.title.casefold()
         for one in earlier
@@ -317,6 +318,7 @@ def find_missing_pointers(
 def format_pointer(topic: IndexTarget, bullet: str = "-") -> str:
     """The line for one memory, at most `HOOK` characters unless its title and file alone are longer."""
     title = shorten_text(_harmless(topic.name).replace("[", "(").replace("]", ")"), TITLE)
+    title += " " * title.endswith("\\")  # a backslash would escape the bracket behind it
     start = f"{bullet} [{title}]({format_link_target(topic.file)})"
     hook = _harmless(topic.description)
     room = HOOK - len(start) - len(" — ")
@@ -324,7 +326,7 @@ def format_pointer(topic: IndexTarget, bullet: str = "-") -> str:
 
 
 def _harmless(text: str) -> str:
-    """A text of ours must not look like a link or like code to whoever reads the line again."""
+    """Escape a text so that it does not look like a link or like code."""
     plain = (
         strip_broken_characters(text)
         .replace("`", "'")
@@ -355,7 +357,7 @@ def _without(row: IndexRow, files: list[str | None]) -> str:
             text = text[: link.start] + text[row.links[at + 1].start :]
         else:
             before = row.links[at - 1].end
-            bare = not is_separator(row.text[before : link.start])
+            bare = not has_text_between(row.text[before : link.start])
             ending = row.text[len(row.text.rstrip("\r\n")) :]
             text = (
                 text[:before] + text[link.end :]

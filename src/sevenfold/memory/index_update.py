@@ -14,16 +14,8 @@ from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from sevenfold.core.errors import Refused, StorageFailure
-from sevenfold.memory.folder.files import HEAD
-from sevenfold.memory.folder.folder import (
-    A_SECRET,
-    OWN,
-    PARTS,
-    RECORDED,
-    FolderPart,
-    FolderTransaction,
-    is_topic,
-)
+from sevenfold.memory.backend import HEAD, is_topic
+from sevenfold.memory.folder.folder import A_SECRET, OWN, PARTS, RECORDED, FolderPart, FolderTransaction
 from sevenfold.memory.index import (
     CHARACTERS,
     LINES,

@@ -11,7 +11,7 @@ from collections import Counter
 from difflib import SequenceMatcher
 from typing import Final, Literal, TypeVar
 
-from sevenfold.memory.folder.files import HEAD
+from sevenfold.memory.backend import HEAD
 
 T = TypeVar("T")
 _MOST_LINES: Final = 5_000

@@ -1,4 +1,4 @@
-"""Measures how much of what was remembered should not have been, from the history of 30 days.
+"""The share of wrong memories, worked out from the history of 30 days.
 
     measure_pollution(store, clock.now()).rate        the part of the memories saved that went wrong since
 
@@ -14,10 +14,10 @@ from typing import Final
 
 import msgspec
 
+from sevenfold.memory.backend import is_topic
 from sevenfold.memory.consolidation.sentences import read_sentences
 from sevenfold.memory.consolidation.supersession import find_shared_frame, is_negation, make_core
 from sevenfold.memory.dreams.statements import normalise_words
-from sevenfold.memory.folder.folder import is_topic
 from sevenfold.memory.history.revisions import UNDOING, Revision
 from sevenfold.memory.similarity import extract_statement, find_similar
 from sevenfold.memory.store import MemoryStore
@@ -58,7 +58,7 @@ class _MemoryLife:
 
 
 def measure_pollution(store: MemoryStore, now: float) -> Pollution:
-    """Count what became of the memories saved in the 30 days before `now`."""
+    """Counts what became of the memories saved in the 30 days before `now`."""
     lives: dict[str, _MemoryLife] = {}
     for older, revision in _oldest_first(store.history(limit=_FAR), now - DAYS * 86_400):
         for change in revision.files:
@@ -113,7 +113,7 @@ def _removed(life: _MemoryLife | None) -> None:
 
 
 def _contradicts(store: MemoryStore, file: str, older: Revision | None, newer: Revision) -> bool:
-    """True if a change of a memory says something else about the same thing."""
+    """True if a changed memory contradicts its old text."""
     before = store.as_of(older.id, file) if older else None
     after = store.as_of(newer.id, file)
     if before is None or after is None:

@@ -1,7 +1,7 @@
-"""A memory as a search gives it back, and the tag by which recalled text is known for what it is.
+"""A recalled memory, and the tag that marks recalled text as a copy.
 
-What was recalled is a copy: it is shown as data, and must not be taken for something that was said and
-saved a second time. An old memory comes with its age in words, and a warning.
+Recalled text is shown as data: it must not be taken for something that was said and be saved again. An
+old memory carries its age and a warning.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sevenfold.core.transcript import PlacedMessage
 
 TAG: Final = "recalled-memories"
 BY: Final = "Recall"
-"""The author of recalled memories: the `by` of their entries in the transcript."""
+"""The `by` of recalled memories in the transcript."""
 _OPENING: Final = f"<{TAG} "
 
 
@@ -38,7 +38,7 @@ class Recalled(msgspec.Struct, frozen=True):
 
 
 def is_recalled(what: PlacedMessage | Message) -> bool:
-    """True if this is recalled text. Of a message in a view it also counts who put it there."""
+    """True for recalled text. For a message in a view its `by` counts too."""
     if isinstance(what, PlacedMessage):
         return what.by == BY and is_recalled(what.message)
     if what.role != "user" or not what.content:
@@ -69,7 +69,7 @@ def format_age(modified: float, now: float) -> str:
 
 
 def format_caveat(modified: float, now: float) -> str:
-    """The caveat for a reader of an old memory; empty while it is younger than two whole days."""
+    """The warning about an old memory; empty while it is younger than two whole days."""
     if not now - modified >= CAVEAT_AFTER:
         return ""
     return (

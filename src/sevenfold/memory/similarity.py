@@ -1,9 +1,8 @@
-"""Finds the memory that a new one repeats, corrects or resembles, so that nothing is saved twice.
+"""Finds the memory that a new one repeats: the same fact, or a similar one.
 
-The same fact may come with another date, or as its opposite: then it is news about the old one, and takes
-its place. Texts that share most of their words but differ in a name or a number may be about two things;
-the writer of the new one has to say which. Among thousands, texts that say nearly the same are found
-without comparing each with each.
+The same fact may come with another date, or as its opposite: then the new text replaces the old. Texts
+that share most of their words but differ in a name or a number may be about two things; the author of
+the new one has to say which. Sketches of the texts avoid comparing each with each.
 """
 
 from __future__ import annotations
@@ -95,7 +94,7 @@ def _closest_likeness(
 
 
 def _share(one: array[int], other: array[int]) -> float:
-    """The overlap of two sets; exact when both are small, close to it otherwise."""
+    """The overlap of two sets; exact if both are small, else an estimate."""
     if len(one) == _SKETCH or len(other) == _SKETCH:  # only up to where both are known
         known = min(one[-1], other[-1])
         one, other = one[: bisect_right(one, known)], other[: bisect_right(other, known)]
@@ -140,18 +139,18 @@ class SimilarMemory(msgspec.Struct, frozen=True):
 
     topic: Topic
     same: bool
-    """True if it is the same fact, so that the new text takes the place of the old."""
+    """True for the same fact: the new text replaces the old."""
     known: bool = False
     """True if the new one says nothing that the old does not."""
 
 
 def is_quote(line: str) -> bool:
-    """True if a line of a memory quotes a person word for word."""
+    """True for a line that quotes a person word for word."""
     return line.lstrip().startswith(">")
 
 
 def extract_statement(topic: Topic) -> str:
-    """The statement of a memory: its description and its text, without the words it rests on."""
+    """The statement of a memory: description and text, without the quotes it rests on."""
     lines = [line for line in topic.body.split("\n") if not is_quote(line)]
     body = "\n".join(lines).strip()
     return body if topic.description in body else f"{topic.description}\n{body}"
@@ -214,7 +213,7 @@ def _described(topic: Topic) -> str:
 
 
 def _core(text: str) -> frozenset[str]:
-    """The subject of a statement: its words without those in which two of them may differ."""
+    """The words of a statement without those in which two of them may differ."""
     told = split_words(_DATE.sub(" ", text))
     return frozenset(told) - _PLAIN - {w for w in told if w in _TURNING or w.rstrip("s") in _TURNING}
 

@@ -1,9 +1,8 @@
 """Topic files: one memory each, as markdown with a few lines of frontmatter.
 
-Whatever the bytes are, reading gives a memory, with its flaws named.
-Both `type: user` and `metadata: {type: user}` are read. A file without frontmatter is named after
-itself and described by its first heading or sentence.
-When one thing is changed, every other byte stays as it was.
+Reading never fails: a file with flaws is a memory with its problems named. Both `type: user` and
+`metadata: {type: user}` are read. A file without frontmatter is named after itself and described by its
+first heading or sentence. Writing changes one thing and leaves every other byte as it was.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _MARKUP: Final = re.compile(r"^[\s>*+#-]+|\*\*|__|`")
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """The origin of a memory: kept in the frontmatter as `metadata.origin`."""
+    """The origin of a memory, kept in the frontmatter as `metadata.origin`."""
 
     session: str = ""
     entries: tuple[int, ...] = ()
@@ -67,7 +66,7 @@ class Topic(msgspec.Struct, frozen=True):
     links: tuple[str, ...] = ()
     """The names in `[[name]]`."""
     problems: tuple[str, ...] = ()
-    """The problems, in words."""
+    """Problems of the file, a sentence each."""
 
 
 def read_topic(data: bytes, file: str) -> Topic:
@@ -96,7 +95,7 @@ def read_topic(data: bytes, file: str) -> Topic:
 
 
 def explain_not_text(data: bytes) -> str:
-    """The reason why these bytes cannot be read as text; empty when they can."""
+    """The reason these bytes are not text; empty if they are."""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "it is written in UTF-16; save it as UTF-8"
     if b"\0" in data[:LARGEST]:
@@ -179,7 +178,7 @@ def _prose(
 
 
 def find_type_entries(entries: tuple[FrontmatterEntry, ...]) -> list[FrontmatterEntry]:
-    """The entries of the type: at the top, under `metadata`, or both."""
+    """The entries that hold the type: at the top, under `metadata`, or both."""
     meta = find_last_entry(entries, "metadata")
     found = [find_last_entry(entries, "type"), find_last_entry(meta.inner, "type") if meta else None]
     return [one for one in found if one is not None]
@@ -200,7 +199,7 @@ def _type(entries: tuple[FrontmatterEntry, ...], problems: list[str]) -> Type | 
 
 
 def find_origin_entry(entries: tuple[FrontmatterEntry, ...]) -> FrontmatterEntry | None:
-    """The entry of the origin: under `metadata`, or at the top where that could not be."""
+    """The entry that holds the origin: under `metadata`, else at the top."""
     meta = find_last_entry(entries, "metadata")
     return (find_last_entry(meta.inner, "origin") if meta else None) or find_last_entry(entries, "origin")
 

@@ -30,6 +30,7 @@ from sevenfold.layers.l5_durable_memory.prompt import format_opening as opened_w
 from sevenfold.layers.l5_durable_memory.selection import RecallParts, Start
 from sevenfold.layers.shared.restore import CompactionCut, StandingMessages, Stands
 from sevenfold.memory.folder.folder import Saved, find_state_folder
+from sevenfold.memory.folder.folder_backend import FolderBackend
 from sevenfold.memory.guard.injection import find_instructions
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.index import INDEX
@@ -73,13 +74,12 @@ class SessionMemory:
         if at.memory.off is None:
             author, place = Author("agent", session), at.memory
             self.store = MemoryStore(
-                place.folder,
-                place.state,
+                FolderBackend.at(place),
                 clock,
                 emit=self._tell,
                 author=author,
                 embedder=open_default_embedder(place.words),
-                claim=partial(claim_memory_place, place),
+                claim=lambda: FolderBackend.at(claim_memory_place(place)),
             )
         about = self._instruction_files, self._said, is_opening, locate, emit
         self._instructing = InstructionLoader(*about, view.marks.get(LOADED), besides=self._indexes)
@@ -136,7 +136,7 @@ class SessionMemory:
         return () if said is None else (opening.make_context_message(said),)
 
     def _indexes(self) -> tuple[Path, ...]:
-        return (self.store.folder / INDEX,) if self.store else ()
+        return (self.store.path_of(INDEX),) if self.store else ()
 
     def beside(
         self,
@@ -164,7 +164,7 @@ class SessionMemory:
         """The index of an agent's memory, as it is now."""
         state = find_state_folder(folder, self._at.environment.home)
         try:
-            return MemoryStore(folder, state, self._clock).loaded_index()
+            return MemoryStore(FolderBackend(folder, state), self._clock).loaded_index()
         except SevenfoldError as error:
             self._emit(Failed(BY, str(error)))
             return ""
@@ -185,7 +185,7 @@ class SessionMemory:
         store = self.store
         if store is None:
             return None
-        return RecallParts(store.folder, store.recall, able, store.newest, fork, model, start)
+        return RecallParts(store.path_of(), store.recall, able, store.newest, fork, model, start)
 
     def attach(self, view: View) -> Sequence[Message | Mark]:
         """What the folders of newly touched files say, and which day it is where a new one began."""
@@ -203,8 +203,7 @@ class SessionMemory:
         if self.store is None:
             return None
         store = MemoryStore(
-            folder,
-            find_state_folder(folder, self._at.environment.home),
+            FolderBackend(folder, find_state_folder(folder, self._at.environment.home)),
             self._clock,
             emit=self._tell,
             author=self.store.author,
@@ -214,7 +213,7 @@ class SessionMemory:
 
     async def prepare(self) -> Sequence[Change]:
         """Take in what others wrote since, and bring the search up to date; nobody waits for it."""
-        if self.store is not None and self.store.folder.is_dir():
+        if self.store is not None and self.store.exists():
             await anyio.to_thread.run_sync(partial(self.store.take_in, Author("other")))
             await anyio.to_thread.run_sync(self.store.prepare)
             self._flush()
@@ -233,7 +232,7 @@ class SessionMemory:
         self._flush()
 
     def _measure(self) -> None:
-        if self.measured is None or self.store is None or not self.store.folder.is_dir():
+        if self.measured is None or self.store is None or not self.store.exists():
             return
         from sevenfold.memory.pollution import measure_pollution  # the rules of dreams: slow to import
 
@@ -256,7 +255,7 @@ class SessionMemory:
 
 def _shared(store: MemoryStore) -> bool:
     """Whether there is a team; its folder may have vanished, and is brought back by the next sync."""
-    return store.has_team or (store.state / "team" / "team.json").exists()
+    return store.has_team or (store.local / "team" / "team.json").exists()
 
 
 class MemoryKeeper:
@@ -264,7 +263,7 @@ class MemoryKeeper:
 
     def __init__(self, store: MemoryStore, clock: Clock, emit: Emit) -> None:
         self._store, self._clock, self._emit = store, clock, emit
-        self._folder = resolve_path(store.folder)
+        self._folder = resolve_path(store.path_of())
         self._say: dict[Path, str] = {}
 
     def is_kept(self, path: Path) -> bool:

@@ -72,7 +72,7 @@ class SessionTeamSync:
 def _team(session: SessionState, store: MemoryStore) -> Team | None:
     from sevenfold.memory.team.state import STATE
 
-    if not (store.state / STATE).is_dir():
+    if not (store.local / STATE).is_dir():
         return None
     from sevenfold.memory.team.team import Team
 
@@ -84,4 +84,4 @@ def _team(session: SessionState, store: MemoryStore) -> Team | None:
 def _pushing(session: SessionState, team: Team) -> SyncScheduler:
     from sevenfold.memory.team.sync import SyncScheduler
 
-    return SyncScheduler(team, team.store.folder, session.clock, session.emit)
+    return SyncScheduler(team, team.store.path_of(), session.clock, session.emit)

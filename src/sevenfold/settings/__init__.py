@@ -1,7 +1,7 @@
-"""Settings and the environment: what they say together, and what a folder may say before it is trusted.
+"""Settings and the environment together, with the limits for folders that are not trusted.
 
 High to low: policy, command line, environment, local file, user file, project file. Lists are put
-together, single values are taken from the highest. This package has no other reader of either.
+together, single values are taken from the highest. No other package reads either.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class LoadedSettings(msgspec.Struct, frozen=True):
     files_read: tuple[Path, ...] = ()
     warnings: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
-    """What the files of a folder say and may not say while it is not trusted: file, line and key."""
+    """Settings that are ignored because the folder is not trusted: file, line and key."""
     everywhere: Settings = Settings()
-    """What holds for every project: without the files of this one and without the command line."""
+    """The settings for every project: without the files of this one and the command line."""
 
 
 def load_settings(
@@ -80,7 +80,7 @@ def load_settings(
 
 
 def explain_memory_off(environment: Environment, settings: Settings) -> str | None:
-    """Why memory is off, or None when it is on. The first that has something to say decides."""
+    """The reason memory is off, or None if it is on. The first source with a word decides."""
     if environment.disable_memory is not None:
         return "SEVENFOLD_DISABLE_MEMORY is set" if environment.disable_memory else None
     if environment.bare:
@@ -91,6 +91,6 @@ def explain_memory_off(environment: Environment, settings: Settings) -> str | No
 
 
 def find_configured_path(environment: Environment, settings: Settings) -> str | None:
-    """Where memory was told to live, or None for the usual place; not checked yet."""
+    """The configured folder of memory, not checked yet; None for the usual place."""
     remote = environment.remote_memory_dir if environment.remote else None
     return environment.memory_path or remote or settings.memory_directory

@@ -1,8 +1,7 @@
-"""Holds what a file says against the schema: mistakes with a suggestion, and the reference for people.
+"""Checks settings files against the schema: mistakes with a suggestion, and the reference.
 
 Types, limits, examples and meanings all come from the fields of `schema`.
-
-How settings files come together, and what a file of a folder may say before the folder is trusted.
+Also merges files, and leaves out what a file of an untrusted folder may not set.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ ELSEWHERE: Final = {
     "autoMemoryDirectory": "memoryDirectory",
     "cleanupPeriodDays": "cleanupDays",
 }
-"""What other tools call some of our keys."""
+"""Names of some of our keys in other tools."""
 
 
 class SettingsProblem(msgspec.Struct, frozen=True):
@@ -142,7 +141,7 @@ def _in_struct(kind: inspect.StructType, value: dict[str, Any], key: KeyPath) ->
     fields = {field.encode_name: field for field in kind.fields}
     for name, item in value.items():
         if name in fields:
-            yield from _problems(fields[name].type, item, (*key, name), ())
+            yield from _problems(fields[name].type, item, (*key, name), _defaults(fields[name]))
         elif (*key, name) != ("$schema",):
             yield SettingsProblem((*key, name), _unknown((*key, name), fields), fatal=False)
     for name, field in fields.items():
@@ -151,6 +150,14 @@ def _in_struct(kind: inspect.StructType, value: dict[str, Any], key: KeyPath) ->
     if kind.cls is PermissionSettings:
         yield from _of_rules(value, key)
     yield from _of_hooks(kind, value, key)
+
+
+def _defaults(field: inspect.Field) -> tuple[Any, ...]:
+    """The default of a setting as an example; none where it says nothing."""
+    default = field.default
+    if isinstance(default, float) and default.is_integer():
+        default = int(default)
+    return (default,) if isinstance(default, int | float | str) and default != "" else ()
 
 
 def _of_rules(value: dict[str, Any], key: KeyPath) -> Iterator[SettingsProblem]:
@@ -167,7 +174,7 @@ def _of_rules(value: dict[str, Any], key: KeyPath) -> Iterator[SettingsProblem]:
 
 
 def _of_hooks(kind: inspect.StructType, value: dict[str, Any], key: KeyPath) -> Iterator[SettingsProblem]:
-    """What a type cannot say about hooks."""
+    """Problems of hooks that a type cannot express."""
     if kind.cls is HookMatcher and isinstance(pattern := value.get("matcher"), str):
         try:
             re.compile("" if pattern == "*" else pattern)
@@ -188,7 +195,7 @@ def _of_hooks(kind: inspect.StructType, value: dict[str, Any], key: KeyPath) -> 
 
 
 def _fits(kind: inspect.Type, value: Any) -> bool:
-    """Whether a value is right as far as can be seen without looking into it."""
+    """True if a value is right, without looking into it."""
     match kind:
         case inspect.Metadata():
             return _fits(kind.type, value)
@@ -276,7 +283,7 @@ def _plural(kind: inspect.Type) -> str:
 
 
 def _got(kind: inspect.Type, value: Any, examples: Iterable[Any]) -> str:
-    """What stands there instead, and what could."""
+    """The value that stands there, and a suggestion."""
     names = {str: "a string", int: "a number", float: "a number", list: "a list", dict: "an object"}
     got = names.get(type(value), format_value(value))
     if _shape(kind, value) and not isinstance(value, list | dict):
@@ -326,7 +333,7 @@ FOLDER: Final = ".sevenfold"
 
 
 class SettingsLoader:
-    """Reads files one by one and remembers what there is to say about them."""
+    """Reads settings files and collects warnings about them."""
 
     def __init__(self, root: Path, trusted: bool) -> None:
         self._root, self._trusted = root, trusted
@@ -342,7 +349,7 @@ class SettingsLoader:
         return _beside(self.taken(document, strict=strict), path.parent)
 
     def taken(self, document: SettingsDocument, *, strict: bool = True) -> SettingsDocument:
-        """What it says; unless it is `strict`, what is wrong in it is left out with a warning."""
+        """The checked document; unless `strict`, wrong values are left out with a warning."""
         document = _renamed(document)
         if strict:
             self.warnings += check_document(document)
@@ -375,8 +382,8 @@ class SettingsLoader:
     def _read(self, path: Path) -> SettingsDocument | None:
         """In a folder that is not trusted, a file that cannot be read is as if it were not there.
 
-        It could only have restricted, and whoever wrote it must not be able to stop the user. But then what
-        it denies is not denied, and that is said.
+        It could only have restricted, and its author must not be able to stop the user. A warning says
+        that its rules do not hold.
         """
         if self._trusted:
             return self.file(path)
@@ -397,7 +404,7 @@ UNREAD: Final = (
     "Nothing in this file holds, and so not what it denies or restricts either: mend or remove it."
 )
 NEVER: Final = "(a file of the project never sets it)"
-"""What is said of such a setting: trusting the folder does not change that."""
+"""The remark about such a setting: trusting the folder does not change it."""
 NEVER_FROM_THE_PROJECT: Final = frozenset({"memoryDirectory", "env"})
 """One could point writes at a folder of keys, the other could change what every command does."""
 
@@ -415,11 +422,11 @@ SAVING: Final = frozenset(
         "micro_api",
     ]
 )
-"""Flags of what keeps a conversation small: a folder that nobody trusts does not switch them off."""
+"""Flags that keep a conversation small: an untrusted folder cannot switch them off."""
 
 
 def _restricts(key: KeyPath, value: Any, limits: Settings) -> bool:
-    """Whether this only takes something away from what holds without it.
+    """True if this only restricts the settings without it.
 
     A lower window or a smaller first reply is not on the list: both make for more requests. Nor are the
     flags of what saves: without it requests get larger, until none can be sent any more.
@@ -465,7 +472,7 @@ def _put(values: Json, key: KeyPath, value: Any) -> None:
 
 
 def _holding(settings: Settings, key: KeyPath) -> Any:
-    """What holds for this key, in the form a file has it."""
+    """The value of this key, as a file would have it."""
     value: Any = msgspec.to_builtins(settings, enc_hook=str)
     for part in key:
         value = value.get(part)

@@ -1,4 +1,4 @@
-"""The environment: the one place that reads it, once, and keeps its keys to itself."""
+"""The environment: read in this one place, once. Keys are never shown."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from sevenfold.settings.checks import FOLDER
 from sevenfold.settings.files import format_value
 
 SHARED: Final = ".claude"
-"""How the folder of Claude Code is called."""
+"""The name of Claude Code's folder."""
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
-    """What the environment says, read once. Keys are never shown."""
+    """The environment variables, read once. Keys are never shown."""
 
     home: Path
-    """Where everything is kept."""
+    """The home folder of Sevenfold."""
     shared: Path | None = None
     """The folder of Claude Code, where memory and instruction files are shared with it."""
     anthropic_key: str = ""
@@ -75,7 +75,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
         return replace(self, home=own, shared=home)
 
     def _is_shared(self, home: Path) -> bool:
-        """Whether this is the folder of Claude Code, by its name, or by a link that leads there."""
+        """True for the folder of Claude Code, by its name or by a link that leads there."""
         if home.name == SHARED:
             return True
         real = Path(os.path.realpath(home))
@@ -83,14 +83,14 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
             return True
         try:
             return real == Path(os.path.realpath(_user_home(self.variables) / SHARED))
-        except SettingsError:  # nobody's home, so nobody's folder in it
+        except SettingsError:  # there is no home folder
             return False
 
     def tool_environment(self, extra: Mapping[str, str] = {}) -> dict[str, str]:
-        """What tools and hooks see: everything but our own keys, and what `env` in the settings adds.
+        """The environment of tools and hooks: without our keys, with `env` of the settings.
 
-        A command the model runs could print a key or send it away. Whoever needs one in a tool can give
-        it back by `env` in the user settings.
+        A command the model runs could print a key or send it away. The user can give one back by `env` in
+        the user settings.
         """
         keys = PROVIDERS.list_keys()
         kept = {name: text for name, text in self.variables.items() if name not in keys}

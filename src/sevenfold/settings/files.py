@@ -1,7 +1,7 @@
-"""Settings files as text: reading them with care, JSON that remembers its lines, and what git tracks.
+"""Settings files as text: bounded reading, JSON with line numbers, and files that git tracks.
 
-Nothing here runs another program: in a repository made by somebody else, even asking git a question
-can start what its configuration names.
+Nothing here runs another program: in a repository of another person, even asking git a question can
+start a program that its configuration names.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def read_document(path: Path) -> SettingsDocument | None:
 
 
 def is_outside(path: Path, root: Path) -> bool:
-    """Whether a symbolic link takes this path out of the folder it seems to be in."""
+    """True if a symbolic link leads this path out of its folder."""
     try:
         return not path.resolve(strict=True).is_relative_to(root.resolve(strict=True))
     except FileNotFoundError:
@@ -219,7 +219,7 @@ _HOLDS: Final = frozenset({0o120000, 0o040000})
 
 
 def is_tracked(path: Path) -> bool:
-    """Whether git has this file in its index, asked of the index itself. Unreadable: yes.
+    """True if git's index has this file, or cannot be read.
 
     So does a file that is reached through a link which git has.
     """
@@ -230,7 +230,7 @@ def is_tracked(path: Path) -> bool:
 
 
 def _has(path: Path, top: Path) -> bool:
-    """Whether the repository at this folder, if there is one, has the file."""
+    """True if a repository at this folder has the file."""
     git = _git_folder(top)
     if git is None:
         return False
@@ -245,7 +245,7 @@ def _has(path: Path, top: Path) -> bool:
 
 
 def _git_folder(top: Path) -> Path | None:
-    """Where git keeps its things for a working folder; a `.git` file names the place."""
+    """The git folder of a working folder; a `.git` file names the place."""
     dot = top / ".git"
     if dot.is_file():
         text = read_bounded(dot, 10_000).decode("utf-8", "surrogateescape")

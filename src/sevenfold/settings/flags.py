@@ -60,14 +60,14 @@ class Flags(Switches, frozen=True):
         client: OpenFeatureClient | None = None,
         emit: Emit | None = None,
     ) -> Flags:
-        """What holds for one session: the provider's word, else the settings, else the defaults.
+        """The flags of one session: from the provider, else the settings, else the defaults.
 
         A provider that breaks changes nothing, and an event says so.
         """
         known: dict[str, bool] = msgspec.to_builtins(settings or Switches())
         flags = cls(**{name: known[name] for name in cls.__struct_fields__ if name in known})
         if client is None and "openfeature" not in sys.modules:
-            return flags  # nobody can have set a provider, and importing it takes time
+            return flags  # no provider can have been set, and importing it takes time
         if client is None:
             from openfeature import api
 
@@ -81,7 +81,7 @@ class Flags(Switches, frozen=True):
 
 
 def _broken(details: FlagEvaluationDetails[Any]) -> str:
-    """What went wrong; that a provider does not know a flag is no fault."""
+    """The error of a provider; an unknown flag is none."""
     from openfeature.exception import ErrorCode
 
     if details.error_code in (None, ErrorCode.FLAG_NOT_FOUND):

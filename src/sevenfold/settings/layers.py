@@ -1,10 +1,4 @@
-"""What can be set about large tool results.
-
-What can be set about clearing old tool results. What can be set about the notes on a session, and
-about what stays beside them when they stand in. What can be set about compaction. What can be set
-about recall and extraction. What can be set about dreaming. What can be set about agents. A switch
-for every layer and mechanism.
-"""
+"""The settings of the seven layers, and a switch for every layer and mechanism."""
 
 from __future__ import annotations
 
@@ -16,43 +10,37 @@ from msgspec import Meta
 
 from sevenfold.core.tokens import REFERENCE_WINDOW
 
-Characters: TypeAlias = Annotated[int, Meta(ge=1)]
+Count: TypeAlias = Annotated[int, Meta(ge=1)]
+Amount: TypeAlias = Annotated[int, Meta(ge=0)]
+Duration: TypeAlias = Annotated[float, Meta(ge=0)]
+Positive: TypeAlias = Annotated[float, Meta(gt=0)]
+Factor: TypeAlias = Annotated[float, Meta(ge=1)]
+
+
+def about(text: str, example: object = None, *, ge: int | None = None, le: int | None = None) -> Meta:
+    """The description of a setting. Messages suggest the `example`, or else the default."""
+    return Meta(description=text, examples=None if example is None else [example], ge=ge, le=le)
 
 
 class ToolResultSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Layer 1: when a tool result goes to disk, and what is shown of it."""
 
     most_characters: Annotated[
-        Characters,
-        Meta(
-            description="A tool result longer than this goes to disk; what the tool itself allows may "
-            "be less.",
-            examples=[50_000],
-        ),
+        Count,
+        about("A tool result longer than this goes to disk; what the tool itself allows may be less."),
     ] = 50_000
     limits: Annotated[
-        dict[str, Characters],
-        Meta(
-            description="Another limit for the results of a tool, by its name.", examples=[{"Bash": 10_000}]
-        ),
+        dict[str, Count], about("Another limit for the results of a tool, by its name.", {"Bash": 10_000})
     ] = {}
     most_per_message: Annotated[
-        Characters,
-        Meta(
-            description="All results of one message together; above it the largest go to disk.",
-            examples=[200_000],
-        ),
+        Count, about("All results of one message together; above it the largest go to disk.")
     ] = 200_000
-    preview_bytes: Annotated[
-        int, Meta(ge=0, description="How much of a stored result is shown.", examples=[2_000])
-    ] = 2_000
+    preview_bytes: Annotated[Amount, about("How much of a stored result is shown.")] = 2_000
     quota_megabytes: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="The most that stored results of a project may take up; the oldest that no "
-            "conversation still points to are removed.",
-            examples=[1_000],
+        Count,
+        about(
+            "The most that stored results of a project may take up; the oldest that no conversation "
+            "still points to are removed."
         ),
     ] = 1_000
 
@@ -65,74 +53,47 @@ class MicroSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     policy: Annotated[
         Literal["cost", "plain"],
-        Meta(
-            description="`cost` clears when it saves more than it costs; `plain` clears only after "
-            "nobody has spoken for `idleMinutes`.",
-            examples=["plain"],
+        about(
+            "`cost` clears when it saves more than it costs; `plain` clears only after nobody has "
+            "spoken for `idleMinutes`.",
+            "plain",
         ),
     ] = "cost"
     tools: Annotated[
-        tuple[str, ...],
-        Meta(
-            description="Whose results may be cleared, by the name of the tool.",
-            examples=[["Read", "Bash"]],
-        ),
+        tuple[str, ...], about("Whose results may be cleared, by the name of the tool.", ["Read", "Bash"])
     ] = CLEARABLE
-    keep_recent: Annotated[
-        int, Meta(ge=1, description="So many of the newest results always stay.", examples=[5])
-    ] = 5
+    keep_recent: Annotated[Count, about("So many of the newest results always stay.")] = 5
     margin: Annotated[
-        float,
-        Meta(
-            ge=1,
-            description="`cost`: the expected saving must be this many times the price of the break.",
-            examples=[4],
-        ),
+        Factor, about("`cost`: the expected saving must be this many times the price of the break.")
     ] = 4.0
     least_freed: Annotated[
-        int,
-        Meta(
-            ge=0,
-            description="`cost`: while the cache is warm, a batch frees at least so many tokens; scaled "
-            "down for windows below 200,000.",
-            examples=[40_000],
+        Amount,
+        about(
+            "`cost`: while the cache is warm, a batch frees at least so many tokens; scaled down for "
+            "windows below 200,000."
         ),
     ] = 40_000
     requests_ahead: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="`cost`: how many requests a session is expected to make from any point on.",
-            examples=[50],
-        ),
+        Count, about("`cost`: how many requests a session is expected to make from any point on.")
     ] = 50
     need_model: Annotated[
         Path | None,
-        Meta(
-            description="`cost`: a file with coefficients of your own for which results will be needed "
-            "again, written by `python -m benchmarks.policy.fit`; a relative one begins where the settings "
+        about(
+            "`cost`: a file with coefficients of your own for which results will be needed again, "
+            "written by `python -m benchmarks.policy.fit`; a relative one begins where the settings "
             "file is.",
-            examples=["need.toml"],
+            "need.toml",
         ),
     ] = None
-    idle_minutes: Annotated[
-        float, Meta(gt=0, description="`plain`: clear after so long a silence.", examples=[60])
-    ] = 60.0
+    idle_minutes: Annotated[Positive, about("`plain`: clear after so long a silence.")] = 60.0
     cache_edit_trigger: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="Where the provider can delete from its cache: how many results there must be.",
-            examples=[20],
-        ),
+        Count, about("Where the provider can delete from its cache: how many results there must be.")
     ] = 20
     keep_warm: Annotated[
-        int,
-        Meta(
-            ge=0,
-            description="With the flag `pre_cold`: at most so many requests in a row that only keep the "
-            "cache warm while nobody speaks.",
-            examples=[2],
+        Amount,
+        about(
+            "With the flag `pre_cold`: at most so many requests in a row that only keep the cache warm "
+            "while nobody speaks."
         ),
     ] = 2
 
@@ -143,81 +104,50 @@ class NotesSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     Tokens are those of a window of 200,000; in a smaller window they are as much smaller.
     """
 
-    first_at: Annotated[
-        int, Meta(ge=0, description="Notes are begun at so many tokens of context.", examples=[10_000])
-    ] = 10_000
+    first_at: Annotated[Amount, about("Notes are begun at so many tokens of context.")] = 10_000
     grown_by: Annotated[
-        int,
-        Meta(
-            ge=0,
-            description="They are brought up to date when the context has grown by so many tokens.",
-            examples=[5_000],
-        ),
+        Amount, about("They are brought up to date when the context has grown by so many tokens.")
     ] = 5_000
     grown_share: Annotated[
         float,
-        Meta(
+        about(
+            "... and by such a share of it. Every update reads the whole context once, so a large one "
+            "is noted in larger steps. 0: only `grownBy` counts.",
             ge=0,
             le=1,
-            description="... and by such a share of it. Every update reads the whole context once, so a "
-            "large one is noted in larger steps. 0: only `grownBy` counts.",
-            examples=[0.15],
         ),
     ] = 0.15
     pays_from: Annotated[
-        int,
-        Meta(
-            ge=0,
-            description="Where tokens cost money, notes once begun are brought up to date only from so "
-            "many tokens of context on: below that they cost more than the summary they stand in for. 0: "
-            "as everywhere else.",
-            examples=[155_000],
+        Amount,
+        about(
+            "Where tokens cost money, notes once begun are brought up to date only from so many tokens "
+            "of context on: below that they cost more than the summary they stand in for. 0: as "
+            "everywhere else."
         ),
     ] = 155_000
     tool_calls: Annotated[
-        int,
-        Meta(
-            ge=0,
-            description="And, while the model is still calling tools, after so many calls.",
-            examples=[3],
-        ),
+        Amount, about("And, while the model is still calling tools, after so many calls.")
     ] = 3
-    section_tokens: Annotated[
-        int, Meta(ge=1, description="The most that a section should hold.", examples=[2_000])
-    ] = 2_000
-    total_tokens: Annotated[
-        int, Meta(ge=1, description="The most that all sections should hold.", examples=[12_000])
-    ] = 12_000
+    section_tokens: Annotated[Count, about("The most that a section should hold.")] = 2_000
+    total_tokens: Annotated[Count, about("The most that all sections should hold.")] = 12_000
     keep_tokens: Annotated[
-        int,
-        Meta(
-            ge=0,
-            description="When the notes stand in for the older part, at least so many tokens of the "
-            "newest messages stay word for word.",
-            examples=[10_000],
+        Amount,
+        about(
+            "When the notes stand in for the older part, at least so many tokens of the newest messages "
+            "stay word for word."
         ),
     ] = 10_000
-    keep_messages: Annotated[
-        int, Meta(ge=0, description="And at least so many messages with words in them.", examples=[5])
-    ] = 5
-    keep_at_most: Annotated[
-        int, Meta(ge=0, description="And no more than this for the sake of the two.", examples=[40_000])
-    ] = 40_000
+    keep_messages: Annotated[Amount, about("And at least so many messages with words in them.")] = 5
+    keep_at_most: Annotated[Amount, about("And no more than this for the sake of the two.")] = 40_000
     user_words: Annotated[
-        int,
-        Meta(
-            ge=0,
-            description="What the user said earlier and is not in the notes is quoted beside them, in at "
-            "most so many tokens.",
-            examples=[8_000],
+        Amount,
+        about(
+            "What the user said earlier and is not in the notes is quoted beside them, in at most so "
+            "many tokens."
         ),
     ] = 8_000
-    wait_seconds: Annotated[
-        float, Meta(ge=0, description="How long an update that is running is waited for.", examples=[15])
-    ] = 15.0
-    stale_seconds: Annotated[
-        float, Meta(ge=0, description="One that runs longer than this is not waited for.", examples=[60])
-    ] = 60.0
+    wait_seconds: Annotated[Duration, about("How long an update that is running is waited for.")] = 15.0
+    stale_seconds: Annotated[Duration, about("One that runs longer than this is not waited for.")] = 60.0
 
 
 class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -225,111 +155,75 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
 
     summary_tokens: Annotated[
         int,
-        Meta(
+        about(
+            "The longest summary that is asked for, analysis included; scaled down for windows below "
+            "200,000.",
             ge=100,
-            description="The longest summary that is asked for, analysis included; scaled down for "
-            "windows below 200,000.",
-            examples=[20_000],
         ),
     ] = 20_000
     by_price: Annotated[
         bool,
-        Meta(
-            description="When the user speaks, compact before the window is full, if that is expected "
-            "to save more than it costs. Without it only a full window is compacted.",
-            examples=[False],
+        about(
+            "When the user speaks, compact before the window is full, if that is expected to save more "
+            "than it costs. Without it only a full window is compacted.",
+            False,
         ),
     ] = True
     margin: Annotated[
-        float,
-        Meta(
-            ge=1,
-            description="`byPrice`: the expected saving must be this many times what it costs.",
-            examples=[1.75],
-        ),
+        Factor, about("`byPrice`: the expected saving must be this many times what it costs.")
     ] = 1.75
     large_margin: Annotated[
-        float,
-        Meta(
-            ge=1,
-            description="`byPrice`: the same for windows over 200,000 tokens, where there is room and "
-            "less need be lost.",
-            examples=[8],
+        Factor,
+        about(
+            "`byPrice`: the same for windows over 200,000 tokens, where there is room and less need be "
+            "lost."
         ),
     ] = 8.0
     requests_ahead: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="`byPrice`: how many requests a session is expected to make from any point on.",
-            examples=[50],
-        ),
+        Count, about("`byPrice`: how many requests a session is expected to make from any point on.")
     ] = 50
     least_tokens: Annotated[
-        int,
-        Meta(
-            ge=0,
-            description="`byPrice`: a context below this is left alone, whatever it would save; scaled "
-            "down for windows below 200,000.",
-            examples=[70_000],
+        Amount,
+        about(
+            "`byPrice`: a context below this is left alone, whatever it would save; scaled down for "
+            "windows below 200,000."
         ),
     ] = 70_000
     names: Annotated[
-        int,
-        Meta(
-            ge=0,
-            description="Tokens for a list of names that stood in what was replaced, by file; no model "
-            "writes it. 0: none. Scaled down for windows below 200,000.",
-            examples=[4_000],
+        Amount,
+        about(
+            "Tokens for a list of names that stood in what was replaced, by file; no model writes it. "
+            "0: none. Scaled down for windows below 200,000."
         ),
     ] = 4_000
     server: Annotated[
         Literal["threshold", "onDemand"],
-        Meta(
-            description="How the provider compacts where the flag `server_compact` lets it: by itself at "
-            "a threshold, or when a request of ours asks for it.",
-            examples=["onDemand"],
+        about(
+            "How the provider compacts where the flag `server_compact` lets it: by itself at a "
+            "threshold, or when a request of ours asks for it.",
+            "onDemand",
         ),
     ] = "threshold"
-    timeout_seconds: Annotated[
-        float, Meta(gt=0, description="How long one request for a summary may take.", examples=[300])
-    ] = 300.0
+    timeout_seconds: Annotated[Positive, about("How long one request for a summary may take.")] = 300.0
     tries: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="How often a request for a summary that is itself too long is shortened.",
-            examples=[3],
-        ),
+        Count, about("How often a request for a summary that is itself too long is shortened.")
     ] = 3
     failures: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="After so many failed summaries in a row none is asked for any more.",
-            examples=[3],
-        ),
+        Count, about("After so many failed summaries in a row none is asked for any more.")
     ] = 3
     refills: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="After so many compactions in a row that helped only for `refilledWithin` "
-            "replies, no summary is asked for any more.",
-            examples=[3],
+        Count,
+        about(
+            "After so many compactions in a row that helped only for `refilledWithin` replies, no "
+            "summary is asked for any more."
         ),
     ] = 3
     refilled_within: Annotated[
-        int,
-        Meta(
-            ge=0,
-            description="A window that is full again after so many replies was filled too fast.",
-            examples=[3],
-        ),
+        Amount, about("A window that is full again after so many replies was filled too fast.")
     ] = 3
 
     def margin_in(self, window: int) -> float:
-        """How many times its price a summary has to save in a window of this size."""
+        """The factor by which a summary's saving must exceed its price in this window."""
         return self.large_margin if window > REFERENCE_WINDOW else self.margin
 
 
@@ -341,100 +235,85 @@ class RecallSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     selector: Annotated[
         SelectorName,
-        Meta(
-            description="`hybrid` searches by words and by meaning and asks no model; `model` lets a model "
-            "choose from the newest 200; `hybrid+model` lets it choose from the best 20 of the search.",
-            examples=["hybrid+model"],
+        about(
+            "`hybrid` searches by words and by meaning and asks no model; `model` lets a model choose "
+            "from the newest 200; `hybrid+model` lets it choose from the best 20 of the search.",
+            "hybrid+model",
         ),
     ] = "hybrid"
-    limit: Annotated[
-        int, Meta(ge=1, le=20, description="The most that are attached at once.", examples=[5])
-    ] = 5
-    lines: Annotated[
-        int, Meta(ge=1, description="The most lines of one that are shown.", examples=[200])
-    ] = 200
-    bytes: Annotated[
-        int, Meta(ge=512, description="The most bytes of one that are shown.", examples=[4_096])
-    ] = 4_096
+    limit: Annotated[int, about("The most that are attached at once.", ge=1, le=20)] = 5
+    lines: Annotated[Count, about("The most lines of one that are shown.")] = 200
+    bytes: Annotated[int, about("The most bytes of one that are shown.", ge=512)] = 4_096
     total_bytes: Annotated[
-        int,
-        Meta(
-            ge=0,
-            description="The most bytes of recalled memories in view at the same time; less in windows "
-            "below 200,000 tokens. 0: nothing is recalled.",
-            examples=[61_440],
+        Amount,
+        about(
+            "The most bytes of recalled memories in view at the same time; less in windows below "
+            "200,000 tokens. 0: nothing is recalled."
         ),
     ] = 61_440
     model: Annotated[
         str | None,
-        Meta(
-            description="Which model chooses; a small one will do. Unset: the model of the conversation.",
-            examples=["claude-haiku-4-5"],
+        about(
+            "Which model chooses; a small one will do. Unset: the model of the conversation.",
+            "claude-haiku-4-5",
         ),
     ] = None
     wait_ms: Annotated[
         int,
-        Meta(
+        about(
+            "How long a search may hold up the first request of a turn, in milliseconds; one that takes "
+            "longer goes on beside the reply. 0: never. A model that chooses is not waited for.",
             ge=0,
             le=1_000,
-            description="How long a search may hold up the first request of a turn, in milliseconds; one "
-            "that takes longer goes on beside the reply. 0: never. A model that chooses is not waited for.",
-            examples=[50],
         ),
     ] = 50
     first_wait_ms: Annotated[
         int,
-        Meta(
+        about(
+            "The same for the first search of a session, which has to open the index: a single question "
+            "on the command line would else never see a memory.",
             ge=0,
             le=10_000,
-            description="The same for the first search of a session, which has to open the index: a single "
-            "question on the command line would else never see a memory.",
-            examples=[1_000],
         ),
     ] = 1_000
-    timeout_seconds: Annotated[
-        float, Meta(gt=0, description="How long a model that chooses may take.", examples=[20])
-    ] = 20.0
+    timeout_seconds: Annotated[Positive, about("How long a model that chooses may take.")] = 20.0
 
 
 class ExtractionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Layer 5: when the conversation is looked through for what is worth remembering."""
 
-    every: Annotated[int, Meta(ge=1, description="After so many turns; 1: after each.", examples=[3])] = 1
+    every: Annotated[Count, about("After so many turns; 1: after each.", 3)] = 1
     patient: Annotated[
         bool,
-        Meta(
-            description="Where tokens cost money, a turn in which nothing lasting was said waits until "
-            "you are silent, or the session ends: the look then also keeps the provider's cache. Off: "
-            "after every turn.",
-            examples=[False],
+        about(
+            "Where tokens cost money, a turn in which nothing lasting was said waits until you are "
+            "silent, or the session ends: the look then also keeps the provider's cache. Off: after "
+            "every turn.",
+            False,
         ),
     ] = True
     steps: Annotated[
         int,
-        Meta(
+        about(
+            "How often the model may answer in one run: one reply that reads, one that writes, and some "
+            "to mend what was refused.",
             ge=1,
             le=20,
-            description="How often the model may answer in one run: one reply that reads, one that "
-            "writes, and some to mend what was refused.",
-            examples=[5],
         ),
     ] = 5
     drain_seconds: Annotated[
-        float,
-        Meta(
-            ge=0,
-            description="How long the end of a session waits for a run in flight, and for what waited "
-            "for a silence. 0: it waits for nothing, and what waited is looked at on resume.",
-            examples=[60],
+        Duration,
+        about(
+            "How long the end of a session waits for a run in flight, and for what waited for a "
+            "silence. 0: it waits for nothing, and what waited is looked at on resume."
         ),
     ] = 60.0
     non_interactive: Annotated[
         bool,
-        Meta(
-            description="Also where nobody sits in front of it: single questions on the command line, "
-            "programs, remote runs.",
-            examples=[True],
+        about(
+            "Also where nobody sits in front of it: single questions on the command line, programs, "
+            "remote runs.",
+            True,
         ),
     ] = False
 
@@ -442,50 +321,34 @@ class ExtractionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
 class DreamSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Layer 6: how often memories are consolidated, and whether the user is asked first."""
 
-    hours: Annotated[
-        float, Meta(gt=0, description="Hours from one dream to the next, at the least.", examples=[24])
-    ] = 24.0
+    hours: Annotated[Positive, about("Hours from one dream to the next, at the least.")] = 24.0
     sessions: Annotated[
-        int,
-        Meta(
-            ge=0,
-            description="Sessions that have to be touched since the last dream, without the current one.",
-            examples=[5],
-        ),
+        Amount, about("Sessions that have to be touched since the last dream, without the current one.")
     ] = 5
-    scan_minutes: Annotated[
-        float, Meta(ge=0, description="Minutes between two counts of the sessions.", examples=[10])
-    ] = 10.0
+    scan_minutes: Annotated[Duration, about("Minutes between two counts of the sessions.")] = 10.0
     stale_minutes: Annotated[
-        float,
-        Meta(
-            gt=0,
-            description="Minutes after which a dream that is still going on blocks no other.",
-            examples=[60],
-        ),
+        Positive, about("Minutes after which a dream that is still going on blocks no other.")
     ] = 60.0
     steps: Annotated[
         int,
-        Meta(
+        about(
+            "How often the model may answer in one dream; one that is still at work then is stopped, "
+            "and nothing of it is kept.",
             ge=1,
             le=200,
-            description="How often the model may answer in one dream; one that is still at work then is "
-            "stopped, and nothing of it is kept.",
-            examples=[30],
         ),
     ] = 30
     non_interactive: Annotated[
         bool,
-        Meta(
-            description="Also where nobody sits in front of it: single questions on the command line, "
-            "programs, remote runs.",
-            examples=[True],
+        about(
+            "Also where nobody sits in front of it: single questions on the command line, programs, "
+            "remote runs.",
+            True,
         ),
     ] = False
-    review: Annotated[
-        bool,
-        Meta(description="Show what a dream would change and ask before it is saved.", examples=[True]),
-    ] = False
+    review: Annotated[bool, about("Show what a dream would change and ask before it is saved.", True)] = (
+        False
+    )
 
 
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -493,53 +356,36 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     enabled: Annotated[
         bool,
-        Meta(
-            description="The model may start agents and write to them; both tools cost tokens in "
-            "every request.",
-            examples=[False],
+        about(
+            "The model may start agents and write to them; both tools cost tokens in every request.", False
         ),
     ] = True
     auto_background_seconds: Annotated[
-        float,
-        Meta(
-            ge=0,
-            description="Seconds an agent is waited for before it goes on in the background; 0: it "
-            "is waited for however long it takes.",
-            examples=[120],
+        Duration,
+        about(
+            "Seconds an agent is waited for before it goes on in the background; 0: it is waited for "
+            "however long it takes."
         ),
     ] = 120.0
-    most: Annotated[
-        int, Meta(ge=1, le=100, description="Agents that may be at work at once.", examples=[20])
-    ] = 20
+    most: Annotated[int, about("Agents that may be at work at once.", ge=1, le=100)] = 20
     depth: Annotated[
-        int,
-        Meta(
-            ge=1,
-            le=5,
-            description="How deep agents may start agents: 1, and only the main conversation may.",
-            examples=[3],
-        ),
+        int, about("How deep agents may start agents: 1, and only the main conversation may.", ge=1, le=5)
     ] = 3
     summary_seconds: Annotated[
-        float,
-        Meta(
-            ge=0,
-            description="Seconds from one short status of a background agent to the next; 0: none.",
-            examples=[30],
-        ),
+        Duration, about("Seconds from one short status of a background agent to the next; 0: none.")
     ] = 30.0
     reachable: Annotated[
         bool | None,
-        Meta(
-            description="Whether other sessions of this user on this machine may write to this one; "
-            "left out: only where a person sits in front of it.",
-            examples=[False],
+        about(
+            "Whether other sessions of this user on this machine may write to this one; left out: only "
+            "where a person sits in front of it.",
+            False,
         ),
     ] = None
 
 
-def _flag(description: str) -> Meta:
-    return Meta(description=description, examples=[False])
+def _flag(text: str) -> Meta:
+    return about(text, False)
 
 
 class Switches(msgspec.Struct, frozen=True, kw_only=True):

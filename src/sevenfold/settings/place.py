@@ -1,7 +1,4 @@
-"""Which memory folder a project has, whether memory is on, and where its history is kept.
-
-Which folders the user trusts: a list under the home, and nothing is trusted that is not on it.
-"""
+"""The memory folder of a project, and the folders that the user trusts (a list below the home)."""
 
 from __future__ import annotations
 
@@ -38,17 +35,17 @@ class MemoryPlace(msgspec.Struct, frozen=True):
     folder: Path
     state: Path
     words: Path
-    """Where the table for recall by meaning is kept, one for all projects."""
+    """The folder of the table for recall by meaning, one for all projects."""
     off: str | None = None
-    """Why memory is off; None when it is on."""
+    """The reason memory is off; None if it is on."""
     note: str = ""
-    """What the user should be told once."""
+    """A warning for the user."""
     owner: ProjectPaths | None = None
-    """The project whose name the folder bears; None where somebody said which folder it is."""
+    """The project whose name the folder has; None for a configured folder."""
 
 
 def find_memory_place(places: ProjectPaths, environment: Environment, settings: Settings) -> MemoryPlace:
-    """Nothing is made here, and no project says where its memory is: settings have seen to that."""
+    """Find the memory of a project. Nothing is made; no project file decides the place."""
     words = environment.home / WORDS
     off, told = (explain_memory_off(environment, settings), find_configured_path(environment, settings))
     if told is not None:
@@ -99,20 +96,20 @@ class _TrustRoot(msgspec.Struct):
     root: str = ""
 
 
-def claim_memory_place(place: MemoryPlace) -> tuple[Path, Path]:
-    """Write down whose memory this is, before anything is written there; its folder and its state.
+def claim_memory_place(place: MemoryPlace) -> MemoryPlace:
+    """Record the project that owns this memory, before anything is written there; returns the place to use.
 
-    They are others when a project whose folder has the same name was faster. In the folder of another
-    program the name is that program's: there the first is kept, and the second is told.
+    It is another one if a project whose folder has the same name was faster. In the folder of another
+    program the name is that program's: the first project is recorded, and the second only warned.
     """
     if place.owner is None:
-        return place.folder, place.state
+        return place
     if place.folder != place.owner.memory:
         make_private_dir(place.state)
         write_new(place.state / ROOT_FILE, msgspec.json.encode(_TrustRoot(str(place.owner.root))) + b"\n")
-        return place.folder, place.state
+        return place
     places = claim_places(place.owner)
-    return places.memory, places.project / STATE
+    return msgspec.structs.replace(place, folder=places.memory, state=places.project / STATE)
 
 
 NAME: Final = "trust.json"
@@ -130,10 +127,10 @@ class TrustedFolders:
         self._file = home / NAME
         self._user_home = (user_home or _user_home()).resolve()
         self.problem: str | None = None
-        """What was wrong with the file when it was last read. Nothing was trusted then."""
+        """The problem of the file at the last read; nothing was trusted then."""
 
     def is_trusted(self, root: Path) -> bool:
-        """Whether this folder, or one that it is in, was trusted."""
+        """True if this folder, or one above it, was trusted."""
         try:
             folder = root.resolve(strict=True)
         except (OSError, RuntimeError):

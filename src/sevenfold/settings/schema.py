@@ -16,7 +16,9 @@ from sevenfold.hooks.contract import HookEvents
 from sevenfold.models.capabilities import ANTHROPIC_URL, OPENAI_URL
 from sevenfold.settings.layers import (
     AgentSettings,
+    Amount,
     CompactionSettings,
+    Count,
     DreamSettings,
     ExtractionSettings,
     MicroSettings,
@@ -24,6 +26,7 @@ from sevenfold.settings.layers import (
     RecallSettings,
     Switches,
     ToolResultSettings,
+    about,
 )
 from sevenfold.tools import permissions as tools
 from sevenfold.tools.permissions import Mode
@@ -40,174 +43,143 @@ Scope: TypeAlias = Literal["repository", "worktree", "folder", "user"]
 Url: TypeAlias = Annotated[
     str, Meta(pattern=r"^https?://[^/\s]", title="an address that begins with http:// or https://")
 ]
-Count: TypeAlias = Annotated[int, Meta(ge=1)]
 Rules: TypeAlias = tuple[Annotated[str, Meta(min_length=1)], ...]
 
 
 class PermissionSettings(tools.PermissionRules, frozen=True, kw_only=True, rename="camel"):
-    """What tools may do without asking, only after asking, or never."""
+    """Rules for tools: allowed, asked about, denied."""
 
     mode: Annotated[
         Mode,
-        Meta(
-            description="How a session starts: `default` asks, `acceptEdits` does not ask about edits, "
-            "`plan` only reads, `dontAsk` refuses what it would have to ask about, "
-            "`bypassPermissions` never asks. `defaultMode` is another name for it.",
-            examples=["plan"],
+        about(
+            "How a session starts: `default` asks, `acceptEdits` does not ask about edits, `plan` only "
+            "reads, `dontAsk` refuses what it would have to ask about, `bypassPermissions` never asks. "
+            "`defaultMode` is another name for it.",
+            "plan",
         ),
     ] = "default"
-    allow: Annotated[
-        Rules, Meta(description="What may run without a question.", examples=[["Bash(ls:*)"]])
-    ] = ()
-    ask: Annotated[
-        Rules, Meta(description="What is asked about every time.", examples=[["Bash(git push:*)"]])
-    ] = ()
+    allow: Annotated[Rules, about("What may run without a question.", ["Bash(ls:*)"])] = ()
+    ask: Annotated[Rules, about("What is asked about every time.", ["Bash(git push:*)"])] = ()
     deny: Annotated[
-        Rules,
-        Meta(
-            description="What may never run; it counts wherever it is written.", examples=[["Read(./.env)"]]
-        ),
+        Rules, about("What may never run; it counts wherever it is written.", ["Read(./.env)"])
     ] = ()
     additional_directories: Annotated[
         Rules,
-        Meta(
-            description="Folders outside the project that tools may work in; a relative one begins at "
-            "the project.",
-            examples=[["../shared"]],
+        about(
+            "Folders outside the project that tools may work in; a relative one begins at the project.",
+            ["../shared"],
         ),
     ] = ()
 
 
 class TelemetrySettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What OpenTelemetry is told."""
+    """Spans and metrics for OpenTelemetry."""
 
     enabled: Annotated[
         bool,
-        Meta(
-            description="Hand spans and metrics to OpenTelemetry where the program around us has set it "
-            "up. Nothing is sent otherwise, and never what was said.",
-            examples=[False],
+        about(
+            "Hand spans and metrics to OpenTelemetry where the program around us has set it up. Nothing "
+            "is sent otherwise, and never what was said.",
+            False,
         ),
     ] = True
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """All settings of a session, after every file has had its say."""
+    """All settings of a session, merged from all files."""
 
     model: Annotated[
         str | None,
-        Meta(
-            description="Which model answers. Unset: a Claude model with a key, `offline` without.",
-            examples=["claude-sonnet-4-5"],
+        about(
+            "Which model answers. Unset: a Claude model with a key, `offline` without.", "claude-sonnet-4-5"
         ),
     ] = None
     permissions: PermissionSettings = PermissionSettings()
     hooks: HookEvents = HookEvents()
     env: Annotated[
         dict[str, str],
-        Meta(
-            description="More environment variables for tools and hooks. Never from a file that is part "
-            "of the project.",
-            examples=[{"PAGER": "cat"}],
+        about(
+            "More environment variables for tools and hooks. Never from a file that is part of the "
+            "project.",
+            {"PAGER": "cat"},
         ),
     ] = {}
     anthropic_base_url: Annotated[
-        Url, Meta(description="Where the Anthropic Messages API is.", examples=["http://127.0.0.1:8080"])
+        Url, about("Where the Anthropic Messages API is.", "http://127.0.0.1:8080")
     ] = ANTHROPIC_URL
     openai_base_url: Annotated[
-        Url, Meta(description="Where the OpenAI-compatible API is.", examples=["http://127.0.0.1:11434/v1"])
+        Url, about("Where the OpenAI-compatible API is.", "http://127.0.0.1:11434/v1")
     ] = OPENAI_URL
-    max_steps: Annotated[
-        Count, Meta(description="How often the model may answer in one turn.", examples=[100])
-    ] = 100
+    max_steps: Annotated[Count, about("How often the model may answer in one turn.")] = 100
     max_output_tokens: Annotated[
-        int,
-        Meta(
-            ge=0,
-            description="The longest reply that is asked for at first; one that is cut there is asked "
-            "for again with all the room there is. 0: as long as the model can.",
-            examples=[8_000],
+        Amount,
+        about(
+            "The longest reply that is asked for at first; one that is cut there is asked for again "
+            "with all the room there is. 0: as long as the model can.",
+            8_000,
         ),
     ] = 16_000
     window: Annotated[
         Count | None,
-        Meta(
-            description="The context window in tokens. It can only lower that of a known model, and sets "
-            "that of one nobody knows.",
-            examples=[200_000],
+        about(
+            "The context window in tokens. It can only lower that of a known model, and sets that of "
+            "one nobody knows.",
+            200_000,
         ),
     ] = None
     betas: Annotated[
         tuple[str, ...],
-        Meta(
-            description="Beta features of the Anthropic API that every request asks for. "
-            "`context-1m-2025-08-07` means a million tokens for a model that no table knows; for a known "
-            "one put `[1m]` behind its name.",
-            examples=[["context-1m-2025-08-07"]],
+        about(
+            "Beta features of the Anthropic API that every request asks for. `context-1m-2025-08-07` "
+            "means a million tokens for a model that no table knows; for a known one put `[1m]` behind "
+            "its name.",
+            ["context-1m-2025-08-07"],
         ),
     ] = ()
     auto_compact_percent: Annotated[
         Annotated[float, Meta(gt=0, le=100)] | None,
-        Meta(
-            description="Compact when this much is used of the window less what a reply may need. It can "
-            "only lower the limit.",
-            examples=[80],
+        about(
+            "Compact when this much is used of the window less what a reply may need. It can only lower "
+            "the limit.",
+            80,
         ),
     ] = None
     block_limit: Annotated[
-        Count | None,
-        Meta(description="Send no request that is larger than this, in tokens.", examples=[150_000]),
+        Count | None, about("Send no request that is larger than this, in tokens.", 150_000)
     ] = None
-    cache_ttl: Annotated[
-        Ttl, Meta(description="How long the provider keeps a prefix in its cache.", examples=["1h"])
-    ] = "5m"
+    cache_ttl: Annotated[Ttl, about("How long the provider keeps a prefix in its cache.", "1h")] = "5m"
     system_ttl: Annotated[
         Ttl | None,
-        Meta(
-            description="The same for what stands before the messages, tools and system prompt. Unset: an "
-            "hour where a person talks to it, who may be silent for longer than `cacheTtl`, else as long "
-            "as `cacheTtl`. Set it to `5m` for a gateway that does not know lifetimes of an hour.",
-            examples=["5m"],
+        about(
+            "The same for what stands before the messages, tools and system prompt. Unset: an hour "
+            "where a person talks to it, who may be silent for longer than `cacheTtl`, else as long as "
+            "`cacheTtl`. Set it to `5m` for a gateway that does not know lifetimes of an hour.",
+            "5m",
         ),
     ] = None
     thinking_budget: Annotated[
         Annotated[int, Meta(ge=0)] | None,
-        Meta(
-            description="Tokens the model may think; 0: it does not. Unset: as the model does.",
-            examples=[8_000],
-        ),
+        about("Tokens the model may think; 0: it does not. Unset: as the model does.", 8_000),
     ] = None
-    effort: Annotated[
-        Effort | None,
-        Meta(description="How hard the model tries, where it can be told.", examples=["high"]),
-    ] = None
+    effort: Annotated[Effort | None, about("How hard the model tries, where it can be told.", "high")] = (
+        None
+    )
     cleanup_days: Annotated[
-        Count,
-        Meta(
-            description="Days that transcripts and stored tool results are kept. Memory is kept.",
-            examples=[30],
-        ),
+        Count, about("Days that transcripts and stored tool results are kept. Memory is kept.")
     ] = 30
-    memory_enabled: Annotated[
-        bool, Meta(description="Whether durable memory is used.", examples=[False])
-    ] = True
+    memory_enabled: Annotated[bool, about("Whether durable memory is used.", False)] = True
     memory_directory: Annotated[
         Annotated[str, Meta(min_length=3)] | None,
-        Meta(
-            description="Where memory lives instead of below the home folder. Never from a file that is "
-            "part of the project.",
-            examples=["~/notes/memory"],
+        about(
+            "Where memory lives instead of below the home folder. Never from a file that is part of the "
+            "project.",
+            "~/notes/memory",
         ),
     ] = None
-    scope: Annotated[Scope, Meta(description="What shares one memory.", examples=["worktree"])] = (
-        "repository"
-    )
+    scope: Annotated[Scope, about("What shares one memory.", "worktree")] = "repository"
     guidelines: Annotated[
         str | None,
-        Meta(
-            description="Text added to the rules of memory in the prompt.",
-            examples=["Never save names of customers."],
-        ),
+        about("Text added to the rules of memory in the prompt.", "Never save names of customers."),
     ] = None
     tool_results: ToolResultSettings = ToolResultSettings()
     micro: MicroSettings = MicroSettings()
@@ -219,28 +191,28 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     agents: AgentSettings = AgentSettings()
     assistant_mode: Annotated[
         bool,
-        Meta(
-            description="For sessions that go on for days: what is worth keeping is noted in a daily log, "
-            "and the first rest of the next day makes memories of it.",
-            examples=[True],
+        about(
+            "For sessions that go on for days: what is worth keeping is noted in a daily log, and the "
+            "first rest of the next day makes memories of it.",
+            True,
         ),
     ] = False
     flags: Switches = Switches()
     prices: Annotated[
         Path | None,
-        Meta(
-            description="A TOML file with prices of your own, and windows (`window`, `max_output`) that "
-            "count before ours; a relative one begins where the settings file is.",
-            examples=["prices.toml"],
+        about(
+            "A TOML file with prices of your own, and windows (`window`, `max_output`) that count "
+            "before ours; a relative one begins where the settings file is.",
+            "prices.toml",
         ),
     ] = None
     telemetry: TelemetrySettings = TelemetrySettings()
     daily_background_limit: Annotated[
         Annotated[float, Meta(ge=0)] | None,
-        Meta(
-            description="The most that work in the background may cost in a day, in the currency of the "
-            "price table. null: no limit.",
-            examples=[1.0],
+        about(
+            "The most that work in the background may cost in a day, in the currency of the price "
+            "table. null: no limit.",
+            1.0,
         ),
     ] = 5.0
 

@@ -19,6 +19,7 @@ from sevenfold.core.transcript import Mark, Reply, Transcript, View
 from sevenfold.layers.l5_durable_memory.extraction import Extraction, ExtractionParts
 from sevenfold.layers.l5_durable_memory.extraction_tools import make_fork_tools
 from sevenfold.layers.l7_agents.forks import ForkRunner
+from sevenfold.memory.folder.folder_backend import FolderBackend
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
 from sevenfold.settings.layers import ExtractionSettings
@@ -72,8 +73,7 @@ class Learner:
         rules = PermissionRules(self.mode, deny=self.deny)
         self.permissions = Permissions(rules, readable=(self.memory,), memory_dirs=(self.memory,))
         self.store = MemoryStore(
-            self.memory,
-            self.folder / "state",
+            FolderBackend(self.memory, self.folder / "state"),
             self.clock,
             emit=self.events.append,
             author=Author("agent", SESSION),

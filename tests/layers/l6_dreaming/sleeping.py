@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import re
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from sevenfold.core.transcript import Transcript
 from sevenfold.layers.l6_dreaming.dream_run import DreamRunner
 from sevenfold.layers.l6_dreaming.dreaming import Dreaming
 from sevenfold.layers.l7_agents.forks import ForkRunner
+from sevenfold.memory.folder.folder_backend import FolderBackend
 from sevenfold.memory.store import MemoryStore
 from sevenfold.settings.layers import DreamSettings
 from sevenfold.testing import FakeClock, ScriptedModel
@@ -82,6 +84,14 @@ def write(**files: str) -> Callable[[Request], Message]:
     )
 
 
+def write_log(folder: Path, text: str, at: float) -> None:
+    """A daily log with one note, as an agent writes it."""
+    day = datetime.datetime.fromtimestamp(at).astimezone()
+    path = folder / f"logs/{day:%Y/%m/%Y-%m-%d}.md"
+    path.parent.mkdir(mode=0o700, parents=True)
+    path.write_text(f"# {day:%Y-%m-%d}\n\n- {day:%H:%M} {text}\n", encoding="utf-8")
+
+
 @dataclass
 class Bed:
     """Everything that a dream needs, on a real disk."""
@@ -99,7 +109,9 @@ class Bed:
         for folder in (self.project, self.transcripts):
             folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.state = self.transcripts / "memory", self.transcripts / "memory-state"
-        self.store = MemoryStore(self.folder, self.state, self.clock, emit=self.events.append)
+        self.store = MemoryStore(
+            FolderBackend(self.folder, self.state), self.clock, emit=self.events.append
+        )
         self.workspace = Workspace(
             self.project, self.top, {"PATH": os.defpath}, self.top / "shells", self.clock
         )

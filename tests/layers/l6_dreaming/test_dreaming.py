@@ -19,6 +19,7 @@ from layers.l6_dreaming.sleeping import (
     staged,
     topic,
     write,
+    write_log,
 )
 
 from sevenfold.core.errors import Mistake, Overloaded
@@ -373,15 +374,13 @@ async def test_without_a_model_rules_merge_what_says_the_same_and_nobody_is_aske
 
 
 async def test_what_a_note_in_a_log_teaches_becomes_a_memory_without_a_model(tmp_path: Path) -> None:
-    from sevenfold.memory.daily_logs import DailyLogs
-
     class Lesson:
         type: Type = "user"
         name, description = "short-answers", "Ada wants short answers"
         body = "Ada prefers short answers."
 
     bed = Bed(tmp_path)
-    DailyLogs(bed.folder).append("Ada prefers short answers.", NOON - DAY)
+    write_log(bed.folder, "Ada prefers short answers.", NOON - DAY)
     asked: list[str] = []
 
     def learn(text: str, at: float) -> list[Lesson]:
@@ -398,10 +397,8 @@ async def test_what_a_note_in_a_log_teaches_becomes_a_memory_without_a_model(tmp
 
 
 async def test_where_nobody_says_otherwise_a_note_becomes_a_memory_in_its_own_words(tmp_path: Path) -> None:
-    from sevenfold.memory.daily_logs import DailyLogs
-
     bed = Bed(tmp_path)
-    DailyLogs(bed.folder).append("The audit of the billing service ends tomorrow.", NOON - DAY)
+    write_log(bed.folder, "The audit of the billing service ends tomorrow.", NOON - DAY)
     log = next(bed.folder.glob("logs/**/*.md")).read_bytes()
     await bed.dreams.dream(RuleDreamer(bed.clock, lambda: None), by_hand=True)
     (file, text), *more = [(f, t) for f, t in bed.files().items() if f.startswith("audit")]
@@ -586,10 +583,8 @@ async def test_without_a_dream_there_is_nothing_to_undo(bed: Bed) -> None:
 
 
 async def test_the_first_rest_after_midnight_distils_the_log_of_the_day_before(tmp_path: Path) -> None:
-    from sevenfold.memory.daily_logs import DailyLogs
-
     bed = Bed(tmp_path, nightly=True)
-    DailyLogs(bed.folder).append("Ada prefers short answers.", NOON)
+    write_log(bed.folder, "Ada prefers short answers.", NOON)
     assert len((await bed.rest()).requests) == 1, "the day is not over"
     bed.clock.time += DAY
     new = topic("short", "Ada wants short answers", "Ada prefers short answers.", "user")

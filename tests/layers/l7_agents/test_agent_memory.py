@@ -18,6 +18,7 @@ from sevenfold.layers.l7_agents.memory import (
     open_agent_memory,
 )
 from sevenfold.memory.folder.folder import AgentScope
+from sevenfold.memory.folder.folder_backend import FolderBackend
 from sevenfold.memory.index import LINES
 from sevenfold.memory.store import MemoryStore
 from sevenfold.testing import FakeClock
@@ -61,7 +62,7 @@ def test_the_index_opens_the_conversation_within_its_limits(tmp_path: Path) -> N
     found = memory(tmp_path)
     assert found.folder is not None
     assert found.place is not None
-    store = MemoryStore(found.place.folder, found.place.state, FakeClock())
+    store = MemoryStore(FolderBackend(found.place.folder, found.place.state), FakeClock())
     store.add(type="project", name="flaky", description="upload is flaky", body="b")
     again = memory(tmp_path).opening
     assert again is not None

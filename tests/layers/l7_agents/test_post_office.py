@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import json
 import stat
+from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from sevenfold.core.errors import Refused, StorageFailure
 from sevenfold.core.events import Event, Notice
-from sevenfold.layers.l7_agents.mail import MOST, MemberInfo, PostOffice, Teammate
+from sevenfold.core.messages import Json
+from sevenfold.layers.l7_agents.mail import (
+    MOST,
+    MailStore,
+    MemberInfo,
+    MemoryInbox,
+    PostOffice,
+    TeamInbox,
+    Teammate,
+)
 from sevenfold.layers.l7_agents.mailbox import make_letter
 from sevenfold.testing import FakeClock
 
@@ -166,3 +178,48 @@ def test_what_killed_processes_left_unfinished_is_swept_after_an_hour(tmp_path: 
     clock.time += 200
     post.join("bob")
     assert not left.exists()
+
+
+class MailInMemory:
+    """A store of one's own: members and letters in dictionaries."""
+
+    def __init__(self) -> None:
+        self._entries: list[Json] = []
+        self._inboxes = defaultdict[str, MemoryInbox](MemoryInbox)
+
+    def inbox(self, agent: str) -> TeamInbox:
+        return self._inboxes[agent]
+
+    def members(self) -> list[Teammate]:
+        return msgspec.convert(self._entries, list[Teammate])
+
+    def change_members(self, change: Callable[[list[Json]], list[Json]]) -> None:
+        self._entries = change(self._entries)
+
+    def clear(self) -> bool:
+        return not any(inbox.waiting() for inbox in self._inboxes.values())
+
+
+async def test_mail_can_be_kept_elsewhere_and_the_rules_stay(tmp_path: Path, events: list[Event]) -> None:
+    mail: MailStore = MailInMemory()
+    post = PostOffice(tmp_path, "alpha", CLOCK, events.append, mail=mail)
+    post.join("boss", MemberInfo("lead"))
+    post.join("ada")
+    post.say("ada", "idle")
+    letter = make_letter("boss", "hello", "hi", CLOCK)
+
+    assert await post.send("ada", letter)
+    assert not await post.send("ada", letter)
+    assert post.inbox("ada").waiting() == (letter,)
+    assert post.members() == [Teammate("boss", "lead", joined=THEN), Teammate("ada", "", "", "idle", THEN)]
+    with pytest.raises(Refused, match="both would be one file"):
+        post.join("ADA")
+    with pytest.raises(Refused, match="there is nobody called 'bob'"):
+        await post.send("bob", letter)
+
+    post.leave("ada")
+    post.leave("boss")
+    assert not post.clear(), "a letter waits"
+    post.inbox("ada").settle([letter.id])
+    assert post.clear()
+    assert not (tmp_path / "teams").exists(), "no file is written"

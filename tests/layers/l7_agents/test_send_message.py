@@ -131,7 +131,7 @@ async def test_a_message_to_all_reaches_the_lead_who_has_not_joined(stage: Stage
 
 async def test_a_message_to_all_that_some_cannot_take_says_who(stage: Stage) -> None:
     for number in range(50):
-        stage.post.inbox("bob").post(make_letter("x", "y", "z", CLOCK, id=f"n{number}"))
+        await stage.post.inbox("bob").accept(make_letter("x", "y", "z", CLOCK, id=f"n{number}"))
 
     told = await stage.send(to="*")
 
@@ -314,20 +314,21 @@ async def test_where_nobody_is_nobody_is_listed() -> None:
     assert str(failed.value) == "there is no agent 'x', and nobody else can be reached"
 
 
-async def test_a_full_mailbox_and_a_broken_one_are_told_to_the_model(stage: Stage) -> None:
+async def test_a_full_mailbox_and_a_broken_one_are_told_to_the_model(stage: Stage, tmp_path: Path) -> None:
     async def let(use: ToolUse) -> str | None:
         return None
 
     inbox = stage.post.inbox("ada")
     for number in range(50):
-        inbox.post(make_letter("x", "y", "z", CLOCK, id=f"n{number}"))
+        await inbox.accept(make_letter("x", "y", "z", CLOCK, id=f"n{number}"))
     tool = SendMessageTool("lead", True, stage.agents, stage.post, CLOCK)
     box = Toolbox([tool], let, lambda event: None)
     args = {"to": "ada", "message": "m", "summary": "s"}
 
     full = await box.call(ToolUse("u", "SendMessage", args))
-    inbox.path.unlink()
-    inbox.path.mkdir()
+    file = tmp_path / "teams" / "alpha" / "inboxes" / "ada.json"
+    file.unlink()
+    file.mkdir()
     broken = await box.call(ToolUse("u", "SendMessage", args))
 
     assert (full.is_error, broken.is_error) == (True, True)

@@ -20,6 +20,7 @@ from sevenfold.memory.consolidation.staged_memories import ConsolidationReport
 from sevenfold.memory.dreams.commit import commit_dream
 from sevenfold.memory.dreams.losses import find_lost_facts
 from sevenfold.memory.dreams.stage import stage_folder
+from sevenfold.memory.folder.folder_backend import FolderBackend
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.index import HOOK, LINES, explain_over_limit, format_pointer, read_index
 from sevenfold.memory.store import MemoryStore
@@ -649,7 +650,7 @@ def test_a_commit_accepts_every_account_of_what_is_gone(tmp_path: Path) -> None:
     folder.add("quarry-news", "Quarry now runs on port 9090.")
     folder.add("freeze", "The merge freeze begins on 2026-03-05.", of=JANUARY)
     folder.add("demo", "The demo of Hatch is tomorrow.", of="2026-11-14")
-    store = MemoryStore(folder.place, tmp_path / "state", FakeClock(NOW))
+    store = MemoryStore(FolderBackend(folder.place, tmp_path / "state"), FakeClock(NOW))
     staged = stage_folder(store)
     report = consolidate_folder(staged.folder, NOW, store.modified())
     outcome = commit_dream(store, staged, Author("dream", "s"), report.explained)

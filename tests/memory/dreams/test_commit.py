@@ -22,6 +22,7 @@ from sevenfold.memory.dreams.stage import (
     open_stage,
     stage_folder,
 )
+from sevenfold.memory.folder.folder_backend import FolderBackend
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.merge import merge_lines
 from sevenfold.memory.store import MemoryStore
@@ -31,7 +32,7 @@ DREAM = Author("dream", "session-1")
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[MemoryStore]:
-    made = MemoryStore(tmp_path / "memory", tmp_path / "state", SystemClock())
+    made = MemoryStore(FolderBackend(tmp_path / "memory", tmp_path / "state"), SystemClock())
     made.add(type="user", name="editor", description="Which editor", body="Ann prefers vim over emacs.")
     made.add(
         type="project",
@@ -56,20 +57,20 @@ def write(path: Path, name: str, body: str, description: str = "How we run thing
 
 
 def after(store: MemoryStore) -> str:
-    return "\n".join(texts(store.folder).values())
+    return "\n".join(texts(store.path_of()).values())
 
 
 # --- the copy -------------------------------------------------------------------------------------------
 
 
 def test_the_copy_has_what_may_be_dreamt_about_and_the_times_of_the_files(store: MemoryStore) -> None:
-    os.utime(store.folder / "editor.md", (1_700_000_000, 1_700_000_000))
-    (store.folder / "logs/2026/03").mkdir(parents=True)
-    (store.folder / "logs/2026/03/2026-03-05.md").write_text("# 2026-03-05\n\n- 09:00 hello\n", "utf-8")
-    (store.folder / "key.md").write_text("token = ghp_0123456789abcdefghijABCDEFGHIJ012345\n", "utf-8")
-    (store.folder / ".hidden.md").write_text("no", "utf-8")
-    (store.folder / "link.md").symlink_to(store.folder / "editor.md")
-    with (store.folder / "huge.md").open("wb") as huge:
+    os.utime(store.path_of("editor.md"), (1_700_000_000, 1_700_000_000))
+    (store.path_of("logs/2026/03")).mkdir(parents=True)
+    (store.path_of("logs/2026/03/2026-03-05.md")).write_text("# 2026-03-05\n\n- 09:00 hello\n", "utf-8")
+    (store.path_of("key.md")).write_text("token = ghp_0123456789abcdefghijABCDEFGHIJ012345\n", "utf-8")
+    (store.path_of(".hidden.md")).write_text("no", "utf-8")
+    (store.path_of("link.md")).symlink_to(store.path_of("editor.md"))
+    with (store.path_of("huge.md")).open("wb") as huge:
         huge.truncate(50 << 20)
     staged = stage_folder(store)
 
@@ -82,42 +83,42 @@ def test_the_copy_has_what_may_be_dreamt_about_and_the_times_of_the_files(store:
 
 
 def test_what_the_dream_was_not_given_is_never_touched(store: MemoryStore) -> None:
-    with (store.folder / "huge.md").open("wb") as huge:
+    with (store.path_of("huge.md")).open("wb") as huge:
         huge.truncate(50 << 20)
-    (store.folder / "picture.png").write_bytes(b"png")
+    (store.path_of("picture.png")).write_bytes(b"png")
     staged = stage_folder(store)
     write(staged.folder / "huge.md", "huge", "Nothing much.")
     outcome = commit_dream(store, staged, DREAM)
 
-    assert (store.folder / "huge.md").stat().st_size == 50 << 20
-    assert (store.folder / "picture.png").read_bytes() == b"png"
+    assert (store.path_of("huge.md")).stat().st_size == 50 << 20
+    assert (store.path_of("picture.png")).read_bytes() == b"png"
     assert [altered.file for altered in outcome.files] == ["huge-2.md", "MEMORY.md"]
 
 
 def test_logs_and_the_memories_of_the_team_are_read_only(store: MemoryStore) -> None:
     for file in ("logs/2026/03/2026-03-05.md", "team/rules.md"):
-        write(store.folder / file, file, "The team decided on 4 spaces.")
+        write(store.path_of() / file, file, "The team decided on 4 spaces.")
     staged = stage_folder(store)
-    before = texts(store.folder)
+    before = texts(store.path_of())
     (staged.folder / "logs/2026/03/2026-03-05.md").unlink()
     (staged.folder / "team/rules.md").unlink()
     write(staged.folder / "team/secret-plan.md", "plan", "Ann prefers vim over emacs.")
     outcome = commit_dream(store, staged, DREAM)
 
-    assert texts(store.folder) == before
+    assert texts(store.path_of()) == before
     assert len(outcome.conflicts) == 3
     assert outcome.revision == ""
 
 
 def test_a_file_that_grew_too_large_in_the_dream_stays_as_it_was(store: MemoryStore) -> None:
     staged = stage_folder(store)
-    before = texts(store.folder)
+    before = texts(store.path_of())
     (staged.folder / "editor.md").write_bytes(b"x " * 200_000)
     (staged.folder / "deploys.md").unlink()
     (staged.folder / "deploys.md").symlink_to("/etc/passwd")
 
     assert commit_dream(store, staged, DREAM).files == ()
-    assert texts(store.folder) == before
+    assert texts(store.path_of()) == before
 
 
 def test_a_damaged_copy_is_not_taken_over(store: MemoryStore) -> None:
@@ -136,15 +137,15 @@ def test_copies_of_dead_processes_go_and_those_that_wait_for_the_user_stay(store
     new = stage_folder(store)
 
     assert not dead.place.exists()
-    assert list_waiting_stages(store.state) == [kept.id]
+    assert list_waiting_stages(store.local) == [kept.id]
     (kept.folder / "new.md").write_text("A new thing about 42 llamas.", "utf-8")
-    assert [one.file for one in open_stage(store.state, kept.id).changes()] == ["new.md"]
+    assert [one.file for one in open_stage(store.local, kept.id).changes()] == ["new.md"]
     discard_stage(new)
     assert not new.place.exists()
-    discard_all_stages(store.state)
+    discard_all_stages(store.local)
     assert not kept.place.exists()
     with pytest.raises(Refused, match="no dream"):
-        open_stage(store.state, "../../etc")
+        open_stage(store.local, "../../etc")
 
 
 # --- merging --------------------------------------------------------------------------------------------
@@ -186,14 +187,14 @@ def test_what_was_written_meanwhile_stays_and_what_the_dream_did_elsewhere_is_ma
     write(staged.folder / "people.md", "people", "Ann prefers vim over emacs.\n", "Which editor")
     store.edit("deploys", body=store.get("deploys").body + "\n- Dan is on call until 2026-05-01")
     store.add(type="user", name="shell", description="Which shell", body="Ann uses fish.")
-    (store.folder / "people.md").write_text("People of 2026, by hand.\n", "utf-8")
+    (store.path_of("people.md")).write_text("People of 2026, by hand.\n", "utf-8")
     outcome = commit_dream(store, staged, DREAM)
 
     assert "15:00 sharp" in store.get("deploys").body
     assert "Dan is on call until 2026-05-01" in store.get("deploys").body
     assert "Ann uses fish." in store.get("shell").body
-    assert (store.folder / "people.md").read_text("utf-8") == "People of 2026, by hand.\n"
-    assert "vim" in (store.folder / "people-2.md").read_text("utf-8")
+    assert (store.path_of("people.md")).read_text("utf-8") == "People of 2026, by hand.\n"
+    assert "vim" in (store.path_of("people-2.md")).read_text("utf-8")
     assert [moved.into for moved in outcome.merged] == ["people-2.md"]
 
 
@@ -234,13 +235,13 @@ def test_a_file_that_was_changed_meanwhile_is_not_removed_and_one_that_was_remov
 
 
 def test_a_dream_that_deletes_everything_deletes_nothing(store: MemoryStore) -> None:
-    before = texts(store.folder)
+    before = texts(store.path_of())
     staged = stage_folder(store)
     for path in staged.folder.glob("*.md"):
         path.unlink()
     outcome = commit_dream(store, staged, DREAM)
 
-    assert texts(store.folder) == before
+    assert texts(store.path_of()) == before
     assert outcome.lost == ()
     assert {kept.into for kept in outcome.kept} == {"editor.md", "deploys.md", "staging.md"}
 
@@ -260,7 +261,7 @@ def test_lines_without_an_account_are_put_back_where_their_file_went(store: Memo
 
     assert store.get("ops").body.endswith("## Kept from deploys\n\n- Carol approves every release")
     assert store.get("staging").body.endswith("## Kept\n\n- The staging database listens on port 5432.")
-    assert not (store.folder / "deploys.md").exists()
+    assert not (store.path_of("deploys.md")).exists()
     assert [(kept.fact.text, kept.into) for kept in outcome.kept] == [
         ("Carol approves every release", "ops.md"),
         ("The staging database listens on port 5432.", "staging.md"),
@@ -292,13 +293,13 @@ def test_what_is_stale_moves_to_the_archive(store: MemoryStore) -> None:
     outcome = commit_dream(store, staged, DREAM, {"deploys.md": LossReason("stale", "MEMORY.md")})
 
     assert [(one.file, one.into) for one in outcome.archived] == [("deploys.md", "archive/deploys.md")]
-    assert "Carol approves" in (store.folder / "archive/deploys.md").read_text("utf-8")
+    assert "Carol approves" in (store.path_of("archive/deploys.md")).read_text("utf-8")
     assert "deploys.md" not in store.index_text()
     assert store.recall("who approves a release?")[0].file == "archive/deploys.md"
 
 
 def test_lines_that_only_the_index_had_are_kept(store: MemoryStore) -> None:
-    index = store.folder / "MEMORY.md"
+    index = store.path_of("MEMORY.md")
     text = index.read_text("utf-8").replace("— Which editor", "— Ann also owns 3 llamas in Peru")
     index.write_text(f"# Mine\n\nThe cat is called Miau and is 12 years old.\n\n{text}", "utf-8")
     store.take_in()
@@ -324,12 +325,12 @@ def test_secrets_and_orders_refuse_the_change_of_their_file_only(store: MemorySt
     (staged.folder / "editor.md").unlink()
     path = staged.folder / "deploys.md"
     path.write_text(f"{path.read_text('utf-8')}- Ann prefers vim over emacs.\n{ORDERS}\n", "utf-8")
-    before = texts(store.folder)
+    before = texts(store.path_of())
     outcome = commit_dream(store, staged, DREAM)
 
     assert {one.file for one in outcome.conflicts} == {"token.md", "orders.md", "deploys.md"}
     assert [altered.file for altered in outcome.files] == ["fine.md", "MEMORY.md"]
-    assert texts(store.folder)["editor.md"] == before["editor.md"]
+    assert texts(store.path_of())["editor.md"] == before["editor.md"]
     assert len(store.quarantine.list()) == 2
 
 
@@ -346,7 +347,7 @@ def test_an_index_with_orders_or_secrets_is_not_taken_over(store: MemoryStore, l
 
 
 def test_what_the_user_wrote_by_hand_may_be_moved_although_it_gives_orders(store: MemoryStore) -> None:
-    write(store.folder / "mine.md", "mine", f"{ORDERS}\n")
+    write(store.path_of("mine.md"), "mine", f"{ORDERS}\n")
     store.take_in()
     staged = stage_folder(store)
     (staged.folder / "mine.md").unlink()
@@ -389,7 +390,7 @@ def test_a_folder_with_more_memories_than_an_index_can_hold_is_dreamt_about_all_
     store: MemoryStore,
 ) -> None:
     for n in range(260):
-        write(store.folder / f"many-{n}.md", f"many {n}", f"Cupboard {n} holds {n * 7} spoons.\n")
+        write(store.path_of() / f"many-{n}.md", f"many {n}", f"Cupboard {n} holds {n * 7} spoons.\n")
     store.take_in()
     staged = stage_folder(store)
     write(staged.folder / "few.md", "few", "Cupboard 1 holds 7 spoons.\nCupboard 2 holds 14 spoons.\n")
@@ -406,7 +407,7 @@ def test_a_folder_with_more_memories_than_an_index_can_hold_is_dreamt_about_all_
 
 
 def test_a_dream_is_one_revision_and_undo_brings_back_every_byte(store: MemoryStore) -> None:
-    before = texts(store.folder)
+    before = texts(store.path_of())
     staged = stage_folder(store)
     body = (staged.folder / "staging.md").read_text("utf-8")
     moved = (staged.folder / "deploys.md").read_text("utf-8").partition("---\n\n")[2]
@@ -419,16 +420,16 @@ def test_a_dream_is_one_revision_and_undo_brings_back_every_byte(store: MemorySt
     newest = store.history(limit=1)[0]
 
     assert (newest.id, newest.author) == (outcome.revision, DREAM)
-    assert sorted(texts(store.folder)) == ["MEMORY.md", "staging.md"]
-    assert not is_commit_pending(store.state)
+    assert sorted(texts(store.path_of())) == ["MEMORY.md", "staging.md"]
+    assert not is_commit_pending(store.backend)
     assert not staged.place.exists()
     store.undo()
-    assert texts(store.folder) == before
+    assert texts(store.path_of()) == before
     assert store.recover() == ""
 
 
 def test_a_dream_is_undone_although_others_wrote_since(store: MemoryStore) -> None:
-    before = texts(store.folder)
+    before = texts(store.path_of())
     staged = stage_folder(store)
     path = staged.folder / "deploys.md"
     path.write_text(path.read_text("utf-8").replace("15:00", "15:00 sharp"), "utf-8")
@@ -438,7 +439,7 @@ def test_a_dream_is_undone_although_others_wrote_since(store: MemoryStore) -> No
     store.edit("deploys", body=store.get("deploys").body + "\n- Dan is on call until 2026-05-01")
     store.add(type="user", name="shell", description="Which shell", body="Ann uses fish.")
     undo_dream(store)
-    found = texts(store.folder)
+    found = texts(store.path_of())
 
     assert found["deploys.md"] == before["deploys.md"] + "- Dan is on call until 2026-05-01\n"
     assert found["editor.md"] == before["editor.md"]
@@ -456,7 +457,7 @@ def test_without_a_dream_there_is_none_to_undo(store: MemoryStore) -> None:
 
 def test_a_dream_makes_no_memory_younger_unless_it_says_something_new(store: MemoryStore) -> None:
     for name, at in (("editor", 1_700_000_000), ("deploys", 1_710_000_000), ("staging", 1_720_000_000)):
-        os.utime(store.folder / f"{name}.md", (at, at))
+        os.utime(store.path_of() / f"{name}.md", (at, at))
     staged = stage_folder(store)
     old = (staged.folder / "deploys.md").read_text("utf-8")
     (staged.folder / "deploys.md").write_text(
@@ -467,8 +468,8 @@ def test_a_dream_makes_no_memory_younger_unless_it_says_something_new(store: Mem
     path.write_text(f"{path.read_text('utf-8')}\nBob watches it since 2026-02-02.\n", "utf-8")
     commit_dream(store, staged, DREAM)
 
-    assert (store.folder / "deploys.md").stat().st_mtime == 1_710_000_000
-    assert (store.folder / "staging.md").stat().st_mtime > 1_720_000_000
+    assert (store.path_of("deploys.md")).stat().st_mtime == 1_710_000_000
+    assert (store.path_of("staging.md")).stat().st_mtime > 1_720_000_000
     assert store.take_in() == []
 
 
@@ -485,17 +486,17 @@ def test_a_dream_that_changed_nothing_is_no_revision(store: MemoryStore) -> None
 def one_dream(place: Path, seed: int) -> None:
     rng = random.Random(seed)
     facts = Facts(rng)
-    store = MemoryStore(place / "memory", place / "state", SystemClock())
-    populate(store.folder, facts, rng.randint(2, 7))
+    store = MemoryStore(FolderBackend(place / "memory", place / "state"), SystemClock())
+    populate(store.path_of(), facts, rng.randint(2, 7))
     staged = stage_folder(store)
-    given = numbers(texts(store.folder))
+    given = numbers(texts(store.path_of()))
     dream(staged.folder, facts, rng.randint(1, 8))
-    meddle(store.folder, facts, rng.randint(0, 4))
+    meddle(store.path_of(), facts, rng.randint(0, 4))
     store.take_in()
-    now = texts(store.folder)
+    now = texts(store.path_of())
     theirs = {file: text for file, text in now.items() if file not in staged.files}
     outcome = commit_dream(store, staged, DREAM)
-    then = texts(store.folder)
+    then = texts(store.path_of())
 
     assert numbers(now) <= numbers(then), "nothing is lost"
     assert not (given - numbers(now)) & numbers(then), "what people removed stays removed"
@@ -504,7 +505,7 @@ def one_dream(place: Path, seed: int) -> None:
     assert store.take_in() == []
     if outcome.revision:
         store.undo()
-        assert texts(store.folder) == now
+        assert texts(store.path_of()) == now
     store.close()
 
 

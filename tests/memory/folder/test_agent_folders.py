@@ -18,6 +18,7 @@ from sevenfold.memory.folder.folder import (
     make_folder_name,
     prepare_agent_folder,
 )
+from sevenfold.memory.folder.folder_backend import FolderBackend
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
 from sevenfold.testing import FakeClock
@@ -43,7 +44,9 @@ class Place:
         place = self.of(scope=scope)
         prepare_agent_folder(place)
         author = Author("agent", "s1")
-        return MemoryStore(place.folder, place.state, FakeClock(), emit=self.events.append, author=author)
+        return MemoryStore(
+            FolderBackend(place.folder, place.state), FakeClock(), emit=self.events.append, author=author
+        )
 
 
 @pytest.fixture
@@ -131,7 +134,7 @@ def test_two_kinds_never_share_a_history(place: Place) -> None:
 @pytest.mark.parametrize("scope", SCOPES)
 def test_the_store_works_there(place: Place, scope: AgentScope) -> None:
     store = place.store(scope)
-    file = store.folder / "flaky.md"
+    file = store.path_of("flaky.md")
     text = b"---\nname: flaky\ndescription: upload is flaky\ntype: project\n---\nRun it alone.\n"
     store.before_write(file, text)
     file.write_bytes(text)
@@ -141,29 +144,29 @@ def test_the_store_works_there(place: Place, scope: AgentScope) -> None:
     assert [one.author.kind for one in store.history()] == ["agent"]
     store.undo("flaky")
     assert store.topics() == []
-    assert store.state.is_dir()
-    assert not (store.folder / "history").exists()
+    assert store.local.is_dir()
+    assert not (store.path_of("history")).exists()
 
 
 @pytest.mark.parametrize("scope", SCOPES)
 def test_the_guard_stands_there_too(place: Place, scope: AgentScope) -> None:
     store = place.store(scope)
     with pytest.raises(Guarded, match="refused"):
-        store.before_write(store.folder / "k.md", f"the key is {KEY}\n".encode())
+        store.before_write(store.path_of("k.md"), f"the key is {KEY}\n".encode())
     with pytest.raises(Guarded) as held:
-        store.before_write(store.folder / "p.md", POISON.encode())
+        store.before_write(store.path_of("p.md"), POISON.encode())
     assert held.value.quarantined == 1
     with pytest.raises(Refused):
-        store.before_write(store.folder / ".." / "x.md", b"x")
+        store.before_write(store.path_of() / ".." / "x.md", b"x")
     with pytest.raises(Refused):
-        store.before_write(store.folder / "x.sh", b"x")
+        store.before_write(store.path_of("x.sh"), b"x")
     assert store.listing().files == {}
 
 
 def test_what_a_teammate_committed_is_taken_in_and_a_secret_is_said(place: Place) -> None:
     store = place.store("project")
-    (store.folder / "a.md").write_text("---\nname: a\n---\ntheirs", encoding="utf-8")
-    (store.folder / "k.md").write_text(f"the key is {KEY}", encoding="utf-8")
+    (store.path_of("a.md")).write_text("---\nname: a\n---\ntheirs", encoding="utf-8")
+    (store.path_of("k.md")).write_text(f"the key is {KEY}", encoding="utf-8")
     store.take_in()
     assert "[a](a.md)" in store.loaded_index()
     said = [event.text for event in place.events if isinstance(event, Notice)]

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from sevenfold.core.errors import Refused, StorageFailure
-from sevenfold.memory.folder.files import HEAD, UNFINISHED, ConcurrentWrite, MemoryFiles
-from sevenfold.memory.folder.folder import list_folder
+from sevenfold.memory.backend import HEAD, ConcurrentWrite
+from sevenfold.memory.folder.files import UNFINISHED, MemoryFiles
 from sevenfold.memory.folder.names import (
     check_file_path,
     check_memory_name,
@@ -128,7 +128,7 @@ def test_a_missing_folder_is_said_and_can_be_made(files: MemoryFiles) -> None:
     with pytest.raises(FileNotFoundError), files.opened():
         pass
     with files.opened(make=True) as at:
-        assert list_folder(at).files == {}
+        assert at.list().files == {}
     assert stat.S_IMODE(files.folder.stat().st_mode) == 0o700
 
 
@@ -222,7 +222,7 @@ def test_the_listing_has_topics_logs_and_indexes_and_says_what_is_odd(made: Memo
     (made.folder / "way").symlink_to("sub")
     os.mkfifo(made.folder / "pipe.md")
     with made.opened() as at:
-        found = list_folder(at)
+        found = at.list()
     assert found.topics == ["a.md", "b.md", "sub/c.md", "team/e.md"]
     assert set(found.files) - set(found.topics) == {
         "MEMORY.md",
@@ -242,7 +242,7 @@ def test_the_listing_has_topics_logs_and_indexes_and_says_what_is_odd(made: Memo
 def test_names_that_are_not_utf8_are_odd_and_not_fatal(made: MemoryFiles) -> None:
     Path(os.fsdecode(os.fsencode(made.folder) + b"/caf\xe9.md")).touch()
     with made.opened() as at:
-        [odd] = list_folder(at).odd
+        [odd] = at.list().odd
     assert odd.file == "caf\udce9.md"
 
 
@@ -252,9 +252,9 @@ def test_what_a_dead_process_left_is_seen_and_swept(made: MemoryFiles) -> None:
     (made.folder / "sub" / f"{UNFINISHED}2").write_bytes(b"half")
     (made.folder / "sub" / "a.md").write_bytes(b"whole")
     with made.opened() as at:
-        found = list_folder(at)
+        found = at.list()
         at.sweep(found.unfinished)
-        assert list_folder(at).unfinished == ()
+        assert at.list().unfinished == ()
     assert found.topics == ["sub/a.md"]
 
 

@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 
 from sevenfold.core.errors import Mistake, Refused, SevenfoldError
-from sevenfold.memory.folder.files import ConcurrentWrite, MemoryFiles
-from sevenfold.memory.folder.folder import list_folder
+from sevenfold.memory.backend import ConcurrentWrite
+from sevenfold.memory.folder.files import MemoryFiles
+from sevenfold.memory.folder.folder_backend import FolderBackend
 from sevenfold.memory.history.history import MemoryHistory
 from sevenfold.memory.store import MemoryStore
 from sevenfold.testing import FakeClock
@@ -205,7 +206,7 @@ def world(root: Path) -> World:
         (home / file).parent.mkdir(parents=True, exist_ok=True)
         text = f"---\nname: {SECRET}\ndescription: {SECRET}\n---\n{SECRET}\n"
         (home / file).write_text(text, encoding="utf-8")
-    store = MemoryStore(home / "memory", root / "state", FakeClock())
+    store = MemoryStore(FolderBackend(home / "memory", root / "state"), FakeClock())
     store.add(type="user", name="a", description="an innocent memory", body="nothing to see")
     (home / "memory" / "sub").mkdir()
     (home / "memory" / "sub" / "b.md").write_text("below", encoding="utf-8")
@@ -404,7 +405,7 @@ def test_a_folder_that_is_a_link_is_refused_with_the_reason(own: World) -> None:
 def test_links_above_the_folder_that_the_user_made_are_fine(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     (tmp_path / "home").symlink_to("disk")
-    store = MemoryStore(tmp_path / "home" / "memory", tmp_path / "state", FakeClock())
+    store = MemoryStore(FolderBackend(tmp_path / "home" / "memory", tmp_path / "state"), FakeClock())
     saved = store.add(type="user", name="a", description="d", body="b")
     assert saved.path == tmp_path / "home" / "memory" / "a.md"
     assert (tmp_path / "disk" / "memory" / "a.md").is_file()
@@ -483,7 +484,7 @@ def test_thousands_of_bare_writes_against_a_swapped_folder_stay_inside(own: Worl
             with contextlib.suppress(*LOST), files.opened() as at:
                 own.kept_quiet(at.read("sub/secret.md")[0])
             with contextlib.suppress(*LOST), files.opened() as at:
-                assert "sub/secret.md" not in list_folder(at).files
+                assert "sub/secret.md" not in at.list().files
     assert inside > 0, "some of them had a folder to write to"
     own.untouched()
 

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from benchmarks.guard.secret_cases import NOT_SECRETS, TOKENS, Draw, Secret, secrets
 from benchmarks.guard.texts import memory_files
 from sevenfold.core.errors import Refused
-from sevenfold.memory.guard import Guard, find_secrets
-from sevenfold.memory.guard.guard import Quarantine
-from sevenfold.memory.guard.secrets import find_tokens
+from sevenfold.memory.folder.folder_backend import StateFolder
+from sevenfold.memory.guard.guard import Guard, Quarantine
+from sevenfold.memory.guard.secrets import find_secrets, find_tokens
 from sevenfold.testing import FakeClock
 
 ALL = list(secrets())
@@ -46,7 +46,7 @@ def test_nothing_that_is_produced_holds_the_secret(
     caplog.set_level(logging.DEBUG)
     verdict = Guard().check(case.text, source="web")
     with pytest.raises(Refused) as refused:
-        Quarantine(tmp_path, FakeClock()).put(
+        Quarantine(StateFolder(tmp_path), FakeClock()).put(
             "a.md", case.text.encode(), "web", verdict.findings, author="agent"
         )
     said = [
@@ -173,7 +173,7 @@ import json, logging, sys, warnings
 before = warnings.showwarning
 import sevenfold.memory.guard, sevenfold.memory.guard.guard
 light = "detect_secrets" not in sys.modules
-from sevenfold.memory.guard import find_secrets
+from sevenfold.memory.guard.secrets import find_secrets
 found = find_secrets(sys.argv[1])
 from detect_secrets.settings import get_settings
 print(json.dumps({

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from sevenfold.core.clock import SystemClock
+from sevenfold.memory.folder.folder_backend import FolderBackend
 from sevenfold.memory.store import MemoryStore
 from sevenfold.memory.team.git import SyncResult
 from sevenfold.memory.team.team import Team
@@ -59,10 +60,10 @@ class Clone:
 
     def __init__(self, top: Path, name: str, *, most: int = 2_000) -> None:
         self.top, self.name = top, name
-        self.store = MemoryStore(top / name / "memory", top / name / "state", SystemClock())
+        self.store = MemoryStore(FolderBackend(top / name / "memory", top / name / "state"), SystemClock())
         self.team = Team(self.store, SystemClock(), environment(top), most=most)
-        self.folder = self.store.folder / "team"
-        self.repository = self.store.state / "team" / "repository"
+        self.folder = self.store.path_of("team")
+        self.repository = self.store.local / "team" / "repository"
 
     def anew(self) -> Clone:
         """The same member in a new process."""

@@ -183,7 +183,9 @@ async def test_a_real_team_is_pulled_and_pushed(tmp_path: Path) -> None:
     ann.say("a.md", "x")
     ann.sync()
     told = list[SyncResult]()
-    pushing = SyncScheduler(bob.team, bob.store.folder, FakeClock(), lambda event: None, taken=told.append)
+    pushing = SyncScheduler(
+        bob.team, bob.store.path_of(), FakeClock(), lambda event: None, taken=told.append
+    )
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(pushing.run)
         assert await pushing.wait_for_first(60)

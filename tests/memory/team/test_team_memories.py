@@ -13,6 +13,7 @@ from sevenfold.memory.api import Memory
 from sevenfold.memory.dreams.commit import commit_dream
 from sevenfold.memory.dreams.stage import stage_folder
 from sevenfold.memory.errors import Ambiguous, Guarded
+from sevenfold.memory.folder.folder_backend import FolderBackend
 from sevenfold.memory.history.history import MemoryHistory
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
@@ -30,7 +31,9 @@ class Shared:
         self.folder, self.state = root / "memory", root / "state"
         self.events: list[Event] = []
         (self.folder / "team").mkdir(parents=True)
-        self.store = MemoryStore(self.folder, self.state, FakeClock(), emit=self.events.append)
+        self.store = MemoryStore(
+            FolderBackend(self.folder, self.state), FakeClock(), emit=self.events.append
+        )
 
     def add(self, name: str, description: str = "d", type: Type = "project") -> str:
         saved = self.store.add(
@@ -212,13 +215,13 @@ def test_check_looks_at_the_index_of_the_team(shared: Shared) -> None:
 
 
 def test_without_a_team_nothing_can_be_shared(tmp_path: Path) -> None:
-    store = MemoryStore(tmp_path / "memory", tmp_path / "state", FakeClock())
+    store = MemoryStore(FolderBackend(tmp_path / "memory", tmp_path / "state"), FakeClock())
     data = encode_new_topic("team/a.md", name="a", description="d", type="project", body="b")
     with pytest.raises(Mistake, match="sevenfold team init REMOTE"):
         store.add(type="project", name="a", description="d", body="b", team=True)
     for _ in range(2):  # before there is a folder, and after
         with pytest.raises(Mistake, match="sevenfold team join"):
-            store.before_write(store.folder / "team" / "a.md", data)
+            store.before_write(store.path_of() / "team" / "a.md", data)
         store.add(type="project", name="mine", description="d", body="b")
     assert not store.has_team
 
@@ -267,7 +270,7 @@ def test_what_a_hand_put_there_about_a_person_is_found_and_not_brought_back(shar
 
 def test_a_file_of_the_team_as_somebody_left_it_in_an_editor_is_checked_too(tmp_path: Path) -> None:
     (tmp_path / "memory" / "team").mkdir(parents=True)
-    with Memory(tmp_path / "memory", tmp_path / "state", FakeClock()) as memory:
+    with Memory(FolderBackend(tmp_path / "memory", tmp_path / "state"), FakeClock()) as memory:
         memory.add(type="project", name="a", description="d", body="b", team=True)
         changed = memory.get("team/a").data.replace(b"type: project", b"type: user")
         with pytest.raises(Refused, match="about a person"):

@@ -32,7 +32,7 @@ def test_what_one_member_writes_the_others_get_with_its_line_in_the_index(tmp_pa
 
 def test_nothing_of_git_is_in_the_memory_folder_and_the_commit_says_what_changed(tmp_path: Path) -> None:
     [ann] = team_of(tmp_path, "ann")
-    hidden = [path.name for path in ann.store.folder.rglob(".*")]
+    hidden = [path.name for path in ann.store.path_of().rglob(".*")]
     assert hidden == [".memory.lock"]
     log = git(remote_of(tmp_path), "log", "--format=%an|%s", "main")
     assert log == "sevenfold|added first.md"
@@ -273,7 +273,7 @@ def test_joining_twice_is_a_sync_and_another_team_is_refused(tmp_path: Path) -> 
 def test_the_memory_itself_is_no_repository_of_the_team(tmp_path: Path) -> None:
     ann = Clone(tmp_path, "ann")
     with pytest.raises(Mistake, match="a part of the memory itself"):
-        ann.team.init(str(ann.store.folder / "team"), tmp_path)
+        ann.team.init(str(ann.store.path_of("team")), tmp_path)
 
 
 def test_a_plain_git_user_is_a_member_too(tmp_path: Path) -> None:

@@ -202,7 +202,7 @@ def test_a_git_that_outlived_its_sync_is_ended_by_the_next(tmp_path: Path) -> No
         time.sleep(0.01)
     os.kill(pid, 9)
     os.waitpid(pid, 0)
-    left = int((ann.store.state / "team" / "running").read_text("ascii"))
+    left = int((ann.store.local / "team" / "running").read_text("ascii"))
     assert is_alive(left)
     bob.say("b.md", "y")
     bob.sync()

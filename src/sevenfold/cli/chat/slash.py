@@ -264,7 +264,7 @@ def _describe_memory_off(session: Session) -> str:
 def _format_memories(store: MemoryStore, now: float) -> str:
     memories = list_memories(store, now)
     if not memories:
-        return f"  nothing is remembered yet in {store.folder}; say 'remember that …'"
+        return f"  nothing is remembered yet in {store.path_of()}; say 'remember that …'"
     table = format_memory_table(memories[:MOST_MEMORIES], now, terminal=sys.stdout.isatty())
     lines = table.split("\n")
     if len(memories) > MOST_MEMORIES:

@@ -167,7 +167,7 @@ def _show_status(session: Session, layer: Dreaming) -> CommandOutcome:
 
 def _review_dream(session: Session, layer: Dreaming) -> CommandOutcome:
     store = layer.dreams.store
-    if (id := find_newest_review(store.state)) is None:
+    if (id := find_newest_review(store.local)) is None:
         return CommandReply(_NO_REVIEW)
     diff = make_printable(preview_review(store, id).diff).rstrip() or "  nothing would change any more"
     choices = {"": "", "a": "/dream accept", "r": "/dream reject"}
@@ -176,7 +176,7 @@ def _review_dream(session: Session, layer: Dreaming) -> CommandOutcome:
 
 def _accept_dream(session: Session, layer: Dreaming) -> CommandOutcome:
     store = layer.dreams.store
-    if (id := find_newest_review(store.state)) is None:
+    if (id := find_newest_review(store.local)) is None:
         return CommandReply(_NO_REVIEW)
 
     async def work() -> CommandReply:
@@ -188,7 +188,7 @@ def _accept_dream(session: Session, layer: Dreaming) -> CommandOutcome:
 
 def _reject_dream(session: Session, layer: Dreaming) -> CommandOutcome:
     store = layer.dreams.store
-    if (id := find_newest_review(store.state)) is None:
+    if (id := find_newest_review(store.local)) is None:
         return CommandReply(_NO_REVIEW)
     reject_review(store, id)
     return CommandReply("  dropped; nothing is changed")
@@ -233,7 +233,7 @@ def run_tasks(session: Session, rest: str) -> CommandOutcome:
 def _describe_last_dream(layer: Dreaming) -> list[str]:
     if (running := layer.dreams.running) is not None:
         return _format_turns(running)
-    state = layer.dreams.store.state
+    state = layer.dreams.store.local
     if find_newest_review(state) is not None:
         return ["  dream: ready for review (/dream review)"]
     known = read_last_snapshot(state)

@@ -26,7 +26,6 @@ from sevenfold.layers.l6_dreaming.review import (
     reject_review,
 )
 from sevenfold.layers.l6_dreaming.workers import RuleDreamer
-from sevenfold.memory.dreams.plan import DreamOutcome
 from sevenfold.memory.store import MemoryStore
 from sevenfold.models.capabilities import OFFLINE
 from sevenfold.session.project import Project
@@ -43,9 +42,9 @@ def run_dream(
     if dry_run and review:
         raise Mistake("--dry-run changes nothing, so there is nothing to review: leave one of them out")
     with open_memory(shared) as memory:
-        if memory.folder.is_dir():
+        if memory.exists():
             memory.claim()
-        waits = find_newest_review(memory.state)
+        waits = find_newest_review(memory.local)
         if review and waits is not None:
             return _review(shared, memory, waits, DreamResult(status="completed", review=waits))
         how: DreamMode | None = "preview" if dry_run else "review" if review else None
@@ -106,14 +105,15 @@ def _review(shared: SharedOptions, memory: MemoryStore, id: str, ended: DreamRes
     if answer is None:
         waits = f"the dream waits: {_REVIEW} asks again, nothing is changed until then"
         print_message(shared, waits)
-        left = msgspec.structs.replace(_add_outcome(ended, seen, review=id), why=waits)
+        left = msgspec.structs.replace(ended.with_outcome(seen, id, seen.diff or None), why=waits)
         return _print_dream(shared, left, silent=True)
     if not answer:
         reject_review(memory, id)
         print_message(shared, "the dream was dropped; nothing is changed")
         rejected = DreamResult(status="skipped", gate="review", why="it was rejected")
         return _print_dream(shared, rejected, silent=True)
-    return _print_dream(shared, _add_outcome(ended, accept_review(memory, id)))
+    taken = accept_review(memory, id)
+    return _print_dream(shared, ended.with_outcome(taken, None, taken.diff or None))
 
 
 def _ask_user() -> bool | None:
@@ -138,24 +138,6 @@ def _read_piped_answer() -> bool | None:
 
 def _parse_answer(line: str) -> bool | None:
     return line.strip().lower() in ("y", "yes") if line else None
-
-
-def _add_outcome(ended: DreamResult, outcome: DreamOutcome, review: str | None = None) -> DreamResult:
-    return msgspec.structs.replace(
-        ended,
-        files_before=outcome.files_before,
-        files_after=outcome.files_after,
-        merged=outcome.merged,
-        superseded=outcome.superseded,
-        archived=outcome.archived,
-        kept=outcome.kept,
-        lost=outcome.lost,
-        conflicts=outcome.conflicts,
-        files=tuple(one.file for one in outcome.files),
-        revision=outcome.revision or None,
-        review=review,
-        diff=outcome.diff or None,
-    )
 
 
 def _print_dream(shared: SharedOptions, ended: DreamResult, *, silent: bool = False) -> int:

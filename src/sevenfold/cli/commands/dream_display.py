@@ -55,8 +55,8 @@ def describe_dreams(
     memory: MemoryStore, gates: DreamGates, review: str
 ) -> tuple[list[str], dict[str, Any]]:
     """The state of dreams as lines for people and as a value; `review` is the command to review one."""
-    known, closed = read_last_snapshot(memory.state), gates.check()
-    waits, busy, last = list_waiting_stages(memory.state), gates.lock.holder(), gates.lock.last()
+    known, closed = read_last_snapshot(memory.local), gates.check()
+    waits, busy, last = list_waiting_stages(memory.local), gates.lock.holder(), gates.lock.last()
     value: dict[str, Any] = {
         "running": known is not None and known.running,
         "dream": known,
@@ -77,7 +77,7 @@ def describe_dreams(
 
 
 def _make_lock(memory: MemoryStore) -> DreamLock:
-    return DreamLock(memory.folder, memory.state, SystemClock())
+    return DreamLock(memory.path_of(), memory.local, SystemClock())
 
 
 def _describe_state(known: DreamSnapshot | None, busy: DreamLockBusy | None) -> str:
@@ -94,7 +94,7 @@ def _describe_state(known: DreamSnapshot | None, busy: DreamLockBusy | None) -> 
 
 def kill_dream(shared: SharedOptions) -> int:
     with open_memory(shared) as memory:
-        asked = ask_to_stop(memory.state)
+        asked = ask_to_stop(memory.local)
         busy = _make_lock(memory).holder() if asked is None else None
         stopped = asked is not None and _wait_until_stopped(memory, asked.id)
     if asked is None:
@@ -111,7 +111,7 @@ def kill_dream(shared: SharedOptions) -> int:
 def _wait_until_stopped(memory: MemoryStore, id: str) -> bool:
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
-        known = read_last_snapshot(memory.state)
+        known = read_last_snapshot(memory.local)
         if known is None or known.id != id or not known.running:
             return True
         time.sleep(_LOOK)

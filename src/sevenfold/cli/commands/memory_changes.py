@@ -97,7 +97,7 @@ def run_purge(shared: SharedOptions, name: str, yes: bool, agent: str | None = N
         if not yes:
             _confirm_purge(name, revisions)
         saved = memory.purge(name)
-        ours = SHARED.holds(saved.path.relative_to(memory.folder).as_posix())
+        ours = SHARED.holds(saved.path.relative_to(memory.path_of()).as_posix())
     more = "; what was shared with the team before is still in its repository" if ours else ""
     print_message(shared, f"purged {saved.name}: it is gone from files, index, history and search{more}")
     print_result(shared, "", saved)

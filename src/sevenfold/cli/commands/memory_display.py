@@ -90,7 +90,7 @@ class MemoryRow(msgspec.Struct, frozen=True):
 def list_memories(memory: MemoryStore, now: float) -> list[MemoryRow]:
     """Every memory, the newest first."""
     modified = memory.modified()
-    found = [_make_row(memory.folder, topic, modified, now) for topic in memory.topics()]
+    found = [_make_row(memory.path_of(), topic, modified, now) for topic in memory.topics()]
     return sorted(found, key=lambda one: (-one.modified, one.file))
 
 
@@ -151,12 +151,12 @@ def show_list(shared: SharedOptions, agent: str | None = None) -> int:
         odd = memory.listing().odd
     if not memories:
         how = "" if agent else "; 'sevenfold memory add' saves"
-        print_message(shared, f"nothing is remembered yet in {memory.folder}{how}")
+        print_message(shared, f"nothing is remembered yet in {memory.path_of()}{how}")
     if odd:
         some = format_count(len(odd), "file or folder", "files and folders")
         print_message(shared, f"{some} there cannot be memories; --json says which and why")
     text = format_memory_table(memories, now, terminal=sys.stdout.isatty())
-    print_result(shared, text, {"folder": memory.folder, "memories": memories, "unused": odd})
+    print_result(shared, text, {"folder": memory.path_of(), "memories": memories, "unused": odd})
     return 0
 
 
@@ -183,11 +183,11 @@ def show_check(shared: SharedOptions, agent: str | None = None) -> int:
         findings = memory.check()
         memories = len(memory.listing().topics)
         since = _measure_pollution(memory)
-    good = f"{format_count(memories, 'memory', 'memories')} in {memory.folder}: nothing to mend"
+    good = f"{format_count(memories, 'memory', 'memories')} in {memory.path_of()}: nothing to mend"
     text = "\n".join(
         filter(None, ["\n".join(map(describe_finding, findings)) or good, _describe_pollution(since)])
     )
-    value = {"folder": memory.folder, "memories": memories, "findings": findings, "pollution": since}
+    value = {"folder": memory.path_of(), "memories": memories, "findings": findings, "pollution": since}
     print_result(shared, text, {"ok": not findings, **value})
     return 1 if findings else 0
 
@@ -234,7 +234,7 @@ class MemoryDetail(MemoryRow, frozen=True):
 
 def read_memory_detail(memory: MemoryStore, name: str, now: float) -> MemoryDetail:
     topic = memory.get(name)
-    one = _make_row(memory.folder, topic, memory.modified(), now)
+    one = _make_row(memory.path_of(), topic, memory.modified(), now)
     origin = topic.origin
     return MemoryDetail(
         **msgspec.structs.asdict(one),

@@ -49,8 +49,8 @@ def edit_in_editor(memory: Memory, name: str, variables: Mapping[str, str]) -> S
         raise Mistake("there is nothing to change: use --body, --file, --description or --type")
     editor = find_editor(variables)
     before = memory.get(name)
-    make_private_dir(memory.state)
-    with tempfile.TemporaryDirectory(prefix="edit-", dir=memory.state) as folder:
+    make_private_dir(memory.local)
+    with tempfile.TemporaryDirectory(prefix="edit-", dir=memory.local) as folder:
         copy = Path(folder) / before.file.rpartition("/")[2]
         write_new(copy, before.data)
         while True:

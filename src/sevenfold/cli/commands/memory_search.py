@@ -36,6 +36,7 @@ from sevenfold.layers.l7_agents.forks import ForkRunner
 from sevenfold.memory.api import Memory
 from sevenfold.memory.errors import NoSuchMemory
 from sevenfold.memory.folder.folder import AgentFolder, Saved, list_agent_folders, make_folder_name
+from sevenfold.memory.folder.folder_backend import StateFolder
 from sevenfold.memory.history.revisions import Revision
 from sevenfold.memory.recall_results import Recalled, count_days_ago, format_age
 from sevenfold.memory.store import QUARANTINE, MemoryStore
@@ -149,7 +150,7 @@ def _search_memories(memory: MemoryStore, words: str, wanted: SearchWords, limit
     return [
         SearchRow(
             name=topics[file].name,
-            path=memory.folder / file,
+            path=memory.path_of(file),
             type=topics[file].type,
             description=topics[file].description,
             age_days=count_days_ago(modified.get(file, now), now),
@@ -208,7 +209,7 @@ async def _select_by_model(
         lambda: model, ledger, clock, _print_problem, lambda: make_thresholds(model, at.settings)
     )
     choose = ModelSelector(forks, lambda: model.name, at.settings.recall)
-    sources = RecallParts(memory.folder, memory.recall, newest=memory.newest)
+    sources = RecallParts(memory.path_of(), memory.recall, newest=memory.newest)
     try:
         return await ByModel(sources, choose, selector, _print_problem)(wanted)
     finally:
@@ -236,7 +237,7 @@ def show_history(shared: SharedOptions, name: str | None, limit: int, agent: str
         _record_changes(memory)
         revisions = memory.history(name, limit)
     if not revisions:
-        print_message(shared, f"the history of {name or memory.folder} is empty")
+        print_message(shared, f"the history of {name or memory.path_of()} is empty")
     print_result(shared, format_history(revisions), {"name": name, "revisions": revisions})
     return 0
 
@@ -266,7 +267,7 @@ def show_diff(
         text = memory.diff(name, revision)
     if not text:
         since = f" since {revision}" if revision else ""
-        print_message(shared, f"{_SAME}{since}: {name or memory.folder}")
+        print_message(shared, f"{_SAME}{since}: {name or memory.path_of()}")
     print_result(shared, text.rstrip("\n"), {"name": name, "revision": revision, "diff": text})
     return 0
 
@@ -288,7 +289,7 @@ def run_undo(shared: SharedOptions, name: str | None, to: str | None, agent: str
     for one in saved:
         print_message(shared, describe_undo(one))
     if not saved:
-        print_message(shared, f"the index of {memory.folder} is as it was before; no memory has changed")
+        print_message(shared, f"the index of {memory.path_of()} is as it was before; no memory has changed")
     revision = saved[0].revision if saved else ""
     print_result(shared, "", {"name": name, "to": to, "revision": revision, "memories": saved})
     return 0
@@ -343,7 +344,7 @@ def _count_quarantined(place: AgentFolder) -> int:
     from sevenfold.memory.guard.guard import Quarantine
 
     try:
-        return len(Quarantine(place.state / QUARANTINE, SystemClock()).list())
+        return len(Quarantine(StateFolder(place.state / QUARANTINE), SystemClock()).list())
     except SevenfoldError as error:
         print_warning(str(error))
         return 0

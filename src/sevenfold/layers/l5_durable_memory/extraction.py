@@ -216,7 +216,7 @@ class Extraction:
         if state.waits:
             return ()
         tools, may = self._learning.tools()
-        if await may(_some_write(self._learning.store.folder)) is not None:
+        if await may(_some_write(self._learning.store.path_of())) is not None:
             return ()  # nothing could be saved: in plan mode, or where a rule denies it
         state.failures += 1  # until it has worked: whatever breaks, it does not go on for ever
         state.runs += 1
@@ -276,7 +276,7 @@ class Extraction:
             path = self._learning.locate(asked) if isinstance(asked, str) else None
         except ToolFailed:
             return False
-        return path is not None and is_inside(path, self._learning.store.folder)
+        return path is not None and is_inside(path, self._learning.store.path_of())
 
     # --- what -------------------------------------------------------------------------------------------
 
@@ -310,7 +310,7 @@ class Extraction:
         memories = store.newest(NEWEST)
         told = format_extraction_request(
             memories,
-            store.folder,
+            store.path_of(),
             self._learning.session,
             now,
             since,
@@ -321,7 +321,7 @@ class Extraction:
 
     def _tell(self, saved: Sequence[Saved], hands: ExtractionTools) -> None:
         if saved:
-            files = ", ".join(_shown(one, self._learning.store.folder) for one in saved)
+            files = ", ".join(_shown(one, self._learning.store.path_of()) for one in saved)
             self._emit(Notice(f"saved to memory: {files}"))
         counts = ", ".join(f"{count} {kind}" for kind, count in sorted(hands.kinds.items()))
         calls = "1 call" if hands.denied == 1 else f"{hands.denied} calls"

@@ -31,10 +31,10 @@ from sevenfold.layers.l5_durable_memory.provenance import (
     UnfitMemory,
     check_sources,
 )
+from sevenfold.memory.backend import HEAD, ConcurrentWrite, FileStamp, OpenMemories, is_topic
 from sevenfold.memory.dates.relative import list_relative_dates
 from sevenfold.memory.errors import Guarded
-from sevenfold.memory.folder.files import HEAD, ConcurrentWrite, FileStamp, MemoryFiles, OpenFolder
-from sevenfold.memory.folder.folder import Saved, find_part, is_personal, is_topic
+from sevenfold.memory.folder.folder import Saved, find_part, is_personal
 from sevenfold.memory.folder.names import ENDING, INDEX_NAME, make_file_key
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.index import HOOK, IndexRow, split_rows
@@ -76,7 +76,6 @@ class MemoryWriter:
     ) -> None:
         self._store, self._sources, self._session = store, sources, session
         self._locate = locate
-        self._files = MemoryFiles(store.folder)
         self._read: set[str] = set()
         self.saved: dict[str, Saved] = {}
         """What this run has saved, by file."""
@@ -84,10 +83,10 @@ class MemoryWriter:
     def file_of(self, asked: str) -> str:
         """The memory file that a path means; `UnfitMemory` when it is none."""
         try:
-            file = self._files.file_of(normalise_path(self._locate(asked)))
+            file = self._store.file_of(normalise_path(self._locate(asked)))
         except (Refused, ToolFailed):
             raise UnfitMemory(
-                "outside", f"{asked} is not in the memory folder, {self._store.folder}"
+                "outside", f"{asked} is not in the memory folder, {self._store.path_of()}"
             ) from None
         if not file.endswith(ENDING):
             raise UnfitMemory("outside", f"{asked} is no memory: only {ENDING} files are")
@@ -137,7 +136,7 @@ class MemoryWriter:
         self._store.take_in()  # what others wrote is theirs
         for _ in range(_TRIES):
             try:
-                with self._files.opened(make=True) as at, at.alone():
+                with self._store.backend.opened(make=True) as at, at.alone():
                     old, stamp = _read(at, file)
                     text = asked(old)
                     if file == INDEX_NAME:
@@ -151,10 +150,10 @@ class MemoryWriter:
             except Mistake as refused:
                 raise UnfitMemory("form", str(refused)) from refused
             return self._recorded(done)
-        raise StorageFailure(f"{self._store.folder / file} could not be written: it keeps changing")
+        raise StorageFailure(f"{self._store.path_of(file)} could not be written: it keeps changing")
 
     def _memory(
-        self, at: OpenFolder, file: str, text: str, old: bytes | None, stamp: FileStamp | None
+        self, at: OpenMemories, file: str, text: str, old: bytes | None, stamp: FileStamp | None
     ) -> _PlacedFile:
         before = None if old is None else read_topic(old, file)
         proposed = read_topic(text.encode("utf-8", "surrogateescape"), file)
@@ -172,7 +171,7 @@ class MemoryWriter:
             raise UnfitMemory("known", f"{file} says so already: nothing was changed")
         file, data = made.topic.file, made.topic.data
         author = Author(KIND, self._session, f"they said: {shorten_text(made.quote, 200)}")
-        self._store.before_write(self._store.folder / file, data, author=author)
+        self._store.before_write(self._store.path_of(file), data, author=author)
         at.write(file, data, stamp)
         said = f"Merged into {file}, which is about the same." if merged else f"Saved {file}."
         if left := list_relative_dates(f"{made.topic.description}\n{made.topic.body}"):
@@ -205,7 +204,7 @@ class MemoryWriter:
 
     def _recorded(self, done: _PlacedFile) -> str:
         """The revision, and the line in the index."""
-        path = self._store.folder / done.file
+        path = self._store.path_of(done.file)
         for one in self._store.after_write(path, author=done.author):
             if one.path == path:
                 action = "merged" if done.merged else one.action
@@ -214,7 +213,7 @@ class MemoryWriter:
 
     # --- the index --------------------------------------------------------------------------------------
 
-    def _index(self, at: OpenFolder, text: str, old: bytes, stamp: FileStamp | None) -> _PlacedFile:
+    def _index(self, at: OpenMemories, text: str, old: bytes, stamp: FileStamp | None) -> _PlacedFile:
         """Of a new index the lines count that belong to memories of this run; it keeps the others."""
         before = old.decode("utf-8", "surrogateescape")
         offered = {
@@ -237,7 +236,7 @@ class MemoryWriter:
             )
         if new != before:
             data = new.encode("utf-8", "surrogateescape")
-            self._store.before_write(self._store.folder / INDEX_NAME, data, author=author)
+            self._store.before_write(self._store.path_of(INDEX_NAME), data, author=author)
             at.write(INDEX_NAME, data, stamp)
         more = " Other lines were left as they are." if left else ""
         return _PlacedFile(INDEX_NAME, author, f"The index is up to date.{more}")
@@ -252,7 +251,7 @@ class _PlacedFile(msgspec.Struct, frozen=True):
     merged: bool = False
 
 
-def _read(at: OpenFolder, file: str) -> tuple[bytes | None, FileStamp | None]:
+def _read(at: OpenMemories, file: str) -> tuple[bytes | None, FileStamp | None]:
     if at.stamp(file) is None:
         return None, None
     return at.read(file, HEAD + 1)

@@ -70,6 +70,24 @@ class DreamResult(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     diff: str | None = None
 
+    def with_outcome(self, outcome: DreamOutcome, review: str | None, diff: str | None) -> DreamResult:
+        """The result with the figures of a commit or a preview."""
+        return msgspec.structs.replace(
+            self,
+            files_before=outcome.files_before,
+            files_after=outcome.files_after,
+            merged=outcome.merged,
+            superseded=outcome.superseded,
+            archived=outcome.archived,
+            kept=outcome.kept,
+            lost=outcome.lost,
+            conflicts=outcome.conflicts,
+            files=tuple(one.file for one in outcome.files),
+            revision=outcome.revision or None,
+            review=review,
+            diff=diff,
+        )
+
 
 class DreamRunner:
     """The dreams of one memory folder, for a session or a command."""
@@ -89,7 +107,7 @@ class DreamRunner:
         self.store, self.transcripts, self.session = store, transcripts, session
         self.settings = settings or DreamSettings()
         stale = self.settings.stale_minutes * 60
-        self.lock = DreamLock(store.folder, store.state, clock, stale=stale)
+        self.lock = DreamLock(store.path_of(), store.local, clock, stale=stale)
         known = transcripts, session, self.settings, clock, enabled
         self.gates = DreamGates(self.lock, *known)
         self.enabled = enabled
@@ -123,8 +141,8 @@ class DreamRunner:
             return _skipped("lock", "a dream is going on in this session")
         if not by_hand and (closed := self._not_now()) is not None:
             return closed
-        if not self.store.folder.is_dir():
-            return _skipped("empty", f"there are no memories yet in {self.store.folder}")
+        if not self.store.exists():
+            return _skipped("empty", f"there are no memories yet in {self.store.path_of()}")
         self._before = self.lock.last()
         with anyio.CancelScope() as self._scope:
             try:
@@ -140,7 +158,7 @@ class DreamRunner:
     def _not_now(self) -> DreamResult | None:
         if (closed := self.gates.check()) is not None:
             return _skipped(closed.gate, closed.why)
-        if list_waiting_stages(self.store.state):
+        if list_waiting_stages(self.store.local):
             return _skipped("review", "a dream waits for review")
         return None
 
@@ -166,7 +184,7 @@ class DreamRunner:
         self, run: _DreamRun, held: HeldDreamLock, think: Think, how: DreamMode
     ) -> DreamResult:
         staged = run.staged = await anyio.to_thread.run_sync(stage_folder, self.store)
-        watch = self._watch = DreamWatch(staged.id, self.store.state, self.session, self._clock, self._emit)
+        watch = self._watch = DreamWatch(staged.id, self.store.local, self.session, self._clock, self._emit)
         async with open_task_group() as tasks:
             tasks.start_soon(self._attend, watch, held)
             run.thought = await think(staged, watch)
@@ -252,23 +270,9 @@ def _let_go(held: HeldDreamLock, *, done: bool) -> None:
 
 def _told(outcome: DreamOutcome, run: _DreamRun, how: DreamMode) -> DreamResult:
     waits = how == "review" and bool(outcome.files) and run.staged is not None
-    return DreamResult(
-        status="completed",
-        files_before=outcome.files_before,
-        files_after=outcome.files_after,
-        merged=outcome.merged,
-        superseded=outcome.superseded,
-        archived=outcome.archived,
-        kept=outcome.kept,
-        lost=outcome.lost,
-        conflicts=outcome.conflicts,
-        files=tuple(one.file for one in outcome.files),
-        revision=outcome.revision or None,
-        review=run.staged.id if waits and run.staged else None,
-        usage=run.thought.usage,
-        notes=run.thought.notes,
-        diff=outcome.diff if how != "commit" else None,
-    )
+    review = run.staged.id if waits and run.staged else None
+    ended = DreamResult(status="completed", usage=run.thought.usage, notes=run.thought.notes)
+    return ended.with_outcome(outcome, review, outcome.diff if how != "commit" else None)
 
 
 def describe_result(ended: DreamResult, undo: str = "/dream undo", review: str = "/dream review") -> str:

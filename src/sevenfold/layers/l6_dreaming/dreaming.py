@@ -19,7 +19,7 @@ from sevenfold.core.request import Frame, Request
 from sevenfold.layers.l6_dreaming.dream_run import DreamMode, DreamResult, DreamRunner
 from sevenfold.layers.l6_dreaming.gates import TRANSCRIPT
 from sevenfold.layers.l6_dreaming.workers import DreamContext, MakeTools, ModelDreamer, RuleDreamer, Think
-from sevenfold.memory.daily_logs import DailyLogs
+from sevenfold.memory.daily_logs import parse_log_day
 from sevenfold.models.capabilities import OFFLINE
 from sevenfold.tools.permissions import EDITORS
 
@@ -109,8 +109,8 @@ class Dreaming:
         if since >= today or self._looked_on == today or not self.dreams.enabled():
             return False
         self._looked_on = today
-        days = DailyLogs(self.dreams.store.folder).days()
-        return any(since <= day < today for day in days)
+        days = map(parse_log_day, self.dreams.store.listing().files)
+        return any(day and since <= day < today for day in days)
 
 
 def find_sessions_since(transcripts: Path, since: float, current: str) -> list[str]:

@@ -166,13 +166,6 @@ class DreamWatch:
             (self._state / STOP).unlink()
 
 
-def describe_dream(snapshot: DreamSnapshot) -> str:
-    """A dream that goes on, in a few words: for the footer."""
-    if snapshot.phase == "starting":
-        return "starting"
-    return f"updating {format_names(snapshot.touched)}"
-
-
 def format_names(files: Sequence[str]) -> str:
     """Some names, and how many more there are."""
     shown = ", ".join(files[-_SHOWN:])

@@ -46,7 +46,7 @@ def find_newest_review(state: Path) -> str | None:
 
 def preview_review(store: MemoryStore, id: str) -> DreamOutcome:
     """What the dream would change in the folder as it is now."""
-    staged = open_stage(store.state, id)
+    staged = open_stage(store.local, id)
     account = _account(staged)
     sessions = list_session_names(Path(account.transcripts))
     return preview_dream(store, staged, account.author, account.explained, sessions)
@@ -54,18 +54,18 @@ def preview_review(store: MemoryStore, id: str) -> DreamOutcome:
 
 def accept_review(store: MemoryStore, id: str) -> DreamOutcome:
     """Take it over; older ones that wait are dropped, for they know less."""
-    staged = open_stage(store.state, id)
+    staged = open_stage(store.local, id)
     account = _account(staged)
     sessions = list_session_names(Path(account.transcripts))
     done = commit_dream(store, staged, account.author, account.explained, sessions)
-    for other in list_waiting_stages(store.state):
+    for other in list_waiting_stages(store.local):
         reject_review(store, other)
     return done
 
 
 def reject_review(store: MemoryStore, id: str) -> None:
     """Nothing of it is taken over."""
-    discard_stage(open_stage(store.state, id))
+    discard_stage(open_stage(store.local, id))
 
 
 def _account(staged: DreamStage) -> _ReviewAccount:

@@ -25,10 +25,9 @@ from sevenfold.core.protocols import Clock, Forker, ToolFailed, Tools
 from sevenfold.core.request import Request
 from sevenfold.core.tokens import Usage
 from sevenfold.layers.l6_dreaming.progress import DreamWatch
+from sevenfold.memory.backend import HEAD, is_topic
 from sevenfold.memory.daily_logs import parse_log_day
 from sevenfold.memory.dreams.stage import DreamStage
-from sevenfold.memory.folder.files import HEAD
-from sevenfold.memory.folder.folder import is_topic
 from sevenfold.memory.folder.names import LOGS
 from sevenfold.memory.guard.guard import Guard
 from sevenfold.memory.recall_results import format_age

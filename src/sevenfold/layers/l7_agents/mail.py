@@ -57,7 +57,7 @@ MOST: Final = 200
 """Members of one team."""
 _LARGEST: Final = 1_000_000
 _UNFINISHED: Final = 3_600.0
-"""Seconds after which nobody will finish a file any more."""
+"""A temporary file older than this (seconds) was left by a dead process."""
 
 
 class MemberInfo(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -80,8 +80,37 @@ class Teammate(msgspec.Struct, frozen=True, omit_defaults=True):
     joined: str = ""
 
 
+class Inbox(Protocol):
+    """Holds the letters that wait for one agent."""
+
+    def waiting(self) -> Sequence[Letter]: ...
+    def settle(self, ids: Collection[str]) -> object: ...
+
+
+class TeamInbox(Inbox, Protocol):
+    """An inbox that other members write to."""
+
+    async def accept(self, letter: Letter) -> bool:
+        """Put a letter in; False: it was there already. Raises `MailboxFull` if too many wait."""
+
+
+class MailStore(Protocol):
+    """Keeps the members of one team and their inboxes; a `PostOffice` applies the rules."""
+
+    def inbox(self, agent: str) -> TeamInbox: ...
+
+    def members(self) -> Sequence[Teammate]:
+        """All members, in the order in which they joined."""
+
+    def change_members(self, change: Callable[[list[Json]], list[Json]]) -> None:
+        """Replace the entries of the members, under a lock; `change` may raise `Refused`."""
+
+    def clear(self) -> bool:
+        """Remove everything if no letter waits; False: it stays."""
+
+
 class PostOffice:
-    """The post office of one team. Nothing is written before somebody joins or posts."""
+    """The post office of one team. Nothing is written before an agent joins or posts."""
 
     def __init__(
         self,
@@ -91,18 +120,19 @@ class PostOffice:
         emit: Emit,
         *,
         sleep: Callable[[float], object] = time.sleep,
+        mail: MailStore | None = None,
     ) -> None:
+        """`mail` keeps members and letters; by default files below `home`."""
         self.team = check_agent_name(team, "a team")
-        self.folder = home / TEAMS / self.team
-        self._clock, self._emit, self._sleep = clock, emit, sleep
-        self._inboxes: dict[str, Mailbox] = {}
+        self._clock = clock
+        self._mail = mail or MailFolder(home / TEAMS / self.team, clock, emit, sleep)
+        self._inboxes: dict[str, TeamInbox] = {}
 
-    def inbox(self, agent: str) -> Mailbox:
+    def inbox(self, agent: str) -> TeamInbox:
         """The mailbox of an agent, whether or not it has joined; the same one each time."""
         name = check_agent_name(agent)
         if name not in self._inboxes:
-            path = self.folder / INBOXES / f"{name}.json"
-            self._inboxes[name] = Mailbox(path, self._clock, self._emit, sleep=self._sleep)
+            self._inboxes[name] = self._mail.inbox(name)
         return self._inboxes[name]
 
     async def send(self, to: str, letter: Letter) -> bool:
@@ -112,48 +142,38 @@ class PostOffice:
             raise Refused(f"there is nobody called {to!r} in the team {self.team!r}: {_named(known)}")
         return await self.inbox(to).accept(letter)
 
-    # --- who is there -----------------------------------------------------------------------------------
-
-    def members(self) -> tuple[Teammate, ...]:
+    def members(self) -> Sequence[Teammate]:
         """In the order in which they joined; entries that cannot be read are left out."""
-        data = read_if_there(self._file, _LARGEST, nofollow=True) or b""
-        return tuple(member for entry in parse_entries(data) or () if (member := _member(entry)))
+        return self._mail.members()
 
     def others(self, name: str) -> tuple[Teammate, ...]:
-        """All but this one: whom a message to all goes to."""
+        """All members but this one: the receivers of a message to all."""
         return tuple(member for member in self.members() if member.name != name)
 
     @property
     def lead(self) -> str:
-        """What the lead of the team is called."""
+        """The name of the team's lead."""
         return next((one.name for one in self.members() if one.kind == LEAD), LEAD)
 
     def join(self, agent: str, about: MemberInfo | None = None) -> Teammate:
-        """Become a member, or say something new about one. `Refused` when the name means another."""
+        """Add a member, or change what is known of one. Raises `Refused` if another has the name."""
         name = check_agent_name(agent)
-        self._sweep()
-        self._change(lambda entries: self._with(entries, name, about or MemberInfo()))
+        self._mail.change_members(lambda entries: self._with(entries, name, about or MemberInfo()))
         return next(member for member in self.members() if member.name == name)
 
     def say(self, agent: str, status: str) -> None:
-        """What a member does now."""
+        """Set the status of a member."""
         for member in self.members():
             if member.name == agent:
                 self.join(agent, MemberInfo(member.kind, member.session, status))
 
     def leave(self, agent: str) -> None:
-        """Nobody can write to it by this name any more. What waits for it stays."""
-        self._change(lambda entries: [entry for entry in entries if entry["name"] != agent])
+        """Remove a member: no letter can be sent to this name any more. Waiting letters stay."""
+        self._mail.change_members(lambda entries: [entry for entry in entries if entry["name"] != agent])
 
     def clear(self) -> bool:
-        """Remove the team's folder when nobody is in it and nothing waits; False: it stays."""
-        inboxes = sorted((self.folder / INBOXES).glob("*.json"))
-        if self.members() or any(self.inbox(path.stem).waiting() for path in inboxes):
-            return False
-        if self.folder.is_symlink() or not self.folder.is_dir():
-            return False
-        shutil.rmtree(self.folder, ignore_errors=True)
-        return True
+        """Remove the team if it has no members and no letter waits; False: it stays."""
+        return not self.members() and self._mail.clear()
 
     def _with(self, entries: list[Json], name: str, about: MemberInfo) -> list[Json]:
         told = msgspec.structs.asdict(about)
@@ -169,31 +189,54 @@ class PostOffice:
             raise Refused(f"the team {self.team!r} has {MOST} members, and that is the most")
         return [*entries, {"name": name, **told, "joined": format_iso_time(self._clock.now())}]
 
-    def _sweep(self) -> None:
-        """Unfinished files of processes that were killed long ago."""
-        for folder in (self.folder, self.folder / INBOXES):
-            for left in folder.glob(f"{TEMPORARY}*"):
-                with contextlib.suppress(OSError):
-                    if self._clock.now() - left.lstat().st_mtime > _UNFINISHED:
-                        left.unlink()
 
-    @property
-    def _file(self) -> Path:
-        return self.folder / MEMBERS
+class MailFolder:
+    """The mail of one team as files in a folder."""
 
-    def _change(self, change: Callable[[list[Json]], list[Json]]) -> None:
+    def __init__(
+        self, folder: Path, clock: Clock, emit: Emit, sleep: Callable[[float], object] = time.sleep
+    ) -> None:
+        self._folder, self._file = folder, folder / MEMBERS
+        self._clock, self._emit, self._sleep = clock, emit, sleep
+
+    def inbox(self, agent: str) -> Mailbox:
+        path = self._folder / INBOXES / f"{agent}.json"
+        return Mailbox(path, self._clock, self._emit, sleep=self._sleep)
+
+    def members(self) -> tuple[Teammate, ...]:
+        data = read_if_there(self._file, _LARGEST, nofollow=True) or b""
+        return tuple(member for entry in parse_entries(data) or () if (member := _member(entry)))
+
+    def change_members(self, change: Callable[[list[Json]], list[Json]]) -> None:
+        self._sweep()
         with hold_mail_lock(self._file, self._sleep):
             data = read_if_there(self._file, _LARGEST, nofollow=True) or b""
             found = parse_entries(data)
             entries = [entry for entry in found or () if _member(entry)]
             if found is None:
-                aside = rename_damaged_file(self._file)
-                self._say_aside(aside)
+                self._say_aside(rename_damaged_file(self._file))
             elif bad := [entry for entry in found if not _member(entry)]:
                 self._say_aside(save_damaged_entries(self._file, bad))
             new = change(entries)
             if new != found:
                 write_atomic(self._file, encode_entries(new), nofollow=True)
+
+    def clear(self) -> bool:
+        inboxes = sorted((self._folder / INBOXES).glob("*.json"))
+        if any(self.inbox(path.stem).waiting() for path in inboxes):
+            return False
+        if self._folder.is_symlink() or not self._folder.is_dir():
+            return False
+        shutil.rmtree(self._folder, ignore_errors=True)
+        return True
+
+    def _sweep(self) -> None:
+        """Remove temporary files that killed processes left long ago."""
+        for folder in (self._folder, self._folder / INBOXES):
+            for left in folder.glob(f"{TEMPORARY}*"):
+                with contextlib.suppress(OSError):
+                    if self._clock.now() - left.lstat().st_mtime > _UNFINISHED:
+                        left.unlink()
 
     def _say_aside(self, aside: Path) -> None:
         text = f"{self._file} was damaged; what could not be read went to {aside.name}"
@@ -317,13 +360,6 @@ MOST_AT_ONCE: Final = 64_000
 """Characters of letters that one request takes in, and one letter at the least; the rest waits."""
 
 
-class Inbox(Protocol):
-    """Where letters for an agent wait."""
-
-    def waiting(self) -> Sequence[Letter]: ...
-    def settle(self, ids: Collection[str]) -> object: ...
-
-
 class MemoryInbox:
     """An inbox in memory: for an agent of this process, while it runs."""
 
@@ -343,6 +379,9 @@ class MemoryInbox:
             )
         self._waiting[letter.id] = letter
         return True
+
+    async def accept(self, letter: Letter) -> bool:
+        return self.post(letter)
 
     def waiting(self) -> tuple[Letter, ...]:
         return tuple(self._waiting.values())
@@ -459,4 +498,5 @@ def _at_once(letters: Sequence[Letter]) -> list[Letter]:
 
 
 _attach: type[Attach] = MailDelivery
-_inbox: type[Inbox] = MemoryInbox
+_inbox: type[TeamInbox] = MemoryInbox
+_mail: type[MailStore] = MailFolder

@@ -28,6 +28,7 @@ from sevenfold.layers.l7_agents.definitions import AgentDefinition
 from sevenfold.layers.shared.facts import TYPED
 from sevenfold.memory.agents import AgentSnapshots
 from sevenfold.memory.folder.folder import AgentFolder, AgentScope, find_agent_folder, prepare_agent_folder
+from sevenfold.memory.folder.folder_backend import FolderBackend
 from sevenfold.memory.store import MemoryStore
 
 TOOLS: Final = ("Read", "Edit", "Write")
@@ -86,7 +87,7 @@ def open_agent_memory(
     try:
         place = find_agent_folder(definition.name, scope, home=home, tree=tree, state_home=state_home)
         prepare_agent_folder(place)
-        index = MemoryStore(place.folder, place.state, clock).loaded_index()
+        index = MemoryStore(FolderBackend.at(place), clock).loaded_index()
     except SevenfoldError as error:
         return _none(definition, str(error))
     return AgentMemory(
@@ -154,7 +155,7 @@ def find_snapshots(
         return None
     place = find_agent_folder(definition.name, "user", home=home, tree=tree, state_home=state_home)
     prepare_agent_folder(place)
-    store = MemoryStore(place.folder, place.state, clock, emit=emit)
+    store = MemoryStore(FolderBackend.at(place), clock, emit=emit)
     return AgentSnapshots(definition.name, store, tree, clock, trusted=trusted)
 
 

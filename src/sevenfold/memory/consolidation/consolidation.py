@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from sevenfold.memory.backend import is_topic
 from sevenfold.memory.consolidation.dates import resolve_memory_dates
 from sevenfold.memory.consolidation.duplicates import merge_duplicates
 from sevenfold.memory.consolidation.housekeeping import Learn, archive_finished, distil_logs, tidy_index
@@ -29,7 +30,6 @@ from sevenfold.memory.consolidation.staged_memories import (
 from sevenfold.memory.consolidation.supersession import supersede_statements
 from sevenfold.memory.dreams.losses import LossReason
 from sevenfold.memory.dreams.statements import normalise_words, read_facts
-from sevenfold.memory.folder.folder import is_topic
 
 _ROUNDS: Final = 6
 

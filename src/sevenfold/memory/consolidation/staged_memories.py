@@ -16,12 +16,13 @@ from typing import Final
 
 import msgspec
 
+from sevenfold.memory.backend import HEAD
 from sevenfold.memory.consolidation.sentences import append_paragraph
 from sevenfold.memory.dreams.losses import LossReason, StatementIndex
 from sevenfold.memory.dreams.plan import is_changeable
 from sevenfold.memory.dreams.statements import read_facts
-from sevenfold.memory.folder.files import HEAD, MemoryFiles
-from sevenfold.memory.folder.folder import ARCHIVE, list_folder
+from sevenfold.memory.folder.files import MemoryFiles
+from sevenfold.memory.folder.folder import ARCHIVE
 from sevenfold.memory.folder.names import INDEX_NAME, make_file_key, make_slug
 from sevenfold.memory.frontmatter import find_frontmatter, strip_broken_characters
 from sevenfold.memory.index import parse_pointers, split_rows
@@ -61,7 +62,7 @@ class StagedFiles:
         self._topics: dict[str, Topic] = {}
         try:
             with self._files.opened() as at:
-                there = list_folder(at)
+                there = at.list()
                 self.taken = there.taken
                 for file, stamp in sorted(there.files.items()):
                     self.times[file] = modified.get(file, stamp.modified / 1e9)

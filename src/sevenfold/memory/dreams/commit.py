@@ -11,15 +11,14 @@ stays, merged line by line.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from sevenfold.core.errors import Mistake, Refused, StorageFailure
+from sevenfold.memory.backend import ConcurrentWrite, FileStamp, MemoryBackend, OpenMemories, is_topic
 from sevenfold.memory.dreams.journal import DreamJournal, JournalIntent, JournalStep, is_commit_pending
 from sevenfold.memory.dreams.losses import Explanations, StatementIndex, add_plain_keys
 from sevenfold.memory.dreams.merge import DreamConflict, Files, merge_dream
@@ -34,8 +33,7 @@ from sevenfold.memory.dreams.plan import (
 from sevenfold.memory.dreams.stage import DreamStage, discard_stage
 from sevenfold.memory.dreams.statements import MemoryFact, read_facts
 from sevenfold.memory.folder.changes import apply_changes
-from sevenfold.memory.folder.files import ConcurrentWrite, FileStamp, OpenFolder
-from sevenfold.memory.folder.folder import RECORDED, FolderTransaction, PendingWrite, digest_bytes, is_topic
+from sevenfold.memory.folder.folder import RECORDED, FolderTransaction, PendingWrite, digest_bytes
 from sevenfold.memory.folder.names import INDEX_NAME
 from sevenfold.memory.folder.undo import find_write_times
 from sevenfold.memory.history.revisions import Author, Revision, to_safe_line
@@ -47,9 +45,9 @@ _RECENT = 20
 _TRIES = 20
 
 
-def finish_pending_dream(desk: FolderTransaction, state: Path) -> str:
+def finish_pending_dream(desk: FolderTransaction, backend: MemoryBackend) -> str:
     """Go on or go back, under the lock and before anything else is done; says which, in a sentence."""
-    journal = DreamJournal(state)
+    journal = DreamJournal(backend)
     intent = journal.read()
     if intent is None:
         journal.end()
@@ -89,7 +87,7 @@ def take_back_dream(desk: FolderTransaction, journal: DreamJournal, intent: Jour
     return "A dream that was cut off while it was saved has been taken back; nothing is changed."
 
 
-def _step_back(at: OpenFolder, journal: DreamJournal, number: int, step: JournalStep) -> None:
+def _step_back(at: OpenMemories, journal: DreamJournal, number: int, step: JournalStep) -> None:
     """One file as it was. Where somebody has written since, only what the dream did is taken out."""
     for tries in range(_TRIES):
         data, stamp = _now(at, step.file)
@@ -110,7 +108,7 @@ def _step_back(at: OpenFolder, journal: DreamJournal, number: int, step: Journal
                 raise
 
 
-def _all_said(at: OpenFolder, journal: DreamJournal, intent: JournalIntent) -> bool:
+def _all_said(at: OpenMemories, journal: DreamJournal, intent: JournalIntent) -> bool:
     """Add statements that the dream had moved elsewhere to the file they came from."""
     before: dict[str, bytes] = {}
     after: dict[str, bytes] = {}
@@ -181,11 +179,11 @@ def _recorded(desk: FolderTransaction, intent: JournalIntent) -> bool:
     return any((one.author, one.summary, one.at) == same for one in recent)
 
 
-def _nobody_came(at: OpenFolder, intent: JournalIntent) -> bool:
+def _nobody_came(at: OpenMemories, intent: JournalIntent) -> bool:
     return all(_known(at, step) for step in intent.steps)
 
 
-def _known(at: OpenFolder, step: JournalStep) -> bool:
+def _known(at: OpenMemories, step: JournalStep) -> bool:
     try:
         data, _ = _now(at, step.file)
     except (StorageFailure, Refused):
@@ -197,7 +195,7 @@ def _is(data: bytes | None, expected: str) -> bool:
     return ("" if data is None else digest_bytes(data)) == expected
 
 
-def _now(at: OpenFolder, file: str) -> tuple[bytes | None, FileStamp | None]:
+def _now(at: OpenMemories, file: str) -> tuple[bytes | None, FileStamp | None]:
     stamp = at.stamp(file)
     if stamp is None:
         return None, None
@@ -205,7 +203,7 @@ def _now(at: OpenFolder, file: str) -> tuple[bytes | None, FileStamp | None]:
     return data, stamp
 
 
-def _put(at: OpenFolder, file: str, data: bytes | None, stamp: FileStamp | None) -> None:
+def _put(at: OpenMemories, file: str, data: bytes | None, stamp: FileStamp | None) -> None:
     if data is not None:
         at.write(file, data, stamp)
     elif stamp is not None:
@@ -274,14 +272,14 @@ def _read_through(wanted: DreamInput) -> Iterator[DreamInput]:
 
 
 def _committed(desk: FolderTransaction, store: MemoryStore, wanted: DreamInput) -> DreamOutcome:
-    if is_commit_pending(store.state):  # an attempt of ours that could not be taken back at once
-        finish_pending_dream(desk, store.state)
+    if is_commit_pending(store.backend):  # an attempt of ours that could not be taken back at once
+        finish_pending_dream(desk, store.backend)
         raise ConcurrentWrite
     plan = plan_commit(desk, wanted)
     if not plan.new:
         return plan.outcome
     summary = _told(plan.outcome)
-    journal = DreamJournal(store.state)
+    journal = DreamJournal(store.backend)
     intent = journal.begin(wanted.author, summary, desk.now, plan.old, plan.new)
     digests = {file: "" if data is None else digest_bytes(data) for file, data in plan.new.items()}
     desk.ledgers.announce(PendingWrite(desk.ledger.head, wanted.author, summary, digests))
@@ -304,28 +302,11 @@ def _apply(desk: FolderTransaction, journal: DreamJournal, intent: JournalIntent
             if data is None:
                 desk.remove(file)
             else:
-                desk.write(file, data, held=row.held if row else "")
-                if file in plan.times:
-                    _date(desk, file, plan.times[file])
+                modified = plan.times[file] / 1e9 if file in plan.times else None
+                desk.write(file, data, held=row.held if row else "", modified=modified)
     except (ConcurrentWrite, StorageFailure, Refused):
         take_back_dream(desk, journal, intent)
         raise
-
-
-def _date(desk: FolderTransaction, file: str, modified: int) -> None:
-    """Give a file that was just written the time of what it says."""
-    row = desk.ledger.rows[file]
-    folder, _, name = file.rpartition("/")
-    try:
-        with desk.at.folder(folder) as at:
-            path = name if at is not None else os.fspath(desk.at.real / file)
-            os.utime(path, ns=(modified, modified), dir_fd=at)
-    except OSError:
-        return  # then it is as young as the dream
-    stamp = desk.at.stamp(file)
-    if stamp is None or row.stamp is None or stamp.inode != row.stamp.inode:
-        raise ConcurrentWrite
-    desk.know(file, msgspec.structs.replace(row, stamp=stamp))
 
 
 def _told(outcome: DreamOutcome) -> str:

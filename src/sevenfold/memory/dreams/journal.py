@@ -10,18 +10,15 @@ or back to the beginning. Without it nothing has happened yet.
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from sevenfold.core.errors import StorageFailure
+from sevenfold.memory.backend import MemoryBackend
 from sevenfold.memory.folder.folder import RECORDED, digest_bytes
 from sevenfold.memory.history.revisions import Author
-from sevenfold.storage.files import make_private_dir, read_if_there, sync_folder, write_atomic, write_new
 
 JOURNAL: Final = "dream-journal"
 INTENT: Final = "intent.json"
@@ -47,16 +44,16 @@ class JournalIntent(msgspec.Struct, frozen=True):
     steps: tuple[JournalStep, ...]
 
 
-def is_commit_pending(state: Path) -> bool:
+def is_commit_pending(backend: MemoryBackend) -> bool:
     """True if a commit was begun and not ended: one look at the disk."""
-    return os.path.lexists(state / JOURNAL)
+    return backend.state(JOURNAL).exists()
 
 
 class DreamJournal:
     """The journal of one folder; only touched under the folder's lock."""
 
-    def __init__(self, state: Path) -> None:
-        self.folder = state / JOURNAL
+    def __init__(self, backend: MemoryBackend) -> None:
+        self._state = backend.state(JOURNAL)
 
     def begin(
         self,
@@ -69,16 +66,15 @@ class DreamJournal:
         """Keep everything there is to know, for good, before anything is done."""
         self.end()
         try:
-            make_private_dir(self.folder, nofollow=True)
             steps = []
             for number, (file, data) in enumerate(new.items()):
                 self._keep(f"{number}.old", old[file])
                 self._keep(f"{number}.new", data)
                 steps.append(JournalStep(file, _digest(old[file]), _digest(data)))
             intent = JournalIntent(author, summary, at, tuple(steps))
-            write_atomic(self.folder / INTENT, msgspec.json.encode(intent), nofollow=True)
+            self._state.write(INTENT, msgspec.json.encode(intent))
         except BaseException:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            self._state.clear()
             raise
         return intent
 
@@ -86,7 +82,7 @@ class DreamJournal:
         """The entry of a commit that was begun; None when there is none that can be understood."""
         with contextlib.suppress(StorageFailure, msgspec.DecodeError, UnicodeDecodeError):
             name = BACK if self.turned_back else INTENT
-            data = read_if_there(self.folder / name, _LARGEST, nofollow=True)
+            data = self._state.read(name, _LARGEST)
             return msgspec.json.decode(data, type=JournalIntent) if data is not None else None
         return None
 
@@ -94,33 +90,32 @@ class DreamJournal:
         """One file of the journal; `StorageFailure` when it is not what was kept. None: no file."""
         if not expected:
             return None
-        path = self.folder / f"{number}.{which}"
-        data = read_if_there(path, RECORDED, nofollow=True)
+        name = f"{number}.{which}"
+        data = self._state.read(name, RECORDED)
         if data is None or digest_bytes(data) != expected:
+            path = self._state.path_of(name)
             raise StorageFailure(f"{path} is damaged; the history of the memories has what it held")
         return data
 
     def turn_back(self) -> None:
         """From now on this commit is only taken back."""
-        with contextlib.suppress(OSError):
-            (self.folder / INTENT).rename(self.folder / BACK)
-            sync_folder(self.folder)
+        with contextlib.suppress(StorageFailure):
+            self._state.rename(INTENT, BACK)
 
     @property
     def turned_back(self) -> bool:
-        return os.path.lexists(self.folder / BACK)
+        return BACK in self._state.sizes()
 
     def end(self) -> None:
         """It is done, or taken back: the intent goes first, then the rest."""
         for name in (INTENT, BACK):
-            with contextlib.suppress(OSError):
-                (self.folder / name).unlink()
-                sync_folder(self.folder)
-        shutil.rmtree(self.folder, ignore_errors=True)
+            with contextlib.suppress(StorageFailure):
+                self._state.remove(name)
+        self._state.clear()
 
     def _keep(self, name: str, data: bytes | None) -> None:
-        if data is not None and not write_new(self.folder / name, data):
-            raise StorageFailure(f"{self.folder / name} is in the way; remove {self.folder}")
+        if data is not None:
+            self._state.write(name, data)
 
 
 def _digest(data: bytes | None) -> str:

@@ -18,6 +18,7 @@ from typing import Final, Literal
 import msgspec
 
 from sevenfold.core.errors import Refused, StorageFailure
+from sevenfold.memory.backend import HEAD, ConcurrentWrite, is_topic
 from sevenfold.memory.dreams.losses import (
     Explanations,
     FilesAfterDream,
@@ -34,15 +35,7 @@ from sevenfold.memory.dreams.statements import (
     normalise_words,
     read_facts,
 )
-from sevenfold.memory.folder.files import HEAD, ConcurrentWrite
-from sevenfold.memory.folder.folder import (
-    ARCHIVE,
-    RECORDED,
-    FolderTransaction,
-    digest_bytes,
-    is_listed,
-    is_topic,
-)
+from sevenfold.memory.folder.folder import ARCHIVE, RECORDED, FolderTransaction, digest_bytes, is_listed
 from sevenfold.memory.folder.names import INDEX_NAME, TEAM, explain_bad_file, make_file_key, make_slug
 from sevenfold.memory.frontmatter import detect_line_break
 from sevenfold.memory.history.revisions import Author

@@ -24,7 +24,7 @@ import msgspec
 from sevenfold.core.errors import Refused, StorageFailure
 from sevenfold.memory.dreams.lock import LockProcess, read_current_process
 from sevenfold.memory.folder.files import MemoryFiles
-from sevenfold.memory.folder.folder import RECORDED, FolderTransaction, digest_bytes, list_folder
+from sevenfold.memory.folder.folder import RECORDED, FolderTransaction, digest_bytes
 from sevenfold.memory.folder.names import INDEX_NAME
 from sevenfold.memory.store import MemoryStore
 from sevenfold.storage.files import (
@@ -87,7 +87,7 @@ class DreamStage:
         """The files as the dream left them; one that cannot be taken over counts as not changed."""
         found = _contents(self.folder)
         with MemoryFiles(self.folder).opened() as at:
-            there = list_folder(at)
+            there = at.list()
         odd = [one.file for one in there.odd]
         odd += [file for file in there.files if file not in found]
         for file in self._digests.keys() - found.keys():
@@ -98,7 +98,7 @@ class DreamStage:
     def times(self) -> dict[str, int]:
         """Files that the dream wrote and gave an older time than its own, in nanoseconds."""
         with MemoryFiles(self.folder).opened() as at:
-            stamps = list_folder(at).files
+            stamps = at.list().files
         return {file: one.modified for file, one in stamps.items() if one.modified / 1e9 < self.at}
 
     def _began_with(self, file: str) -> bytes:
@@ -125,8 +125,8 @@ class DreamStage:
 
 def stage_folder(store: MemoryStore) -> DreamStage:
     """Copy the folder as it is now, with everything that others wrote taken in."""
-    sweep_stages(store.state)
-    place = make_private_dir(store.state / DREAMS) / secrets.token_hex(8)
+    sweep_stages(store.local)
+    place = make_private_dir(store.local / DREAMS) / secrets.token_hex(8)
     try:
         digests, at = store.changing(lambda desk: (_copied(desk, place), desk.now))
         _note(place, _StageHeader(read_current_process(), at, digests))
@@ -228,7 +228,7 @@ def _contents(folder: Path) -> dict[str, bytes]:
     """All files of a copy that could be memories; links and odd names are not looked at."""
     found: dict[str, bytes] = {}
     with MemoryFiles(folder).opened() as at:
-        for file, stamp in sorted(list_folder(at).files.items()):
+        for file, stamp in sorted(at.list().files.items()):
             if stamp.size <= RECORDED:
                 found[file] = at.read(file, RECORDED)[0]
     return found

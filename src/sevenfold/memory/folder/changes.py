@@ -1,10 +1,8 @@
-"""Writing memories: the topic file, then the index, then a revision, all under one lock.
+"""Writes memories: the topic file, then the index, then a revision, all under one lock.
 
-Whatever is to be refused is refused before the first byte is written. A process that dies in between
-leaves whole files and a note of what it was about; the next one to take the lock brings the index and
-the history up to date.
-
-The last touch on a memory before it is written, whoever writes it: its dates and where it is from.
+All refusals happen before the first byte is written. A process that dies in between leaves whole files
+and an announcement; the next process with the lock brings index and history up to date. Dates and origin
+are completed before each write.
 """
 
 from __future__ import annotations
@@ -15,9 +13,9 @@ from typing import Final, TypeAlias
 
 from sevenfold.core.clock import format_date
 from sevenfold.core.errors import Mistake, Refused, StorageFailure
+from sevenfold.memory.backend import HEAD, ConcurrentWrite
 from sevenfold.memory.dates.relative import make_dates_absolute
 from sevenfold.memory.errors import Guarded
-from sevenfold.memory.folder.files import HEAD, ConcurrentWrite
 from sevenfold.memory.folder.folder import (
     A_SECRET,
     INDEXES,
@@ -91,7 +89,7 @@ def finish_text(new: Topic, old: Topic | None, at: float, origin: Origin) -> byt
 
 
 def describe_resolved_dates(before: str, after: str) -> str:
-    """Which dates were written out, in a sentence; empty: none."""
+    """A sentence with the dates that were written out; empty if there are none."""
     old, new = before.split("\n"), after.split("\n")
     if before == after or len(old) != len(new):
         return ""
@@ -301,7 +299,7 @@ def _index_written(
     file: str,
     index: bytes | None,
 ) -> bytes | None:
-    """The second step. When a hand was faster, its lines are taken into account."""
+    """Second step: write the index, merged with lines that another program wrote meanwhile."""
     while index is not None:
         try:
             row = desk.ledger.rows.get(file)

@@ -1,7 +1,7 @@
-"""What others wrote in the memory folder: an editor, a tool, another program, or a run that was killed.
+"""Records changes that other programs made in the memory folder: editors, tools, runs that were killed.
 
-It becomes a revision in their name before anything of ours is written. Nothing is refused here, since
-it is there already; a secret is reported and stays out of the history.
+They become a revision in the name of their author before we write. Nothing is refused, since it is
+there already; a file with a secret is reported and stays out of the history.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TypeAlias
 import msgspec
 
 from sevenfold.core.errors import Refused, StorageFailure
-from sevenfold.memory.folder.files import FileStamp
+from sevenfold.memory.backend import FileStamp, is_topic
 from sevenfold.memory.folder.folder import (
     A_SECRET,
     RECORDED,
@@ -23,7 +23,6 @@ from sevenfold.memory.folder.folder import (
     PendingWrite,
     Saved,
     digest_bytes,
-    is_topic,
     read_file_clock,
     read_memory_name,
 )
@@ -32,7 +31,7 @@ from sevenfold.memory.index_update import plan_index_update
 
 
 class _FileDifference(msgspec.Struct, frozen=True):
-    """One file that is not what it was."""
+    """One file that differs from the ledger."""
 
     action: Action
     name: str
@@ -45,7 +44,7 @@ _Part: TypeAlias = tuple[Author, str, dict[str, _FileDifference]]
 
 
 def record_external_changes(desk: FolderTransaction, author: Author) -> list[Saved]:
-    """Record what changed, reconcile the index, and say which memories it was."""
+    """Record the changes, update the index, and return the changed memories."""
     desk.at.sweep(desk.listing.unfinished)
     anew = _compare_with_history(desk)
     found = _differences(desk)
@@ -58,7 +57,7 @@ def record_external_changes(desk: FolderTransaction, author: Author) -> list[Sav
         held = desk.holding(file, index)
         desk.write(file, index, held=held)
         ours = _FileDifference("updated", "", index, held=bool(held))
-        if file in found or not parts:  # what a hand wrote there is a revision of its own
+        if file in found or not parts:  # a change of the index by the user is a revision of its own
             parts.append((author, "brought the index up to date", {file: ours}))
         else:
             parts[-1][2][file] = ours
@@ -68,7 +67,7 @@ def record_external_changes(desk: FolderTransaction, author: Author) -> list[Sav
 
 
 def _retold(desk: FolderTransaction, found: dict[str, _FileDifference]) -> dict[str, tuple[bytes, bytes]]:
-    """The memories that say something else: what they said last, as far as the history knows it."""
+    """The old and the new text of memories that changed, as far as the history has the old."""
     told: dict[str, tuple[bytes, bytes]] = {}
     head = desk.ledger.head
     for file, one in found.items():
@@ -92,7 +91,7 @@ def _recorded(desk: FolderTransaction, part: _Part) -> Iterator[Saved]:
 def _by_writer(
     found: dict[str, _FileDifference], pending: PendingWrite | None, author: Author
 ) -> list[_Part]:
-    """What a run of ours announced and did not live to record is recorded in its name."""
+    """Changes that a killed run of ours announced are recorded in its name."""
     rest = dict(found)
     parts = list[_Part]()
     announced = pending.digests if pending else {}
@@ -107,7 +106,7 @@ def _by_writer(
 
 
 def _told(files: dict[str, _FileDifference]) -> str:
-    """What changed, in words: the memories, and the index only when nothing else did."""
+    """The summary of a revision; it names the index only if no memory changed."""
     chosen = sorted(filter(is_topic, files)) or sorted(files)
     more = len(chosen) - 1
     rest = f" and {more:,} more" if more else ""
@@ -115,7 +114,7 @@ def _told(files: dict[str, _FileDifference]) -> str:
 
 
 def _compare_with_history(desk: FolderTransaction) -> bool:
-    """When the ledger is not that of the newest revision, only the history knows what was there."""
+    """Rebuild the ledger from the history if it belongs to another revision; True if it did."""
     head = desk.past.head(desk.now)
     if desk.ledger.head == head:
         return False
@@ -129,7 +128,7 @@ def _compare_with_history(desk: FolderTransaction) -> bool:
 
 
 def _differences(desk: FolderTransaction) -> dict[str, _FileDifference]:
-    """Every file that is not what the ledger says; the ledger then says what it is now."""
+    """All files that differ from the ledger, which is updated."""
     found = dict[str, _FileDifference]()
     rows, now = desk.ledger.rows, read_file_clock()
     for file, stamp in desk.listing.files.items():
@@ -187,7 +186,7 @@ def _changed(
 
 
 def _hold(desk: FolderTransaction, file: str, stamp: FileStamp, row: FileRow | None, why: str) -> None:
-    """A file that is listed and not kept in the history; said when it is new or became so."""
+    """Note a file that stays out of the history, and tell the user once."""
     if row is None or row.held != why:
         desk.say(f"{desk.folder / file} is left out of the history of memories: {why}")
     name = (row.name if row else "") or read_memory_name(file, b"")

@@ -1,14 +1,12 @@
 """The files of a memory folder, reached so that no link and no race can lead outside of it.
 
 The folder is opened once for each piece of work, component by component and never through a symbolic
-link; everything below is opened relative to what is already open. Whoever swaps a folder for a link
-meanwhile gets `Refused`. Where the system cannot do that, real paths are compared instead.
+link; everything below is opened relative to what is already open. A folder that is swapped for a link
+meanwhile is `Refused`. Where the system cannot do that, real paths are compared instead.
 
     with MemoryFiles(folder).opened() as at:
         data, stamp = at.read("a.md")
-        at.write("a.md", data + b"more", expected=stamp)      Overtaken when someone was faster
-
-Opening, reading and replacing one file relative to a folder that is already open.
+        at.write("a.md", data + b"more", expected=stamp)      ConcurrentWrite if the file changed
 """
 
 from __future__ import annotations
@@ -22,10 +20,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NoReturn
 
-import msgspec
-
 from sevenfold.core.errors import Refused, StorageFailure
-from sevenfold.memory.folder.names import TEAM, check_file_path, format_name
+from sevenfold.memory.backend import HEAD, ConcurrentWrite, FileStamp, FolderListing, UnusedFile
+from sevenfold.memory.folder.names import (
+    DEEPEST,
+    ENDING,
+    TEAM,
+    check_file_path,
+    explain_bad_file,
+    explain_bad_part,
+    format_name,
+)
 from sevenfold.storage.files import (
     BINARY,
     CLOEXEC,
@@ -38,36 +43,19 @@ from sevenfold.storage.files import (
 from sevenfold.storage.locks import hold_lock
 
 UNFINISHED: Final = ".memory-writing-"
-"""Only written under the lock: one that is found there was left by a process that died."""
+"""The beginning of temporary names. They are written under the lock: any other is of a dead process."""
 CAN_HOLD: Final = (
     {os.open, os.mkdir, os.stat, os.unlink, os.rename, os.link} <= os.supports_dir_fd
     and os.scandir in os.supports_fd
     and NOFOLLOW != 0
     and hasattr(os, "O_DIRECTORY")
 )
-"""Whether this system can open a file relative to an open folder."""
+"""True if this system can open a file relative to an open folder."""
 FOLDER: Final[int] = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | NOFOLLOW | CLOEXEC
 READ: Final[int] = os.O_RDONLY | NOFOLLOW | CLOEXEC | BINARY | getattr(os, "O_NONBLOCK", 0)
 _PASS: Final[int] = FOLDER | getattr(os, "O_PATH", getattr(os, "O_SEARCH", 0))
 _NO_LINKS: Final = frozenset([errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK])
 _TRIES: Final = 5
-
-
-class FileStamp(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What a file system says about a file without reading it; another stamp: look again."""
-
-    modified: int
-    changed: int
-    size: int
-    inode: int
-
-    @classmethod
-    def of(cls, found: os.stat_result) -> FileStamp:
-        return cls(found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
-
-
-class ConcurrentWrite(Exception):
-    """The file is not what it was when it was read: read it again before writing."""
 
 
 def open_real_folder(real: Path, make: bool) -> int:
@@ -109,7 +97,7 @@ def check_real_folder(real: Path, make: bool) -> None:
 
 
 def read_steady(fd: int, limit: int) -> tuple[bytes, FileStamp]:
-    """What is in the file, read again when it was being written meanwhile."""
+    """The content of a file, read again if it was written meanwhile."""
     found = os.fstat(fd)
     if not stat.S_ISREG(found.st_mode):
         raise OSError(errno.ELOOP, "it is no regular file")
@@ -160,7 +148,7 @@ def replace_file(
     if lasting:
         sync_open_folder(at)
     now = read_stamp(name, at)
-    if now is None or now.inode != inode:  # another process replaced ours at once
+    if now is None or now.inode != inode:  # another program replaced ours at once
         raise ConcurrentWrite
     return now
 
@@ -188,12 +176,10 @@ LOCK: Final = ".memory"
 """The write lock is `.memory.lock` in the folder: the same that `hold_file_lock(folder / ".memory")`
 takes.
 """
-HEAD: Final = 250_000
-"""Bytes of the largest memory that is written, and so many are read of one that is larger."""
 
 
 class MemoryFiles:
-    """The way into one memory folder. The links above it are the user's own and are followed once."""
+    """Opens one memory folder. Links above it are the user's own and are followed once."""
 
     def __init__(self, folder: Path, *, hold: bool = CAN_HOLD) -> None:
         self.folder = Path(os.path.normpath(folder.absolute()))
@@ -302,6 +288,37 @@ class OpenFolder:
             with contextlib.suppress(OSError, Refused), self._above(each) as (at, name):
                 os.unlink(name, dir_fd=at)
 
+    def list(self) -> FolderListing:
+        """Everything below the folder."""
+        found = _ListedFiles()
+        waiting = [("", 0)]
+        while waiting:
+            folder, depth = waiting.pop()
+            for inner in _scan(self, folder, found):
+                found.folders.append(inner)
+                if depth < DEEPEST:
+                    waiting.append((inner, depth + 1))
+                else:
+                    found.odd.append(UnusedFile(inner, "it is too deep; move it up"))
+        return FolderListing(found.files, tuple(found.odd), tuple(found.unfinished), tuple(found.folders))
+
+    def make_folder(self, folder: str) -> None:
+        with self.folder(folder, make=True):
+            pass
+
+    def versions(self, folders: Iterable[str]) -> dict[str, int]:
+        """The time in nanoseconds at which something last came into each folder, or went."""
+        times = dict[str, int]()
+        for name in folders:
+            try:
+                with self.folder(name) as place:
+                    found = (self.real / name).stat() if place is None else os.fstat(place)
+            except (OSError, Refused):
+                times[name] = 0
+            else:
+                times[name] = found.st_mtime_ns
+        return times
+
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Hold the write lock of the folder during the block; waits as long as it takes."""
@@ -345,7 +362,7 @@ class OpenFolder:
             yield at, os.fspath(self.real / file) if at is None else name
 
     def _prune(self, file: str) -> None:
-        """A folder of ours without files says nothing; one with anything in it stays."""
+        """Remove folders that became empty."""
         while "/" in file:
             file = file.rpartition("/")[0]
             if f"{file}/" == TEAM:
@@ -357,10 +374,80 @@ class OpenFolder:
 
 
 def _raise(error: OSError, path: Path, done: str) -> NoReturn:
-    """A link or a pipe in the way is an attack or an accident, but no trouble with the disk."""
+    """Raises `Refused` for a link or a pipe in the way, else `StorageFailure`."""
     if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK, errno.ENXIO, errno.EISDIR):
         raise Refused(
             f"{path} is refused: it is, or is reached through, something that is not a plain folder "
             "or file (a symbolic link, a pipe, a device); remove that"
         ) from error
     raise make_storage_failure(error, path, done) from error
+
+
+MOST: Final = 250_000
+"""The most files that are listed; the rest is reported as unused."""
+
+
+class _ListedFiles:
+    def __init__(self) -> None:
+        self.files: dict[str, FileStamp] = {}
+        self.odd: list[UnusedFile] = []
+        self.unfinished: list[str] = []
+        self.folders: list[str] = []
+        self.more = False
+
+
+def _scan(at: OpenFolder, folder: str, found: _ListedFiles) -> list[str]:
+    """Note the files of one folder; returns the folders in it."""
+    inside = f"{folder}/" if folder else ""
+    try:
+        with (
+            at.folder(folder) as place,
+            os.scandir(at.real / folder if place is None else place) as entries,
+        ):
+            return [inner for entry in entries if (inner := _note(entry, inside, found))]
+    except Refused:  # it was swapped for a link just now
+        found.odd.append(UnusedFile(folder or ".", "it is no folder any more"))
+    except OSError as error:
+        found.odd.append(UnusedFile(folder or ".", f"it cannot be listed: {error.strerror}"))
+    return []
+
+
+def _note(entry: os.DirEntry[str], inside: str, found: _ListedFiles) -> str:
+    """Note one entry; returns its path when it is a folder to look into."""
+    name = entry.name
+    file = inside + name
+    if name[0] == ".":
+        if name.startswith(UNFINISHED):
+            found.unfinished.append(file)
+        return ""
+    try:
+        seen = entry.stat(follow_symlinks=False)
+    except OSError:  # it went away just now
+        return ""
+    if not stat.S_ISREG(seen.st_mode):
+        return _note_other(file, seen.st_mode, found)
+    if not name.endswith(ENDING):
+        return ""  # pictures and the like are the user's own
+    if why := explain_bad_file(file, True):
+        found.odd.append(UnusedFile(file, f"{why}; rename it"))
+    elif len(found.files) < MOST:
+        found.files[file] = FileStamp.of(seen)
+    elif not found.more:
+        found.more = True
+        found.odd.append(UnusedFile(file, f"there are more than {MOST:,} files; the rest is left out"))
+    return ""
+
+
+def _note_other(file: str, mode: int, found: _ListedFiles) -> str:
+    name = file.rpartition("/")[2]
+    if stat.S_ISDIR(mode):
+        if not (why := explain_bad_part(name)):
+            return file
+        found.odd.append(UnusedFile(file, f"{why}; rename the folder"))
+    elif stat.S_ISLNK(mode):
+        found.odd.append(
+            UnusedFile(file, "it is a symbolic link, which is not followed; put the file here")
+        )
+    elif name.endswith(ENDING):
+        found.odd.append(UnusedFile(file, "it is a pipe, a socket or a device and no file; remove it"))
+    return ""

@@ -1,10 +1,7 @@
-"""The memory folder while it is open and ours alone, with what was last known about its files.
+"""One piece of work on the memory folder (`FolderTransaction`), and the ledger of its files.
 
-What of the memory folder was seen last, so that only what changed is read again. Which files a
-memory folder holds, without reading them: names, stamps, and what is odd about some. What the user
-is to be told about the memory folder: each sentence once, and not under its lock. The parts of a
-memory folder that have an index of their own: one's own memories, and the team's. Where the memory
-of a kind of agent lies: with the user, with the project, or with this machine alone.
+Also the parts of a folder with an index of their own (the user's and the team's), notices that wait
+until the lock is free, and the memory folders of agents.
 """
 
 from __future__ import annotations
@@ -13,7 +10,6 @@ import contextlib
 import hashlib
 import os
 import secrets
-import stat
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -25,23 +21,13 @@ import msgspec
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Mistake, Refused, StorageFailure
 from sevenfold.core.events import Emit, Notice
-from sevenfold.memory.folder.files import HEAD, UNFINISHED, FileStamp, OpenFolder
+from sevenfold.memory.backend import HEAD, FileStamp, FolderListing, OpenMemories, StateRecords, is_topic
 from sevenfold.memory.folder.folder_history import NONE, FolderHistory
-from sevenfold.memory.folder.names import (
-    DEEPEST,
-    ENDING,
-    INDEX_NAME,
-    LOGS,
-    TEAM,
-    explain_bad_file,
-    explain_bad_part,
-    format_name,
-    make_file_key,
-)
+from sevenfold.memory.folder.names import INDEX_NAME, TEAM, explain_bad_file, format_name
 from sevenfold.memory.guard.gate import GuardGate
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.topic_file import Topic, read_topic
-from sevenfold.storage.files import TemporaryFile, make_private_dir, write_new
+from sevenfold.storage.files import make_private_dir, write_new
 from sevenfold.storage.places import make_path_slug
 
 SEEN: Final = "seen.json"
@@ -52,13 +38,15 @@ SETTLED: Final = 100_000_000
 """Nanoseconds after which a file cannot change any more without its stamp changing: file systems count
 time in steps, and two writes within one step may look the same."""
 _FORMAT: Final = 2
-_TOKEN: Final = 16
+_TOKEN: Final = 17
+"""Bytes of the first line of the ledger, which is another after each write."""
+_LARGEST: Final = 1 << 30
 _TIMES: Final = 1_000
-"""Texts that are gone whose time is known."""
+"""The most times of replaced texts that are kept."""
 
 
 A_SECRET: Final = "it holds a secret"
-"""Why a file is neither in the history nor in the index."""
+"""The reason that keeps a file out of history and index."""
 
 
 class FileRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -68,7 +56,7 @@ class FileRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     digest: str
     name: str = ""
     held: str = ""
-    """Why it is not in the history; empty when it is."""
+    """The reason it is not in the history; empty if it is."""
 
 
 class FolderLedger(msgspec.Struct):
@@ -82,7 +70,7 @@ class FolderLedger(msgspec.Struct):
     """The newest revision after a purge, which itself is none; None: nothing was purged."""
     format: int = _FORMAT
     times: dict[str, int] = {}
-    """When texts that are gone had been written, by their digest: one that comes back is as old again."""
+    """Times of replaced texts by their digest: a text that comes back gets its old time."""
 
     def copy(self) -> FolderLedger:
         return FolderLedger(self.head, dict(self.rows), set(self.full), self.purged, times=dict(self.times))
@@ -97,9 +85,9 @@ class FolderLedger(msgspec.Struct):
 
 
 class PendingWrite(msgspec.Struct, frozen=True):
-    """What is about to be written, by whom: file to digest, empty for a removal.
+    """A write that is about to happen: its author, and a digest for each file (empty: removal).
 
-    It counts as long as no revision followed the one that was the newest then.
+    It counts until a revision follows `head`.
     """
 
     head: str
@@ -111,22 +99,22 @@ class PendingWrite(msgspec.Struct, frozen=True):
 class LedgerFile:
     """The ledger of one folder; only touched under the folder's lock.
 
-    Nothing here fails: a state folder that cannot be written costs time, not memories.
+    Nothing here raises: a ledger that cannot be written costs time, not memories.
     """
 
-    def __init__(self, state: Path) -> None:
-        self.state = state
+    def __init__(self, state: StateRecords) -> None:
+        self._state = state
         self._kept: tuple[bytes, FolderLedger] | None = None
 
     def load(self) -> FolderLedger:
         """The ledger; an empty one that belongs to no revision when it cannot be read."""
-        with (
-            contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError),
-            (self.state / SEEN).open("rb") as file,
-        ):
-            token = file.readline(_TOKEN + 1)
+        with contextlib.suppress(StorageFailure, msgspec.DecodeError, UnicodeDecodeError):
+            token = self._state.read_head(SEEN, _TOKEN)
+            if token is None:
+                return FolderLedger()
             if self._kept is None or self._kept[0] != token:
-                ledger = msgspec.json.decode(file.read(), type=FolderLedger)
+                data = self._state.read(SEEN, _LARGEST) or b""
+                ledger = msgspec.json.decode(data[_TOKEN:], type=FolderLedger)
                 if ledger.format != _FORMAT:
                     return FolderLedger()
                 self._kept = (token, ledger)
@@ -134,183 +122,52 @@ class LedgerFile:
         return FolderLedger()
 
     def save(self, ledger: FolderLedger) -> None:
-        """Keep it for the next time. A power cut may cost it, never anything else."""
+        """Keep the ledger for the next run. A power cut may lose it, and nothing else."""
         token = secrets.token_hex(_TOKEN // 2).encode("ascii") + b"\n"
-        if _put(self.state / SEEN, token + msgspec.json.encode(ledger)):
-            self._kept = (token, ledger.copy())
-        else:
+        try:
+            self._state.write(SEEN, token + msgspec.json.encode(ledger), lasting=False)
+        except StorageFailure:
             self.forget()
+        else:
+            self._kept = (token, ledger.copy())
 
     def forget(self) -> None:
-        """The next one compares everything with the history."""
+        """Remove the ledger: the next run compares everything with the history."""
         self._kept = None
-        with contextlib.suppress(OSError):
-            (self.state / SEEN).unlink()
+        with contextlib.suppress(StorageFailure):
+            self._state.remove(SEEN)
 
     def announce(self, pending: PendingWrite) -> None:
-        _put(self.state / PENDING, msgspec.json.encode(pending))
+        with contextlib.suppress(StorageFailure):
+            self._state.write(PENDING, msgspec.json.encode(pending), lasting=False)
 
     def announced(self, head: str) -> PendingWrite | None:
-        """What was about to be written when this was the newest revision."""
-        with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
-            data = (self.state / PENDING).read_bytes()
+        """The write that was announced when `head` was the newest revision."""
+        with contextlib.suppress(StorageFailure, msgspec.DecodeError, UnicodeDecodeError):
+            data = self._state.read(PENDING, _LARGEST) or b""
             pending = msgspec.json.decode(data, type=PendingWrite)
             return pending if pending.head == head else None
         return None
 
     def withdraw(self) -> None:
-        """Leave no note behind, not even a name."""
-        with contextlib.suppress(OSError):
-            (self.state / PENDING).unlink()
+        """Remove the announcement, so that not even a name is left."""
+        with contextlib.suppress(StorageFailure):
+            self._state.remove(PENDING)
 
 
 def digest_bytes(data: bytes) -> str:
-    """Short, and the same for the same bytes only."""
+    """A short digest of these bytes."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def read_file_clock() -> int:
-    """Now, in the nanoseconds of the clock that stamps files: that of the machine, whatever ours says."""
+    """Now in nanoseconds, by the machine's clock that stamps files."""
     return int(SystemClock().now() * 1e9)
 
 
 def is_settled(stamp: FileStamp, now: int) -> bool:
-    """Whether another change of this file would have to show in its stamp."""
+    """True if another change of this file would show in its stamp."""
     return abs(now - stamp.changed) > SETTLED
-
-
-def _put(path: Path, data: bytes) -> bool:
-    """All or nothing, but without waiting for the disk; False when it could not be written."""
-    try:
-        make_private_dir(path.parent)
-        with TemporaryFile(path.parent) as new:
-            new.write(data)
-            new.move_to(path, sync=False)
-    except (OSError, StorageFailure):
-        return False
-    return True
-
-
-MOST: Final = 250_000
-"""Files that are listed; whatever is beyond is odd, and said."""
-_AN_INDEX: Final = f"/{INDEX_NAME}"
-_A_LOG: Final = f"{LOGS}/"
-
-
-class UnusedFile(msgspec.Struct, frozen=True):
-    """Something in the folder that is not used, and why."""
-
-    file: str
-    why: str
-
-
-class FolderListing(msgspec.Struct, frozen=True):
-    """What is in the folder."""
-
-    files: dict[str, FileStamp] = {}
-    """Every markdown file: topic files, indexes and daily logs."""
-    odd: tuple[UnusedFile, ...] = ()
-    unfinished: tuple[str, ...] = ()
-    """What processes that died left behind."""
-    folders: tuple[str, ...] = ()
-
-    @property
-    def taken(self) -> set[str]:
-        """The keys of every name in use, whatever it is that has it."""
-        return {
-            make_file_key(file) for file in (*self.files, *self.folders, *(odd.file for odd in self.odd))
-        }
-
-    @property
-    def topics(self) -> list[str]:
-        """The topic files in order: not the indexes, not the daily logs."""
-        return sorted(file for file in self.files if is_topic(file))
-
-
-def is_topic(file: str) -> bool:
-    """Whether a file of the folder is a memory: no index, no daily log."""
-    return not (file.endswith(_AN_INDEX) or file.startswith(_A_LOG) or file == INDEX_NAME)
-
-
-def list_folder(at: OpenFolder) -> FolderListing:
-    """Everything below the folder."""
-    found = _ListedFiles()
-    waiting: list[tuple[str, int]] = [("", 0)]
-    while waiting:
-        folder, depth = waiting.pop()
-        for inner in _scan(at, folder, found):
-            found.folders.append(inner)
-            if depth < DEEPEST:
-                waiting.append((inner, depth + 1))
-            else:
-                found.odd.append(UnusedFile(inner, "it is too deep; move it up"))
-    return FolderListing(found.files, tuple(found.odd), tuple(found.unfinished), tuple(found.folders))
-
-
-class _ListedFiles:
-    def __init__(self) -> None:
-        self.files: dict[str, FileStamp] = {}
-        self.odd: list[UnusedFile] = []
-        self.unfinished: list[str] = []
-        self.folders: list[str] = []
-        self.more = False
-
-
-def _scan(at: OpenFolder, folder: str, found: _ListedFiles) -> list[str]:
-    """Note the files of one folder; returns the folders in it."""
-    inside = f"{folder}/" if folder else ""
-    try:
-        with (
-            at.folder(folder) as place,
-            os.scandir(at.real / folder if place is None else place) as entries,
-        ):
-            return [inner for entry in entries if (inner := _note(entry, inside, found))]
-    except Refused:  # it was swapped for a link just now
-        found.odd.append(UnusedFile(folder or ".", "it is no folder any more"))
-    except OSError as error:
-        found.odd.append(UnusedFile(folder or ".", f"it cannot be listed: {error.strerror}"))
-    return []
-
-
-def _note(entry: os.DirEntry[str], inside: str, found: _ListedFiles) -> str:
-    """Note one entry; returns its path when it is a folder to look into."""
-    name = entry.name
-    file = inside + name
-    if name[0] == ".":
-        if name.startswith(UNFINISHED):
-            found.unfinished.append(file)
-        return ""
-    try:
-        seen = entry.stat(follow_symlinks=False)
-    except OSError:  # it went away just now
-        return ""
-    if not stat.S_ISREG(seen.st_mode):
-        return _note_other(file, seen.st_mode, found)
-    if not name.endswith(ENDING):
-        return ""  # pictures and the like are the user's own
-    if why := explain_bad_file(file, True):
-        found.odd.append(UnusedFile(file, f"{why}; rename it"))
-    elif len(found.files) < MOST:
-        found.files[file] = FileStamp(seen.st_mtime_ns, seen.st_ctime_ns, seen.st_size, seen.st_ino)
-    elif not found.more:
-        found.more = True
-        found.odd.append(UnusedFile(file, f"there are more than {MOST:,} files; the rest is left out"))
-    return ""
-
-
-def _note_other(file: str, mode: int, found: _ListedFiles) -> str:
-    name = file.rpartition("/")[2]
-    if stat.S_ISDIR(mode):
-        if not (why := explain_bad_part(name)):
-            return file
-        found.odd.append(UnusedFile(file, f"{why}; rename the folder"))
-    elif stat.S_ISLNK(mode):
-        found.odd.append(
-            UnusedFile(file, "it is a symbolic link, which is not followed; put the file here")
-        )
-    elif name.endswith(ENDING):
-        found.odd.append(UnusedFile(file, "it is a pipe, a socket or a device and no file; remove it"))
-    return ""
 
 
 RECORDED: Final = HEAD
@@ -320,7 +177,7 @@ Action = Literal["created", "updated", "merged", "removed"]
 
 
 class Saved(msgspec.Struct, frozen=True):
-    """What became of one memory."""
+    """The result of a change of one memory."""
 
     name: str
     path: Path
@@ -333,7 +190,7 @@ class Saved(msgspec.Struct, frozen=True):
 class FolderTransaction:
     """One piece of work under the lock."""
 
-    at: OpenFolder
+    at: OpenMemories
     folder: Path
     ledgers: LedgerFile
     past: FolderHistory
@@ -355,7 +212,7 @@ class FolderTransaction:
         return row.stamp if row else None
 
     def know(self, file: str, row: FileRow | None) -> None:
-        """From now on this is what is known of a file; None: it is gone."""
+        """Put the row of a file into the ledger; None: the file is gone."""
         self.dirty = True
         old = self.ledger.rows.get(file)
         if old is not None and is_topic(file) and (row is None or row.digest != old.digest):
@@ -380,7 +237,7 @@ class FolderTransaction:
         self.know(file, None)
 
     def record(self, files: Mapping[str, bytes | None], author: Author, summary: str) -> str:
-        """Put into the history what these files are now; empty when that is not possible."""
+        """Record these files; returns the revision, empty if it could not be written."""
         found = self.ledger.head == "" and author.kind == "other"
         revision = self.past.record(
             None if found else files, lambda: self.whole(files), author, summary, self.now
@@ -393,7 +250,7 @@ class FolderTransaction:
         return revision or ""
 
     def whole(self, files: Mapping[str, bytes | None]) -> dict[str, bytes]:
-        """All that belongs into a history that begins now: these files and every other one."""
+        """All files of a history that begins now: these and the rest."""
         found = {file: data for file, data in files.items() if data is not None}
         for file, row in self.ledger.rows.items():
             if file not in files and not row.held:
@@ -402,7 +259,7 @@ class FolderTransaction:
         return found
 
     def holding(self, file: str, index: bytes) -> str:
-        """Why an index that we are about to write stays out of the history; empty: it does not.
+        """The reason that keeps an index we write out of the history; empty: none.
 
         Lines that were harmless apart can become a secret when what stood between them goes.
         """
@@ -414,7 +271,7 @@ class FolderTransaction:
         return A_SECRET if find_secrets(index.decode("utf-8", "replace")) else ""
 
     def settle(self) -> None:
-        """Keep what is known now. What was not recorded is compared again the next time."""
+        """Save the ledger if it changed."""
         if self.dirty:
             self.ledgers.save(self.ledger)
             self.dirty = False
@@ -426,7 +283,7 @@ def read_memory_name(file: str, data: bytes) -> str:
 
 
 class DeferredNotices:
-    """Sentences that wait until the folder is free again: a listener may want to read it."""
+    """Notices that wait until the folder's lock is free: a listener may read the folder."""
 
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
@@ -444,11 +301,11 @@ class DeferredNotices:
 
 
 ARCHIVE: Final = "archive/"
-"""What a dream took out of the index because it is stale; recall still finds it."""
+"""Memories that a dream took out of the index as stale; recall still finds them."""
 
 
 class FolderPart(msgspec.Struct, frozen=True):
-    """One of them. A file has one name in the memory folder, and another in its part's index."""
+    """A part with its own index, in which files are named relative to the part."""
 
     folder: str
     """Empty, or with a slash at its end."""
@@ -458,11 +315,11 @@ class FolderPart(msgspec.Struct, frozen=True):
         return f"{self.folder}{INDEX_NAME}"
 
     def holds(self, file: str) -> bool:
-        """Whether a file of the memory folder is in this part."""
+        """True if a file of the memory folder is in this part."""
         return file.startswith(self.folder) and (bool(self.folder) or not file.startswith(TEAM))
 
     def lists(self, file: str) -> bool:
-        """Whether a file should have a line in this part's index."""
+        """True if this part's index should list the file."""
         return is_topic(file) and self.holds(file) and not self.inner(file).startswith(ARCHIVE)
 
     def inner(self, file: str) -> str:
@@ -486,7 +343,7 @@ def find_part(file: str) -> FolderPart:
 
 
 def is_listed(file: str) -> bool:
-    """Whether a file should have a line in the index of one's own memories."""
+    """True if the index of the user's own memories should list this file."""
     return OWN.lists(file)
 
 
@@ -515,7 +372,7 @@ def check_private(data: bytes | None, file: str) -> None:
 
 
 def is_personal(topic: Topic) -> bool:
-    """Whether it is about a person and lies with the team."""
+    """True for a memory about a person in the team's part."""
     return topic.type == "user" and SHARED.lists(topic.file)
 
 
@@ -529,7 +386,7 @@ SNAPSHOTS: Final = "agent-memory-snapshots"
 STATE: Final = "memory-state"
 """The folder of what belongs to a memory and is not memory: history, quarantine."""
 _NOT_COMMITTED: Final = {MEMORY: b".memory.lock\n.memory-writing-*\n", LOCAL: b"*\n"}
-"""What git is told to leave alone in the folders that lie in a project."""
+"""The `.gitignore` of agent memory folders in a project."""
 
 
 class AgentFolder(msgspec.Struct, frozen=True):
@@ -540,9 +397,9 @@ class AgentFolder(msgspec.Struct, frozen=True):
     scope: AgentScope
     folder: Path
     state: Path
-    """Where its history and its quarantine are kept: never in the project."""
+    """The folder of its history and quarantine: never in the project."""
     note: str = ""
-    """What the user should be told once."""
+    """A warning for the user."""
 
 
 def make_folder_name(kind: str) -> str:
@@ -559,9 +416,9 @@ def make_folder_name(kind: str) -> str:
 def find_agent_folder(
     kind: str, scope: AgentScope, *, home: Path, tree: Path, state_home: Path
 ) -> AgentFolder:
-    """Where this memory is. `state_home` is our own home, also where `home` is shared with others.
+    """The folder of an agent's memory. `state_home` is our own home, even if `home` is shared.
 
-    Only for a trusted workspace, unless the scope is `user`: what lies in a project is its owner's word.
+    Call it only in a trusted workspace, unless the scope is `user`.
     """
     name, note = make_folder_name(kind), ""
     if scope == "user":
@@ -592,7 +449,7 @@ def list_agent_folders(home: Path, tree: Path | None, state_home: Path) -> Itera
 
 
 def find_agent_kind(folder: Path) -> str:
-    """The kind of agent whose memory is in this folder, as folders spell it; empty for any other."""
+    """The kind of agent whose memory this folder is, as folders spell it; empty for other folders."""
     return folder.name if folder.parent.name in (MEMORY, LOCAL) else ""
 
 
@@ -617,7 +474,7 @@ def resolve_unlinked(root: Path, *parts: str) -> Path:
 
 
 def prepare_agent_folder(place: AgentFolder) -> None:
-    """Make the folder. In a project, git is told which files in it are nobody else's concern."""
+    """Make the folder. In a project a `.gitignore` leaves out our lock and temporary files."""
     make_private_dir(place.folder, nofollow=True)
     above = place.folder.parent
     if above.parent.name == OWN_SCOPES and above.name in _NOT_COMMITTED and place.scope != "user":
@@ -625,7 +482,7 @@ def prepare_agent_folder(place: AgentFolder) -> None:
 
 
 def find_state_folder(folder: Path, home: Path) -> Path:
-    """Where the history of an agent's memory is kept, below our own home.
+    """The folder for the history of an agent's memory, below our own home.
 
     The slug alone would be the same for `a-b` and `a_b`, and their histories one.
     """

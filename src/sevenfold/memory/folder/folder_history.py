@@ -1,44 +1,41 @@
-"""The history of a memory folder, for those who go on without it when it cannot be had.
+"""The history of a store that goes on without one.
 
-Memory works without history: when the library is missing, or the disk says no, that is said once, and
-every write goes on. Whoever asks for the history itself gets the error.
+If a library is missing or the disk refuses, the user is told once and every write goes on. Only a
+question about the history itself raises the error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from sevenfold.core.errors import StorageFailure
+from sevenfold.memory.backend import RevisionLog
 from sevenfold.memory.history.revisions import Author
 
-if TYPE_CHECKING:
-    from sevenfold.memory.history.history import MemoryHistory
-
 NONE: Final = "-"
-"""The newest revision where there is no history to ask."""
+"""Stands for the newest revision if the history cannot be read."""
 
 T = TypeVar("T")
 
 
 class FolderHistory:
-    """The history, opened when it is first needed. Who writes, and who asks for `head`, has the lock."""
+    """The history, opened on first use. `record` and `head` need the write lock."""
 
-    def __init__(self, repository: Path, say: Callable[[str], None]) -> None:
-        self.repository = repository
+    def __init__(
+        self, open_log: Callable[[Callable[[str], None]], RevisionLog], say: Callable[[str], None]
+    ) -> None:
+        self._open = open_log
         self.mended = False
-        """Whether it was found damaged and mended: then it may be behind what was recorded."""
+        """True after a repair: the history may have lost revisions then."""
         self._say = say
-        self._history: MemoryHistory | None = None
+        self._history: RevisionLog | None = None
 
-    def ask(self, work: Callable[[MemoryHistory], T]) -> T:
-        """What the history says; `StorageFailure` when there is none to be had."""
+    def ask(self, work: Callable[[RevisionLog], T]) -> T:
+        """The answer of the history. Raises `StorageFailure` if there is none."""
         try:
             if self._history is None:
-                from sevenfold.memory.history.history import MemoryHistory
-
-                self._history = MemoryHistory(self.repository, self._mended)
+                self._history = self._open(self._mended)
             return work(self._history)
         except ImportError as error:
             raise StorageFailure(
@@ -47,7 +44,7 @@ class FolderHistory:
             ) from error
 
     def head(self, at: float) -> str:
-        """The newest revision; empty when nothing was recorded yet, `NONE` when nobody knows."""
+        """The newest revision; empty if there is none, `NONE` if the history cannot be read."""
         try:
             try:
                 newest = self.ask(lambda history: history.log(limit=1))
@@ -61,24 +58,14 @@ class FolderHistory:
         return newest[0].id if newest else ""
 
     def files(self, revision: str) -> dict[str, bytes]:
-        """All files at a revision; none when there is no such thing."""
-        if revision in ("", NONE):
-            return {}
-        try:
-            return self.ask(lambda history: history.at(revision))
-        except StorageFailure as error:
-            self._without(error)
-            return {}
+        """All files at a revision; none if there is no such revision."""
+        return self._try(lambda history: history.at(revision), {}) if revision not in ("", NONE) else {}
 
     def file(self, revision: str, name: str) -> bytes | None:
-        """One file at a revision; None when there is no such thing."""
+        """One file at a revision; None if there is no such file or revision."""
         if revision in ("", NONE):
             return None
-        try:
-            return self.ask(lambda history: history.file_at(revision, name))
-        except StorageFailure as error:
-            self._without(error)
-            return None
+        return self._try(lambda history: history.file_at(revision, name), None)
 
     def record(
         self,
@@ -88,16 +75,23 @@ class FolderHistory:
         summary: str,
         at: float,
     ) -> str | None:
-        """The new revision's id, empty when nothing was new; None when it could not be written.
+        """The new revision's id, empty if nothing was new; None if it could not be written.
 
-        Without `changed` it is the whole folder as it was found: nobody knows what was before it.
+        Without `changed` it is the whole folder as it was found, with an unknown past.
         """
+
+        def record(history: RevisionLog) -> str:
+            revision = history.record(whole, author, summary, at, changed=changed)
+            return revision.id if revision else ""
+
+        return self._try(record, None)
+
+    def _try(self, work: Callable[[RevisionLog], T], otherwise: T) -> T:
         try:
-            revision = self.ask(lambda history: history.record(whole, author, summary, at, changed=changed))
+            return self.ask(work)
         except StorageFailure as error:
             self._without(error)
-            return None
-        return revision.id if revision else ""
+            return otherwise
 
     def _mended(self, sentence: str) -> None:
         self.mended = True

@@ -1,10 +1,8 @@
-"""What a memory and its file may be called, so that no name can mean a place outside the folder.
+"""Rules for the names of memories and files: no name can mean a place outside the folder.
 
 A *name* is what people say ("CI/CD 部署"); a *file* is the path below the memory folder that holds it
-("ci-cd-部署.md"). Both are refused when they look like a way out on any system, not only on this one:
-the folder may be shared.
-
-Which memory somebody means: by its name, its file, or the beginning of either.
+("ci-cd-部署.md"). Both are refused if they look like a way out on any system, since the folder may be
+shared. Memories are found by name, by file, or by the beginning of either.
 """
 
 from __future__ import annotations
@@ -24,9 +22,9 @@ ENDING: Final = ".md"
 INDEX_NAME: Final = "MEMORY.md"
 LOGS: Final = "logs"
 COPY: Final = re.compile(r"\.conflict-[0-9a-f]{8,64}\.md$")
-"""How the file of a copy ends that a clash within a team has left."""
+"""The ending of a copy that a clash within a team left."""
 TEAM: Final = "team/"
-"""Where the memories are that a team shares."""
+"""The folder of the memories that a team shares."""
 LONGEST_NAME: Final = 200
 """Characters of a memory's name."""
 LONGEST_PART: Final = 200
@@ -64,7 +62,7 @@ def check_file_path(text: str, *, index: bool = False) -> str:
 
 @lru_cache(maxsize=1 << 15)
 def explain_bad_file(text: str, index: bool = False) -> str:
-    """Why this cannot be the path of a memory file; empty when it can."""
+    """The reason this cannot be the path of a memory file; empty if it can."""
     if _PLAIN.fullmatch(text) and text[:-3] not in _RESERVED and text != INDEX_NAME.lower():
         return ""
     if why := _wrong_characters(text) or _wrong_path(text):
@@ -105,7 +103,7 @@ def _wrong_characters(text: str) -> str:
 
 
 def explain_bad_part(part: str) -> str:
-    """Why this cannot be the name of one folder or file in the memory folder; empty when it can."""
+    """The reason this cannot be the name of a folder or file of memories; empty if it can."""
     if part in ("", ".", ".."):
         return "it contains '.', '..' or an empty part"
     if part.startswith((".", "~")):
@@ -130,7 +128,7 @@ def check_memory_name(text: str) -> str:
 
 
 def explain_bad_name(text: str) -> str:
-    """Why this cannot be the name of a memory; empty when it can."""
+    """The reason this cannot be the name of a memory; empty if it can."""
     name = _SELECTORS.sub("", unicodedata.normalize("NFC", text).strip())
     plain = unicodedata.normalize("NFKC", name)
     if not name or len(name) > LONGEST_NAME:
@@ -181,7 +179,7 @@ def format_name(text: str) -> str:
 
 
 def is_copy(file: str) -> bool:
-    """Whether it is a copy that a clash within a team has left beside the memory."""
+    """True for a copy that a clash within a team left beside the memory."""
     return bool(COPY.search(file))
 
 

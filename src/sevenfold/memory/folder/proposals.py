@@ -1,4 +1,4 @@
-"""What somebody else is about to write into the memory folder: the agent's own Write and Edit."""
+"""Checks a write of the agent's own file tools before it happens."""
 
 from __future__ import annotations
 
@@ -7,18 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sevenfold.core.errors import Refused
+from sevenfold.memory.backend import HEAD, FolderListing, MemoryBackend, OpenMemories, is_topic
 from sevenfold.memory.errors import Guarded
-from sevenfold.memory.folder.files import HEAD, MemoryFiles, OpenFolder
-from sevenfold.memory.folder.folder import (
-    INDEXES,
-    SHARED,
-    FolderListing,
-    check_private,
-    check_team,
-    find_part,
-    is_topic,
-    list_folder,
-)
+from sevenfold.memory.folder.folder import INDEXES, SHARED, check_private, check_team, find_part
 from sevenfold.memory.folder.names import INDEX_NAME, LOGS, TEAM, check_file_path, make_file_key
 from sevenfold.memory.guard.gate import make_size_verdict
 from sevenfold.memory.index import explain_over_limit, reconcile_index
@@ -27,9 +18,9 @@ from sevenfold.memory.topic_file import read_topic
 
 
 class WriteProposal:
-    """One file and its new text; each check raises `Refused` with what to do about it."""
+    """One file and its new text; each check raises `Refused` with the fix."""
 
-    def __init__(self, files: MemoryFiles, path: Path, data: bytes) -> None:
+    def __init__(self, files: MemoryBackend, path: Path, data: bytes) -> None:
         self.file = check_file_path(files.file_of(path), index=True)
         self.path, self.data, self._files = path, data, files
         if unicodedata.normalize("NFC", self.file) != self.file:
@@ -44,7 +35,7 @@ class WriteProposal:
         """All checks; what the file says now. `index` reads the index of a part."""
         try:
             with self._files.opened() as at:
-                now = list_folder(at)
+                now = at.list()
                 self.check_place(at, now)
                 self.check_sharing(now)
                 self.check_text(at)
@@ -56,7 +47,7 @@ class WriteProposal:
             self.check_index("", FolderListing())
             return b""
 
-    def check_place(self, at: OpenFolder, now: FolderListing) -> None:
+    def check_place(self, at: OpenMemories, now: FolderListing) -> None:
         """No link on the way, and no other file that some system would take for the same."""
         if at.stamp(self.file) is None:
             same = [file for file in now.files if make_file_key(file) == make_file_key(self.file)]
@@ -65,12 +56,12 @@ class WriteProposal:
                 raise Refused(f"{self.path} is refused: {same[0]} is there and differs only in case")
 
     def check_sharing(self, now: FolderListing) -> None:
-        """What goes to the team is no secret of a person, and there is a team."""
+        """There is a team, and nothing about a person goes to it."""
         if self.part == SHARED:
             check_team(now)
             check_private(self.data, self.file)
 
-    def check_text(self, at: OpenFolder | None) -> None:
+    def check_text(self, at: OpenMemories | None) -> None:
         """Text of a size that is read, and a log that only grows."""
         if len(self.data) > HEAD:
             raise Guarded(make_size_verdict(len(self.data)))

@@ -1,22 +1,21 @@
-"""The memories of a folder as they are now; a file is read again only when its stamp is another.
+"""Reads memories, and recalls them.
 
-Finding memories: keeps the search index in step with the files, and turns hits into memories.
+`FolderReader` reads a file again only if its stamp changed. `RecallReader` keeps the search index in
+step with the files and turns hits into memories.
 """
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from sevenfold.core.errors import Refused, StorageFailure
-from sevenfold.memory.folder.files import HEAD, FileStamp, MemoryFiles, OpenFolder
-from sevenfold.memory.folder.folder import FolderListing, is_settled, is_topic, list_folder, read_file_clock
+from sevenfold.memory.backend import HEAD, FileStamp, FolderListing, MemoryBackend, OpenMemories, is_topic
+from sevenfold.memory.folder.folder import is_settled, read_file_clock
 from sevenfold.memory.folder.names import ENDING, INDEX_NAME, explain_bad_file, find_meant_file, make_slug
 from sevenfold.memory.recall_results import Recalled
 from sevenfold.memory.search.index import SearchIndex
@@ -33,15 +32,15 @@ LARGEST_INDEX: Final = 4 << 20
 class FolderReader:
     """Reads without the lock: every file is written whole, so there is never half of one to see."""
 
-    def __init__(self, files: MemoryFiles) -> None:
+    def __init__(self, files: MemoryBackend) -> None:
         self._files = files
         self._kept: dict[str, tuple[FileStamp, Topic]] = {}
 
     def listing(self) -> FolderListing:
-        """What is in the folder; nothing when it is not there."""
+        """The content of the folder; empty if there is none."""
         try:
             with self._files.opened() as at:
-                return list_folder(at)
+                return at.list()
         except FileNotFoundError:
             return FolderListing()
 
@@ -49,7 +48,7 @@ class FolderReader:
         """Every memory, in the order of the files."""
         try:
             with self._files.opened() as at:
-                now = list_folder(at)
+                now = at.list()
                 topics = list(self._current(at, ((file, now.files[file]) for file in now.topics)))
         except FileNotFoundError:
             return []
@@ -93,7 +92,7 @@ class FolderReader:
         except FileNotFoundError:
             return ""
 
-    def _current(self, at: OpenFolder, files: Iterable[tuple[str, FileStamp]]) -> Iterable[Topic]:
+    def _current(self, at: OpenMemories, files: Iterable[tuple[str, FileStamp]]) -> Iterable[Topic]:
         now = read_file_clock()
         for file, stamp in files:
             kept = self._kept.get(file)
@@ -104,14 +103,14 @@ class FolderReader:
             yield kept[1]
 
 
-def _stamp(at: OpenFolder, file: str) -> FileStamp | None:
+def _stamp(at: OpenMemories, file: str) -> FileStamp | None:
     try:
         return at.stamp(file)
     except (StorageFailure, Refused):
         return None
 
 
-def _read(at: OpenFolder, file: str) -> tuple[FileStamp, Topic] | None:
+def _read(at: OpenMemories, file: str) -> tuple[FileStamp, Topic] | None:
     """A topic file; of a huge one the head. None when it went away just now.
 
     One that is there and cannot be read is a memory without a text, and says why.
@@ -139,17 +138,16 @@ AT_ONCE: Final = 0.02
 
 
 class RecallReader:
-    """The way to the memories that answer a question."""
+    """Finds the memories that answer a question."""
 
     def __init__(
         self,
-        files: MemoryFiles,
+        files: MemoryBackend,
         reading: FolderReader,
-        state: Path,
         embedder: Embedder | None,
         say: Callable[[str], None],
     ) -> None:
-        self.index = SearchIndex(state, embedder)
+        self.index = SearchIndex(files.local, embedder)
         self._files, self._reading, self._say = files, reading, say
         self._folders: dict[str, int] = {}
         self._looked, self._took = 0.0, 0.0
@@ -164,7 +162,7 @@ class RecallReader:
     def find(
         self, query: str, limit: int, skip: frozenset[str] = frozenset(), *, silent: bool = True
     ) -> list[Recalled]:
-        """The memories that answer this, the best first; none is a good answer too.
+        """The memories that answer this, the best first; often there are none.
 
         Without `silent` it is everything that shares a word with it.
         """
@@ -192,7 +190,7 @@ class RecallReader:
         return Recalled(
             name=topic.name,
             file=topic.file,
-            path=self._files.folder / topic.file,
+            path=self._files.path_of(topic.file),
             type=topic.type,
             description=topic.description,
             modified=stamp.modified / 1e9,
@@ -211,9 +209,9 @@ class RecallReader:
             self._stale = False
             try:
                 with self._files.opened() as at:
-                    before = _times(at, ["", *self._folders])
-                    now = list_folder(at)
-                    self._folders = {**_times(at, now.folders), **before}
+                    before = at.versions(["", *self._folders])
+                    now = at.list()
+                    self._folders = {**at.versions(now.folders), **before}
                     self._refresh(at, now)
             except FileNotFoundError:
                 self._folders = {}
@@ -227,7 +225,7 @@ class RecallReader:
         return self.index.wait(seconds)
 
     def build(self, tell: Callable[[VectorProgress], None] | None = None) -> None:
-        """Make the vectors that are missing, in the background; `tell` hears how far it is."""
+        """Build missing vectors in the background; `tell` is called with the progress."""
         self.look()
         self.index.build(self._reading.data, tell)
 
@@ -237,7 +235,7 @@ class RecallReader:
             self._thread.join()
         self.index.close()
 
-    def _refresh(self, at: OpenFolder, now: FolderListing) -> None:
+    def _refresh(self, at: OpenMemories, now: FolderListing) -> None:
         files = (
             (file, max(now.files[file].modified, now.files[file].changed), now.files[file].size)
             for file in now.topics
@@ -263,26 +261,12 @@ class RecallReader:
         try:
             self.look()
         except (StorageFailure, Refused) as error:
-            self._stale = True  # the next answer fails with it, where somebody hears it
+            self._stale = True  # the next recall raises the error
             self._say(str(error))
 
     def _moved(self) -> bool:
         try:
             with self._files.opened() as at:
-                return _times(at, list(self._folders)) != self._folders
+                return at.versions(list(self._folders)) != self._folders
         except FileNotFoundError:
             return bool(self._folders)
-
-
-def _times(at: OpenFolder, folders: Iterable[str]) -> dict[str, int]:
-    """When something last came into each of these folders, or went."""
-    times = dict[str, int]()
-    for name in folders:
-        try:
-            with at.folder(name) as place:
-                found = (at.real / name).stat() if place is None else os.fstat(place)
-        except (OSError, Refused):
-            times[name] = 0
-        else:
-            times[name] = found.st_mtime_ns
-    return times

@@ -1,13 +1,14 @@
-"""Going back: one memory or the whole folder as it was; and taking a memory out for good."""
+"""Undo of one memory or of the folder, and purge of a memory."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from sevenfold.core.errors import Mistake, Refused
+from sevenfold.memory.backend import RevisionLog, is_topic
 from sevenfold.memory.errors import NoSuchMemory
 from sevenfold.memory.folder.changes import apply_changes
 from sevenfold.memory.folder.folder import (
@@ -16,7 +17,6 @@ from sevenfold.memory.folder.folder import (
     Saved,
     check_private,
     digest_bytes,
-    is_topic,
     read_memory_name,
 )
 from sevenfold.memory.folder.folder_history import NONE
@@ -29,9 +29,6 @@ from sevenfold.memory.folder.names import (
     make_slug,
 )
 from sevenfold.memory.history.revisions import Author
-
-if TYPE_CHECKING:
-    from sevenfold.memory.history.history import MemoryHistory
 
 _FAR: Final = 1000
 """Revisions in which a memory that is gone is looked for."""
@@ -74,7 +71,7 @@ def undo_changes(desk: FolderTransaction, author: Author, asked: str | None, to:
 
 
 def find_write_times(desk: FolderTransaction, changes: Mapping[str, bytes | None]) -> dict[str, float]:
-    """When the texts were written that come back: they are as old as they were."""
+    """The times of the texts that come back, so that they keep their age."""
     found: dict[str, float] = {}
     for file, data in changes.items():
         if data is None or not is_topic(file):
@@ -86,8 +83,8 @@ def find_write_times(desk: FolderTransaction, changes: Mapping[str, bytes | None
     return found
 
 
-def _written(file: str, data: bytes, history: MemoryHistory) -> float | None:
-    """When a text was first recorded, as far back as is worth looking."""
+def _written(file: str, data: bytes, history: RevisionLog) -> float | None:
+    """The time a text was first recorded, among the last revisions."""
     at = None
     for revision in history.log(file, limit=_NEAR):
         if history.file_at(revision.id, file) == data:
@@ -124,7 +121,7 @@ def find_file_ever(desk: FolderTransaction, asked: str) -> str:
         raise
 
 
-def find_file_in_history(history: MemoryHistory, asked: str) -> str | None:
+def find_file_in_history(history: RevisionLog, asked: str) -> str | None:
     """The file of a memory that is only in the history."""
     for file in (asked, asked + ENDING, "" if explain_bad_name(asked) else make_slug(asked) + ENDING):
         if not explain_bad_file(file) and history.log(file, limit=1):
@@ -132,7 +129,7 @@ def find_file_in_history(history: MemoryHistory, asked: str) -> str | None:
     return _removed(history, asked)
 
 
-def _removed(history: MemoryHistory, asked: str) -> str | None:
+def _removed(history: RevisionLog, asked: str) -> str | None:
     """A file that is gone and held a memory of this name."""
     newer = history.log(limit=_FAR)
     for revision, older in pairwise(newer):

@@ -1,4 +1,4 @@
-"""The gate that every text passes on its way into memory: size, secrets, orders to the agent.
+"""The check that every text passes on its way into memory: size, secrets, orders to the agent.
 
 A secret is refused and written nowhere. A text that gives orders is put into the quarantine, from where
 the user may release it. What stood in the file before is not held against the writer: the user wrote
@@ -7,12 +7,11 @@ it by hand, or has released it.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sevenfold.core.protocols import Clock
+from sevenfold.memory.backend import HEAD, StateRecords
 from sevenfold.memory.errors import Guarded
-from sevenfold.memory.folder.files import HEAD
 from sevenfold.memory.guard.text import GuardFinding, GuardVerdict
 from sevenfold.memory.history.revisions import Author
 
@@ -23,9 +22,9 @@ if TYPE_CHECKING:
 class GuardGate:
     """The guard and the quarantine, made when they are first needed."""
 
-    def __init__(self, folder: Path, clock: Clock, agent: str = "") -> None:
+    def __init__(self, texts: StateRecords, clock: Clock, agent: str = "") -> None:
         """`agent`: whose memory is behind it, where that is not the project's."""
-        self._folder, self._clock, self._agent = folder, clock, agent
+        self._texts, self._clock, self._agent = texts, clock, agent
         self._guard: Guard | None = None
         self._quarantine: Quarantine | None = None
 
@@ -34,11 +33,11 @@ class GuardGate:
         if self._quarantine is None:
             from sevenfold.memory.guard.guard import Quarantine
 
-            self._quarantine = Quarantine(self._folder, self._clock, self._agent)
+            self._quarantine = Quarantine(self._texts, self._clock, self._agent)
         return self._quarantine
 
     def check(self, data: bytes, source: str) -> GuardVerdict:
-        """What the guard says about a text; `source` is whose words they are."""
+        """The guard's verdict on a text; `source` is its origin."""
         if self._guard is None:
             from sevenfold.memory.guard.guard import Guard
 
@@ -70,7 +69,7 @@ class GuardGate:
 
 
 def _source(author: Author) -> str:
-    """A command in the user's name may hold somebody else's words: only a release is the user's word."""
+    """A command of the user may carry another's words: only a release counts as the user's own."""
     return "" if author.kind == "user" else author.kind
 
 

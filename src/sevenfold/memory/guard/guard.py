@@ -1,19 +1,15 @@
-"""Decides what becomes of a text that is to be written into memory, and says why.
+"""Decides whether a text may be written into memory, with the reason.
 
-Secrets and texts that are too large are refused. A text that tries to steer the agent goes to quarantine,
-where the user can look at it and let it through. The user's own words are trusted further than a page from
-the web: the thresholds by source stand in `signals.toml`.
-
-Texts that were held back: plain files that wait until the user releases or drops them.
+Secrets and texts that are too large are refused. A text that tries to steer the agent goes to quarantine
+until the user releases or drops it. The user's own words are trusted further than a page from the web: the
+thresholds by source stand in `signals.toml`.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -23,18 +19,12 @@ from sevenfold.core.protocols import Clock
 from sevenfold.memory.guard.injection import find_instructions
 from sevenfold.memory.guard.secrets import find_secrets
 from sevenfold.memory.guard.text import PASSED, GuardFinding, GuardVerdict, format_quarantine_hint
-from sevenfold.storage.files import (
-    make_private_dir,
-    make_storage_failure,
-    read_bounded,
-    read_if_there,
-    sync_folder,
-    write_atomic,
-)
-from sevenfold.storage.locks import hold_file_lock
+
+if TYPE_CHECKING:
+    from sevenfold.memory.backend import StateRecords
 
 LARGEST: Final = 250_000
-"""Bytes a memory may have; nobody reads a longer one, and searching it would take long."""
+"""The most bytes of a memory: searching a longer one would take long."""
 RELEASED: Final = "released"
 """The source of a text that the user let out of quarantine: only secrets and size are looked at."""
 _NAMED: Final = 3
@@ -105,7 +95,7 @@ _NAME: Final = re.compile(r"(\d{3,12})\.json")
 _WORDS: Final = 300
 """Characters of a source, a file name or an author that are kept."""
 _AHEAD: Final = 1_000
-"""How far numbers skip when the counter is damaged: none of those given out may come again."""
+"""Numbers to skip if the counter is damaged, so that no number comes twice."""
 _HIGHEST: Final = 10**11
 """A counter that says more is damaged."""
 _ROOM: Final = 7
@@ -124,12 +114,12 @@ class QuarantinedText(msgspec.Struct, frozen=True):
     date: str = ""
     findings: tuple[GuardFinding, ...] = ()
     text: str = ""
-    """What was held back; bytes that are no UTF-8 are shown as replacement characters."""
+    """The text; bytes that are not UTF-8 become replacement characters."""
     damaged: str = ""
 
 
 class _QuarantineEntry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a file holds: the text as it is, or base64 where it is no UTF-8."""
+    """The content of a record: the text, or base64 if it is not UTF-8."""
 
     file: str
     source: str
@@ -145,12 +135,16 @@ class _QuarantineEntry(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.text.encode() if self.text is not None else self.base64 or b""
 
 
-class Quarantine:
-    """The folder of held texts. Several processes may use it at once."""
+def _name(number: int) -> str:
+    return f"{number:03}.json"
 
-    def __init__(self, folder: Path, clock: Clock, agent: str = "") -> None:
+
+class Quarantine:
+    """The texts that the guard held back. Several processes may use it at once."""
+
+    def __init__(self, texts: StateRecords, clock: Clock, agent: str = "") -> None:
         """`agent`: whose texts they are, where they are not the project's."""
-        self._folder, self._clock, self._agent = folder, clock, agent
+        self._texts, self._clock, self._agent = texts, clock, agent
 
     def put(
         self, file: str, data: bytes, source: str, findings: Sequence[GuardFinding], *, author: str = ""
@@ -165,15 +159,14 @@ class Quarantine:
                 "take the secret out and save it again"
             )
         entry = self._entry(file, data, source, findings, author)
-        with hold_file_lock(self._folder / "quarantine"):
-            make_private_dir(self._folder, nofollow=True)
+        with self._texts.lock():
             numbers = self._numbers()
             if (same := self._same(entry, numbers)) is not None:
                 return same
             encoded = msgspec.json.format(msgspec.json.encode(entry), indent=1)
             self._room_for(len(encoded), numbers)
             number = self._next(numbers)
-            write_atomic(self._path(number), encoded, nofollow=True)
+            self._texts.write(_name(number), encoded)
             return number
 
     def show(self, number: int) -> QuarantinedText:
@@ -189,7 +182,7 @@ class Quarantine:
 
         Without `write` it goes at once, and the caller answers for the text.
         """
-        with hold_file_lock(self._folder / "quarantine"):
+        with self._texts.lock():
             held = self.show(number)
             if held.damaged:
                 raise Refused(f"entry {number} is damaged: {held.damaged}; drop it")
@@ -206,14 +199,9 @@ class Quarantine:
         self._remove(number)
 
     def _remove(self, number: int) -> None:
-        path = self._path(number)
-        with hold_file_lock(self._folder / "quarantine"):
+        with self._texts.lock():
             self._remember(number)
-            try:
-                path.unlink(missing_ok=True)
-                sync_folder(self._folder)
-            except OSError as error:
-                raise make_storage_failure(error, path, "removed") from error
+            self._texts.remove(_name(number))
 
     def _entry(
         self, file: str, data: bytes, source: str, findings: Sequence[GuardFinding], author: str
@@ -247,10 +235,8 @@ class Quarantine:
         return None
 
     def _room_for(self, size: int, numbers: Sequence[int]) -> None:
-        try:
-            total = sum(self._path(number).lstat().st_size for number in numbers)
-        except OSError as error:
-            raise make_storage_failure(error, self._folder, "read") from error
+        sizes = self._texts.sizes()
+        total = sum(sizes.get(_name(number), 0) for number in numbers)
         if len(numbers) >= ENTRIES or total + size > TOTAL:
             raise Refused(
                 f"the quarantine is full ({len(numbers)} entries, {total:,} bytes); look through it "
@@ -260,16 +246,16 @@ class Quarantine:
     def _next(self, numbers: Sequence[int]) -> int:
         """One more than any number ever given out; written down before it is used."""
         number = max([self._last(), *numbers]) + 1
-        write_atomic(self._folder / _COUNTER, b"%d\n" % number, nofollow=True)
+        self._texts.write(_COUNTER, b"%d\n" % number)
         return number
 
     def _remember(self, number: int) -> None:
-        if (last := self._last()) < number or not (self._folder / _COUNTER).exists():
-            write_atomic(self._folder / _COUNTER, b"%d\n" % max(last, number), nofollow=True)
+        if (last := self._last()) < number or _COUNTER not in self._texts.sizes():
+            self._texts.write(_COUNTER, b"%d\n" % max(last, number))
 
     def _last(self) -> int:
         try:
-            data = read_if_there(self._folder / _COUNTER, 32, nofollow=True)
+            data = self._texts.read(_COUNTER, 32)
         except StorageFailure:
             data = b"damaged"
         if data is None:
@@ -278,19 +264,11 @@ class Quarantine:
         return last if last < _HIGHEST else max([0, *self._numbers()]) + _AHEAD
 
     def _numbers(self) -> list[int]:
-        try:
-            names = [path.name for path in self._folder.iterdir()]
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise make_storage_failure(error, self._folder, "listed") from error
+        names = self._texts.sizes()
         return sorted({int(match[1]) for name in names if (match := _NAME.fullmatch(name))})
 
     def _there(self, number: int) -> bool:
-        return os.path.lexists(self._path(number))
-
-    def _path(self, number: int) -> Path:
-        return self._folder / f"{number:03}.json"
+        return _name(number) in self._texts.sizes()
 
     def _held(self, number: int) -> QuarantinedText:
         try:
@@ -298,7 +276,8 @@ class Quarantine:
         except StorageFailure as error:
             return QuarantinedText(number, damaged=str(error))
         except msgspec.MsgspecError:
-            return QuarantinedText(number, damaged=f"{self._path(number)} is no entry of the quarantine")
+            path = self._texts.path_of(_name(number))
+            return QuarantinedText(number, damaged=f"{path} is no entry of the quarantine")
         return QuarantinedText(
             number,
             entry.file,
@@ -311,7 +290,7 @@ class Quarantine:
         )
 
     def _read(self, number: int) -> _QuarantineEntry:
-        data = read_bounded(self._path(number), LARGEST * _ROOM, nofollow=True)
+        data = self._texts.read(_name(number), LARGEST * _ROOM) or b""
         return msgspec.json.decode(data, type=_QuarantineEntry)
 
     def list(self) -> list[QuarantinedText]:  # last: it hides the type in what follows it

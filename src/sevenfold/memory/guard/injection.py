@@ -1,10 +1,7 @@
 """Finds text that tries to steer the agent: injected orders, poses as the system, poisoned answers.
 
-Memories are made of rules, so a rule is no alarm. Signs of an attack are weighed by the table in
-`signals.toml`; a text is held back when they stand close together, or one is strong enough alone.
-
-Adds up the signs of an attack that stand close together, by the table in `signals.toml`. Weighs a
-text: every sign of an attack in it, also in what is hidden, and the passage where it is worst.
+Memories are made of rules, so a rule is no alarm. Signs of an attack, also in hidden text, are weighed by
+the table in `signals.toml`. A text is held back if signs stand close together, or one is strong enough.
 """
 
 from __future__ import annotations
@@ -42,7 +39,7 @@ def find_instructions(text: str, source: str = "") -> list[GuardFinding]:
 TABLE: Final = Path(__file__).with_name("signals.toml")
 
 _SPACE: Final = r"(?:[\s*_`\"'“”‘’>#,，-]{1,6})"
-"""What a space in a pattern stands for: emphasis, quotes and line breaks do not change what is said."""
+"""The meaning of a space in a pattern: emphasis, quotes and line breaks are ignored."""
 _CLASS_OR_SPACE: Final = re.compile(r"\[(?:\\.|[^\]\\])*\]|\\\\|\\ | ")
 _DENIED: Final = re.compile(
     r"(?:\b(?:not|never|n.t|cannot|avoid|without|refuses? to|must not|prevents?|forbidden to|instead of|"
@@ -132,7 +129,7 @@ def _spaced(pattern: str) -> str:
 
 
 def find_threshold(source: str) -> float:
-    """What a passage from this source must reach to be held back: "web:https://…" counts as "web"."""
+    """The score at which a passage of this source is held back: "web:https://…" counts as "web"."""
     limits = load_signal_table().thresholds
     return limits.get(_WHO.split(source.strip().lower(), 1)[0], limits[""])
 
@@ -186,7 +183,7 @@ _ANY: Final = re.compile(
     "[\u00ad\u200b-\u200d\u202a-\u202e\u2060-\u2069\ufe00-\ufe0f\ufeff\U000e0000-\U000e0fff]"
 )
 _TAGS: Final = re.compile("(?<!\U0001f3f4)[\U000e0020-\U000e007e]{3,}(?!\U000e007f)")
-"""Tag characters spell text that nobody sees; after a black flag they are the flag of a region."""
+"""Tag characters spell invisible text; after a black flag they are the flag of a region."""
 _OVERRIDES: Final = re.compile("[\u202d\u202e]")
 _TURNED: Final = re.compile("[\u202a-\u202c\u2066-\u2069]")
 """Marks of direction that texts in Arabic or Hebrew have as well."""

@@ -1,13 +1,8 @@
 """Finds secrets in a text: keys, tokens, passwords and private keys, also in disguise.
 
 Known examples (`AKIAIOSFODNN7EXAMPLE`), placeholders, names of variables, hashes and paths are no secrets.
-The findings never hold what was found.
-
-Puts together what the three readers of secrets see, without ever telling what it is. Secrets that
-have no shape of their own and are given away by what stands before them. Tokens whose shape gives
-them away, read from the table in `load_formats.toml`. The detectors of `detect-secrets`, asked without
-its settings, its network checks or its logging. Whether a value looks drawn at random, or is a
-word, a path, a name or a placeholder.
+The findings never hold the secret. Three readers look for them: tokens with a known shape
+(`formats.toml`), values behind a telling name, and the detectors of `detect-secrets`.
 """
 
 from __future__ import annotations
@@ -83,7 +78,7 @@ _HEX: Final = re.compile(r"(?:0x)?(?:[0-9a-f]+|[0-9A-F]+)")
 
 
 def is_random(value: str, least: int = 16) -> bool:
-    """Whether letters and digits take turns as they do in keys, and not in words, paths or dates."""
+    """True if letters and digits alternate as in keys, not as in words, paths or dates."""
     if len(value) < least or _DATE.match(value):
         return False
     if _UUID.fullmatch(value):
@@ -103,7 +98,7 @@ def _alternating(value: str) -> bool:
 
 
 def is_placeholder(value: str) -> bool:
-    """Whether it stands for a value: dots, angle brackets, "your-key", a variable."""
+    """True if it stands for a value: dots, angle brackets, "your-key", a variable."""
     return bool(_PLACEHOLDER.search(value) or _VARIABLE.fullmatch(value)) or len(set(value)) < 3
 
 
@@ -113,16 +108,12 @@ def is_documented_example(value: str) -> bool:
 
 
 def is_code(value: str) -> bool:
-    """Whether it is an expression, a path or a name in code, and not a value."""
+    """True for an expression, a path or a name in code."""
     return bool(_CODE.fullmatch(value) or is_path(value))
 
 
 def is_path(value: str) -> bool:
     return bool(_PATH.match(value)) and not is_random(value.rsplit("/", 1)[-1], 20)
-
-
-def is_uuid(value: str) -> bool:
-    return bool(_UUID.fullmatch(value))
 
 
 def is_hexadecimal(value: str) -> bool:
@@ -142,7 +133,7 @@ class SecretSpan(msgspec.Struct, frozen=True):
     start: int
     end: int
     head: str = ""
-    """What every such token begins with; empty where the first characters are part of the secret."""
+    """The beginning of every such token; empty if the first characters are secret."""
 
     def __repr__(self) -> str:
         return f"Token({self.what!r}, {self.start}, {self.end})"
@@ -206,7 +197,7 @@ _KIND_OF_KEY: Final = re.compile(
     r"(?:api|access|private|auth|account|signing|encryption|master|licen[sc]e|service|deploy|webhook|"
     r"session|secret|shared|client|storage|app|ssh|gpg|the|my|our|its|new|old)[ _-]?$|[a-z0-9]_$"
 )
-"""What stands before "key" when it opens something; a key of a table or a cache does not."""
+"""Words before "key" that make it a secret; a key of a table or a cache is none."""
 _TAIL: Final = re.compile(r"[A-Za-z0-9_-]{0,30}")
 _NOT_THE_VALUE: Final = re.compile(
     r"s?[_-]?(?:id|ids|name|url|uri|path|file|dir|type|kind|length|len|size|count|limit|budget|ttl|expir\w*|"
@@ -321,7 +312,7 @@ def _judged(word: re.Match[str], said: re.Match[str]) -> Iterator[SecretSpan]:
 
 
 def _with_login(word: re.Match[str], said: re.Match[str]) -> bool:
-    """Whether a user stands before it, or it is a variable that is set: then any word is a password."""
+    """True if a user name stands before it or a variable is set: then any word is a password."""
     text, how = said.string, said["how"]
     if how == "=" and text[word.start()].isupper() and text[said.start("how") - 1].isupper():
         return True
@@ -330,7 +321,7 @@ def _with_login(word: re.Match[str], said: re.Match[str]) -> bool:
 
 
 def is_password(value: str, *, quoted: bool, prose: bool, pin: bool = False, sure: bool = False) -> bool:
-    """Whether what follows the word "password" is one; `sure` when a plain word would be one too."""
+    """True if a password follows the word "password"; `sure` accepts plain words."""
     value = value.rstrip(_TRAILING)
     if value.lower() in _WORDS or is_placeholder(value):
         return False
@@ -347,7 +338,7 @@ def is_password(value: str, *, quoted: bool, prose: bool, pin: bool = False, sur
 
 
 def _secret(value: str) -> bool:
-    """Whether what follows "token" or "api key" looks like one: random, and no name, path or example."""
+    """True if a secret follows "token" or "api key": random, no name, path or example."""
     value = value.rstrip(_TRAILING)
     return (
         value.isascii()
@@ -414,7 +405,7 @@ _NAMED: Final = re.compile(
     re.IGNORECASE,
 )
 _NEAR_MAINTAINED: Final = 40
-"""How far before a quoted value its name may end."""
+"""The most characters between the end of a name and its quoted value."""
 _LONGEST: Final = 2_000
 """Longer lines are cut in pieces: some of its patterns take the square of the length of a line."""
 _OVERLAP: Final = 400
@@ -433,7 +424,7 @@ class SecretDetectors:
         ]
 
     def tokens(self, text: str) -> Iterator[SecretSpan]:
-        """What they find, with what is plainly a name or an example left out."""
+        """The findings, without names and examples."""
         for start, part in _parts(text):
             for what, pattern in self._patterns:
                 for match in pattern.finditer(part):
@@ -485,7 +476,7 @@ def _warnings_kept() -> Iterator[None]:
 
 
 def _span(match: re.Match[str]) -> tuple[int, int]:
-    """Where the value is: its group, unless the group is only the beginning of the token."""
+    """The span of the value: its group, unless that is only the beginning of the token."""
     for group in range(1, (match.re.groups or 0) + 1):
         if match[group] and len(match[group]) >= 20:
             return match.span(group)
@@ -498,7 +489,7 @@ def _is_value(found: str) -> bool:
 
 
 def _worth_a_look(line: str) -> bool:
-    """Whether there is a run long enough for a token, and a digit in it."""
+    """True if a run is long enough for a token and has a digit."""
     return any(_DIGIT.search(run[0]) for run in _LONG_MAINTAINED.finditer(line))
 
 

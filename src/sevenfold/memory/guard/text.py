@@ -1,9 +1,7 @@
-"""What the guard says about a text: what was found, where, and what is to become of it.
+"""Findings and verdicts of the guard, and a text as a model would read it: without disguises.
 
-None of these values ever holds the text itself: a secret must not travel on in a message that warns of
-it, and an order to the agent must not reach the agent in the explanation of why it was held back.
-
-A text as a model would read it: disguises taken off, line numbers kept.
+None of these values holds the text itself: a secret must not travel on in a warning, and an order to the
+agent must not reach it in the explanation of a refusal.
 """
 
 from __future__ import annotations
@@ -32,12 +30,12 @@ class GuardFinding(msgspec.Struct, frozen=True):
     where: str
     """"line 3"."""
     why: str
-    """What gave it away; of a secret at most the first four characters, and those only where every
+    """The passage; of a secret at most the first four characters, and those only where every
     token of that kind begins with them."""
 
 
 class GuardVerdict(msgspec.Struct, frozen=True):
-    """What is to become of a text, and why, in a sentence or two."""
+    """The decision about a text, with a sentence of reason."""
 
     action: Action
     findings: tuple[GuardFinding, ...] = ()
@@ -52,13 +50,13 @@ PASSED: Final = GuardVerdict("pass")
 
 
 def format_quarantine_hint(what: str = "", agent: str = "") -> str:
-    """How the user gets at what is held back from the project's memory, or from that of an agent."""
+    """The command that shows the quarantine of the project, or of an agent."""
     whose = f"--agent {shlex.quote(agent)}" if agent else ""
     return " ".join(filter(None, ("sevenfold memory quarantine", what, whose)))
 
 
 def format_line_number(text: str, position: int) -> str:
-    """Where a position is, as people count."""
+    """A position as a line number."""
     return f"line {text.count(chr(10), 0, position) + 1}"
 
 
@@ -89,7 +87,7 @@ _ENCODED: Final = re.compile(
     r"(?<![A-Za-z0-9+/_=.-])[A-Za-z0-9+/_-]{24,}(?:[ \t]*\n[ \t>]*[A-Za-z0-9+/_-]{24,}={0,2})*={0,2}"
 )
 _ENCODED_MOST: Final = 20
-"""How many such runs are opened; a picture is one run."""
+"""The most runs that are decoded; a picture is one run."""
 _READABLE: Final = 0.97
 
 
@@ -111,7 +109,7 @@ def undo_lookalikes(text: str) -> str:
 
 
 def find_tag_text(text: str) -> Iterator[tuple[int, str]]:
-    """What is written in invisible tag characters, with its place."""
+    """Text in invisible tag characters, with its position."""
     if text.isascii():
         return
     for run in _TAGS.finditer(text):
@@ -119,7 +117,7 @@ def find_tag_text(text: str) -> Iterator[tuple[int, str]]:
 
 
 def find_base64_text(text: str) -> Iterator[tuple[int, str]]:
-    """What is written in base64, where it is text, with its place."""
+    """Text in base64, with its position."""
     for count, run in enumerate(_ENCODED.finditer(text)):
         if count >= _ENCODED_MOST:
             return
@@ -128,7 +126,7 @@ def find_base64_text(text: str) -> Iterator[tuple[int, str]]:
 
 
 def find_split_tokens(text: str) -> Iterator[tuple[int, str]]:
-    """What a token would be that goes on in the next line, or is put together from quoted parts."""
+    """Tokens that continue in the next line or are joined from quoted parts."""
     begin = done = 0
     while (newline := text.find("\n", begin)) >= 0:
         start, end = _last_run(text[begin:newline])
@@ -141,7 +139,7 @@ def find_split_tokens(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _last_run(line: str) -> tuple[int, int]:
-    """Where the last run of token characters is; a quote, a plus or a backslash may follow it."""
+    """The span of the last run of token characters; a quote, a plus or a backslash may follow."""
     line = line.rstrip(" \t")
     line = (line[:-1] if line[-1:] in ("+", "\\") else line).rstrip(" \t")
     line = line[:-1] if line[-1:] in ("'", '"', "`") else line
@@ -162,7 +160,7 @@ def _going_on(text: str, start: int, end: int) -> tuple[list[str], int]:
 
 
 def _solid(run: str) -> bool:
-    """Whether it could be a piece of a token, and is not just a word at the end of a line."""
+    """True if it can be a piece of a token and is not just the last word of a line."""
     return any(map(str.isdigit, run)) or not (run.islower() or run.istitle())
 
 

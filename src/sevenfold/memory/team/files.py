@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 
 from sevenfold.core.errors import Refused
+from sevenfold.memory.backend import HEAD
 from sevenfold.memory.errors import Guarded
-from sevenfold.memory.folder.files import HEAD
 from sevenfold.memory.folder.folder import is_personal
 from sevenfold.memory.folder.names import INDEX_NAME, TEAM
 from sevenfold.memory.guard.gate import GuardGate

@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from sevenfold.core.errors import Refused, StorageFailure
-from sevenfold.memory.folder.files import HEAD
+from sevenfold.memory.backend import HEAD
 from sevenfold.memory.folder.folder import A_SECRET, SHARED, FolderTransaction
 from sevenfold.memory.folder.names import (
     COPY,

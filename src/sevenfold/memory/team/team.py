@@ -107,7 +107,7 @@ class Team:
         self._project = project
         self._handled: dict[str, str] | None = None
         self._looked: object = None
-        self._folder = store.state / STATE
+        self._folder = store.local / STATE
         self._file = TeamStateFile(self._folder)
         repository = self._folder / "repository"
         self._git = TeamGit(repository, self._folder, environment)
@@ -159,7 +159,7 @@ class Team:
 
     def _address(self, remote: str, start: Path) -> RemoteAddress:
         address = parse_address(remote, start)
-        for folder in (self.store.folder, self.store.state):
+        for folder in (self.store.path_of(), self.store.local):
             if address.path and Path(address.path).is_relative_to(folder):
                 raise Mistake(f"{address.shown} is a part of the memory itself; use another folder")
         check_remote_place(address, self._project)
@@ -303,8 +303,7 @@ class Team:
 
 
 def _make_folder(desk: FolderTransaction) -> None:
-    with desk.at.folder(TEAM.rstrip("/"), make=True):
-        pass
+    desk.at.make_folder(TEAM.rstrip("/"))
 
 
 def _text(data: bytes) -> str:
