@@ -37,9 +37,10 @@ layers/l4_compaction/test_digest.py layers/l7_agents/test_worktrees.py
 memory/consolidation/test_consolidation.py memory/folder/test_path_attacks.py memory/history/test_history.py
 memory/instructions/test_hostile_instructions.py memory/search/test_embedding.py
 models/test_local_server.py
+recordings/test_real_sessions.py test_examples.py
 simulator/test_promptcache_properties.py
 storage/test_jsonl.py
-tools/test_permissions_against_bash.py tools/test_searching_large.py
+tools/test_permissions_against_bash.py tools/test_reach.py tools/test_searching_large.py
 """
 SLOW_PATHS = frozenset(HERE / name for name in re.findall(r"\S+", SLOW))
 

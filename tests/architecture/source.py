@@ -15,26 +15,18 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 @dataclass(frozen=True, eq=False)
 class SourceFile:
-    """One module: its path, its text, its syntax tree and every node of the tree."""
+    """One module: its text, its syntax tree, and the nodes of the tree; functions and classes by kind."""
 
     path: Path
     text: str
     tree: ast.Module
-    nodes: tuple[ast.AST, ...]
+    nodes: list[ast.AST]
+    functions: list[FunctionNode]
+    classes: list[ast.ClassDef]
 
     @property
     def lines(self) -> int:
         return len(self.text.splitlines())
-
-    @property
-    def functions(self) -> list[FunctionNode]:
-        """Functions and methods, nested ones too."""
-        return [node for node in self.nodes if isinstance(node, FUNCTIONS)]
-
-    @property
-    def classes(self) -> list[ast.ClassDef]:
-        """Classes, nested ones too."""
-        return [node for node in self.nodes if isinstance(node, ast.ClassDef)]
 
     def locate(self, line: int = 1) -> str:
         """Path and line, for a message that lists offenders."""
@@ -49,7 +41,9 @@ def read_package() -> tuple[SourceFile, ...]:
 def read_source(path: Path) -> SourceFile:
     text = path.read_text("utf-8")
     tree = ast.parse(text)
-    return SourceFile(path, text, tree, tuple(ast.walk(tree)))
+    nodes = list(ast.walk(tree))
+    functions = [node for node in nodes if isinstance(node, FUNCTIONS)]
+    return SourceFile(path, text, tree, nodes, functions, [n for n in nodes if isinstance(n, ast.ClassDef)])
 
 
 def format_offenders(offenders: list[str]) -> str:
