@@ -19,9 +19,9 @@ from benchmarks.guard.instruction_cases import ATTACKS, RULES
 from benchmarks.guard.secret_cases import DISGUISES, NOT_SECRETS, Secret, secrets
 from benchmarks.guard.texts import conversations, injections, memory_files, texts_of
 from benchmarks.report import Table, arguments, show
-from sevenfold.memory.guard import Guard, find_instructions, find_secrets
-from sevenfold.memory.guard.guard import LARGEST
-from sevenfold.memory.guard.secrets import load_detectors
+from sevenfold.memory.guard.guard import LARGEST, Guard
+from sevenfold.memory.guard.injection import find_instructions
+from sevenfold.memory.guard.secrets import find_secrets, load_detectors
 
 SOURCES: Final = ("web", "agent", "user")
 _HOSTILE: Final = {

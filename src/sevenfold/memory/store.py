@@ -21,7 +21,6 @@ from sevenfold.core.events import Emit, Event
 from sevenfold.core.protocols import Clock
 from sevenfold.memory.dreams.journal import is_commit_pending
 from sevenfold.memory.errors import NoSuchMemory
-from sevenfold.memory.folder.external_changes import record_external_changes
 from sevenfold.memory.folder.files import ConcurrentWrite, MemoryFiles, OpenFolder
 from sevenfold.memory.folder.folder import (
     OWN,
@@ -36,18 +35,17 @@ from sevenfold.memory.folder.folder import (
 )
 from sevenfold.memory.folder.folder_history import FolderHistory
 from sevenfold.memory.folder.names import TEAM
-from sevenfold.memory.folder.proposals import WriteProposal
 from sevenfold.memory.folder.reader import FolderReader, RecallReader
 from sevenfold.memory.guard.gate import GuardGate
 from sevenfold.memory.history.revisions import Author, Revision
 from sevenfold.memory.recall_results import Recalled
-from sevenfold.memory.topic_file import Origin, Topic, Type
 
 if TYPE_CHECKING:
     from sevenfold.memory.check import CheckFinding
     from sevenfold.memory.guard.guard import Quarantine
     from sevenfold.memory.search.embedding import Embedder
     from sevenfold.memory.search.scoring import VectorProgress
+    from sevenfold.memory.topic_file import Origin, Topic, Type
 
 HISTORY: Final = "history"
 QUARANTINE: Final = "quarantine"
@@ -131,12 +129,14 @@ class MemoryStore:
 
     def loaded_index(self, *, team: bool = False) -> str:
         """An index as a session sees it: within its limits, with a warning when that took a cut."""
+        part, text = SHARED if team else OWN, self.index_text(team=team)
+        if not text:
+            return ""
         from sevenfold.memory.index import load_index
 
-        part, text = SHARED if team else OWN, self.index_text(team=team)
-        known = self.modified() if text else {}
-        times = {part.inner(file): at for file, at in known.items() if file.startswith(part.folder)}
-        return load_index(text, times, part.index) if text else ""
+        known = self.modified().items()
+        times = {part.inner(file): at for file, at in known if file.startswith(part.folder)}
+        return load_index(text, times, part.index)
 
     def modified(self) -> dict[str, float]:
         """When each memory was last changed, by file."""
@@ -281,6 +281,8 @@ class MemoryStore:
 
     def before_write(self, path: Path, data: bytes, *, author: Author | None = None) -> None:
         """`Refused` with the reason when these bytes may not become this file."""
+        from sevenfold.memory.folder.proposals import WriteProposal
+
         self.claim()
         proposal = WriteProposal(self._files, path, data)
         old = proposal.check(self._reading.index_text)
@@ -352,6 +354,8 @@ class MemoryStore:
         self, work: Callable[[FolderTransaction], T], taken: tuple[Author, list[Saved]] | None = None
     ) -> T:
         """Do something with the folder, ours alone and with everything taken in."""
+        from sevenfold.memory.folder.external_changes import record_external_changes
+
         author, saved = taken or (OTHER, [])
         self.claim()
         try:

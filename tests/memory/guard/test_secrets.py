@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 from benchmarks.guard.secret_cases import NOT_SECRETS, TOKENS, Draw, Secret, secrets
 from benchmarks.guard.texts import memory_files
 from sevenfold.core.errors import Refused
-from sevenfold.memory.guard import Guard, find_secrets
-from sevenfold.memory.guard.guard import Quarantine
-from sevenfold.memory.guard.secrets import find_tokens
+from sevenfold.memory.guard.guard import Guard, Quarantine
+from sevenfold.memory.guard.secrets import find_secrets, find_tokens
 from sevenfold.testing import FakeClock
 
 ALL = list(secrets())
@@ -173,7 +172,7 @@ import json, logging, sys, warnings
 before = warnings.showwarning
 import sevenfold.memory.guard, sevenfold.memory.guard.guard
 light = "detect_secrets" not in sys.modules
-from sevenfold.memory.guard import find_secrets
+from sevenfold.memory.guard.secrets import find_secrets
 found = find_secrets(sys.argv[1])
 from detect_secrets.settings import get_settings
 print(json.dumps({

@@ -18,7 +18,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -40,9 +40,11 @@ from sevenfold.memory.folder.names import (
 )
 from sevenfold.memory.guard.gate import GuardGate
 from sevenfold.memory.history.revisions import Author
-from sevenfold.memory.topic_file import Topic, read_topic
 from sevenfold.storage.files import PRIVATE_FILE, make_private_dir, write_new
 from sevenfold.storage.places import make_path_slug
+
+if TYPE_CHECKING:
+    from sevenfold.memory.topic_file import Topic
 
 SEEN: Final = "seen.json"
 PENDING: Final = "pending.json"
@@ -425,6 +427,8 @@ class FolderTransaction:
 
 def read_memory_name(file: str, data: bytes) -> str:
     """The name of the memory in a topic file; the index and the logs have none."""
+    from sevenfold.memory.topic_file import read_topic
+
     return read_topic(data, file).name if is_topic(file) else ""
 
 
@@ -509,6 +513,8 @@ def check_team(listing: FolderListing) -> None:
 
 def check_private(data: bytes | None, file: str) -> None:
     """`Refused` when this would share with the team what is known about a person."""
+    from sevenfold.memory.topic_file import read_topic
+
     if data is not None and SHARED.holds(file) and is_personal(read_topic(data, file)):
         raise Refused(
             f"{file} is refused: a memory of type 'user' is about a person and is never shared with the "
