@@ -33,8 +33,6 @@ from sevenfold.core.messages import ToolUse, strip_half_characters, user
 from sevenfold.core.protocols import BackgroundStep, Clock, Forker, IdleStep, ToolFailed, Tools
 from sevenfold.core.request import TTL_SECONDS, Frame, Request, make_kept_until_mark
 from sevenfold.core.transcript import Entry, Id, Mark, PlacedMessage, View
-from sevenfold.layers.l5_durable_memory.extraction_tools import AllowCall
-from sevenfold.layers.l5_durable_memory.provenance import SourceMessages, find_replaced_user_words, is_typed
 from sevenfold.layers.l5_durable_memory.recall import extract_typed_text
 from sevenfold.layers.l5_durable_memory.selection import Start, format_manifest
 from sevenfold.memory.folder.folder import Saved
@@ -47,7 +45,8 @@ from sevenfold.tools.paths import is_inside
 from sevenfold.tools.permissions import EDITORS
 
 if TYPE_CHECKING:
-    from sevenfold.layers.l5_durable_memory.extraction_tools import ExtractionTools
+    from sevenfold.layers.l5_durable_memory.extraction_tools import AllowCall, ExtractionTools
+    from sevenfold.layers.l5_durable_memory.provenance import SourceMessages
 
 LULL: Final = 0.85 * TTL_SECONDS["5m"]
 """Seconds of silence after which to look, before others think of keeping the prefix. One that is kept for
@@ -242,6 +241,8 @@ class Extraction:
         """What was typed since the last look, also what a summary stands for by now, without the turns in
         which the agent itself saved something: then it knew what was worth it. And whether there are any.
         """
+        from sevenfold.layers.l5_durable_memory.provenance import find_replaced_user_words, is_typed
+
         last = max(self._cursors(view), default=-1)
         gone = find_replaced_user_words(self._learning.entries(), view, last)
         said, saved = [extract_typed_text(message) for _, message in gone], False
@@ -305,6 +306,7 @@ class Extraction:
 
     def _prepared(self, view: View, entries: Sequence[Entry], since: int) -> tuple[SourceMessages, str]:
         """Who said what, and the question; in a thread, since a conversation may be long."""
+        from sevenfold.layers.l5_durable_memory.provenance import SourceMessages
 
         store, now = self._learning.store, self._clock.now()
         memories = store.newest(NEWEST)

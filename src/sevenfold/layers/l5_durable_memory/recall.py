@@ -45,7 +45,6 @@ from sevenfold.layers.l5_durable_memory.selection import (
     select_by_search,
 )
 from sevenfold.layers.shared.facts import TYPED, summarise_call
-from sevenfold.memory.agent_writes import is_memory_ignored
 from sevenfold.memory.recall_results import BY, Recalled
 from sevenfold.models.capabilities import OFFLINE
 from sevenfold.settings.layers import RecallSettings
@@ -240,6 +239,8 @@ class _RecallView:
     @property
     def ignored(self) -> bool:
         """Whether the person wants memory to be as if it were empty."""
+        from sevenfold.memory.agent_writes import is_memory_ignored
+
         return is_memory_ignored(find_typed_texts(self._view))
 
 

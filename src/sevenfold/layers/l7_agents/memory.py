@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -26,9 +26,11 @@ from sevenfold.core.protocols import Clock
 from sevenfold.core.transcript import PlacedMessage
 from sevenfold.layers.l7_agents.definitions import AgentDefinition
 from sevenfold.layers.shared.facts import TYPED
-from sevenfold.memory.agents import AgentSnapshots
 from sevenfold.memory.folder.folder import AgentFolder, AgentScope, find_agent_folder, prepare_agent_folder
 from sevenfold.memory.store import MemoryStore
+
+if TYPE_CHECKING:
+    from sevenfold.memory.agents import AgentSnapshots
 
 TOOLS: Final = ("Read", "Edit", "Write")
 """What it takes to keep a memory."""
@@ -152,6 +154,8 @@ def find_snapshots(
     """The snapshots of an agent whose memory is the user's; None: it has no such memory."""
     if definition.memory != "user":
         return None
+    from sevenfold.memory.agents import AgentSnapshots
+
     place = find_agent_folder(definition.name, "user", home=home, tree=tree, state_home=state_home)
     prepare_agent_folder(place)
     store = MemoryStore(place.folder, place.state, clock, emit=emit)
