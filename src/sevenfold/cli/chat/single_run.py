@@ -12,7 +12,6 @@ from typing import Any, Final, Protocol
 import anyio
 import msgspec
 
-from sevenfold.cli.chat.slash import is_command, run_slash_command
 from sevenfold.cli.failures import (
     INTERRUPTED,
     describe_error,
@@ -40,7 +39,7 @@ from sevenfold.core.transcript import View
 from sevenfold.layers.shared.background import open_task_group
 from sevenfold.session.session import Session
 
-_CLEAR: Final = re.compile(r"(?:start (?:afresh|anew)|clear the conversation) with /clear")
+_CLEAR: Final = r"(?:start (?:afresh|anew)|clear the conversation) with /clear"
 
 
 class ChatResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -213,7 +212,13 @@ def _for_one_question(error: SevenfoldError | None) -> SevenfoldError | None:
     """After a full window going on makes no sense, and there is no /clear here."""
     if not isinstance(error, ContextFull | PromptTooLong):
         return error
-    return type(error)(_CLEAR.sub("start a new session", str(error)))
+    return type(error)(re.sub(_CLEAR, "start a new session", str(error)))
+
+
+def _is_command(asked: str) -> bool:
+    from sevenfold.cli.chat.slash import is_command  # most prompts are none: the commands load a lot
+
+    return is_command(asked)
 
 
 class SingleRun:
@@ -237,7 +242,7 @@ class SingleRun:
                 if isinstance(self.shown, TerminalOutput):
                     tasks.start_soon(self.shown.keep_drawing)
                 asked = self._options.prompt or ""
-                commands = bool(asked.strip()) and is_command(asked)
+                commands = asked.lstrip().startswith("/") and _is_command(asked)
                 session = await stack.enter_async_context(
                     open_session(self._options, clock=self._clock, looking=commands)
                 )
@@ -271,6 +276,8 @@ class SingleRun:
             self._how = (await session.go_on()).stop
 
     async def _command(self, session: Session, line: str) -> None:
+        from sevenfold.cli.chat.slash import run_slash_command
+
         try:
             after = run_slash_command(session, line)
             if isinstance(after, SlowCommand):
