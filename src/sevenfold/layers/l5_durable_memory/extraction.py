@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -53,19 +52,18 @@ LULL: Final = 0.85 * TTL_SECONDS["5m"]
 an hour does not wait for that hour."""
 MOST: Final = 8
 """Turns that may wait: so many would be looked at only on resume, if the machine went down."""
-_LASTING: Final = re.compile(
-    r"\b(?:remember|forget|memori[sz]e|keep in mind|note that|from now on|going forward|in (?:the )?future"
-    r"|always|never|every time|each time|whenever|prefer\w*|conventions?|deadline|freeze"
+_LASTING: Final = (
+    r"(?i)\b(?:remember|forget|memori[sz]e|keep in mind|note that|from now on|going forward"
+    r"|in (?:the )?future|always|never|every time|each time|whenever|prefer\w*|conventions?|deadline|freeze"
     r"|i(?:['’]m| am) (?:an?|the|new)\b|i (?:work|live|like|love|hate|use|own|maintain)\b"
     r"|i (?:don['’]?t|do not) (?:like|use)\b|call me|my (?:name|team|role|job|boss|manager)\b"
     r"|we (?:use|don['’]?t use|do not use|decided|agreed|ship|release|deploy)\b"
     r"|our (?:team|rule|policy|standard|style|process)\w*)"
     r"|记住|記住|别忘|別忘|以后|以後|今后|今後|总是|總是|永远|永遠|从不|從不|每次|偏好|喜欢|喜歡|讨厌|討厭"
-    r"|我是|我叫|我们用|我們用|我们不|我們不|决定|決定|截止|规定|規定|约定|約定",
-    re.IGNORECASE,
+    r"|我是|我叫|我们用|我們用|我们不|我們不|决定|決定|截止|规定|規定|约定|約定"
 )
 """What people say when they mean more than this session. It decides when, never whether."""
-_UNKNOWN: Final = re.compile(r"[^\W\d_\u0000-\u024f\u3400-\u9fff\uf900-\ufaff]")
+_UNKNOWN: Final = r"[^\W\d_\u0000-\u024f\u3400-\u9fff\uf900-\ufaff]"
 """Letters of scripts for which there are no such words here."""
 
 
@@ -75,7 +73,7 @@ def is_urgent(texts: Sequence[str]) -> bool:
 
 
 def is_lasting(text: str) -> bool:
-    return bool(_LASTING.search(text)) or len(_UNKNOWN.findall(text)) * 2 > len(text)
+    return bool(re.search(_LASTING, text)) or len(re.findall(_UNKNOWN, text)) * 2 > len(text)
 
 
 BY: Final = "Extraction"
@@ -394,6 +392,8 @@ def format_extraction_request(
     team: bool = False,
 ) -> str:
     """The body of the directive. `since`: how many messages have been looked at before."""
+    from html import escape  # a table of 2,000 names, which only an extraction needs
+
     listed = format_manifest(memories).removeprefix(_MANIFEST)
     parts = [
         _text("extract.md").replace(_STEPS, str(steps)),

@@ -56,7 +56,7 @@ class Dreaming:
         self._tried = False
 
     async def __call__(self, request: Request) -> Sequence[Change]:
-        if self._tried or request.source != "main" or not len(request.view):
+        if self._tried or not self.dreams.enabled() or request.source != "main" or not len(request.view):
             return ()
         if self._nightly and not self._night_is_over():
             return ()

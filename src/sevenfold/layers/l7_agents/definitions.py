@@ -48,10 +48,10 @@ _FOREIGN: Final = frozenset({"color", "effort", "initialprompt", "mcpservers", "
 _UNAPPLIED: Final = ("hooks", "permissionmode")
 """Keys of theirs that somebody may rely on for their safety."""
 _LONGEST_NAME: Final = 64
-_NAME: Final = re.compile(r"[^\W_]+(?:[-_.: ][^\W_]+)*")
-_TOOL: Final = re.compile(r"[A-Za-z][\w.:-]*\*?")
-_SEPARATOR: Final = re.compile(r",(?![^()]*\))")
-_STAR: Final = re.compile(r"(?m)^([ \t]*tools[ \t]*:[ \t]*)\*[ \t]*$")
+_NAME: Final = r"[^\W_]+(?:[-_.: ][^\W_]+)*"
+_TOOL: Final = r"[A-Za-z][\w.:-]*\*?"
+_SEPARATOR: Final = r",(?![^()]*\))"
+_STAR: Final = r"(?m)^([ \t]*tools[ \t]*:[ \t]*)\*[ \t]*$"
 _YES: Final = {"true": True, "yes": True, "on": True, "1": True}
 _NO: Final = {"false": False, "no": False, "off": False, "0": False, "": False}
 
@@ -114,7 +114,7 @@ def read_definition(path: Path, folder: Path) -> DefinitionFile:
 
 def parse_definition(text: str, path: Path) -> DefinitionFile:
     """The definition in this text."""
-    text = _STAR.sub(r'\1"*"', strip_half_characters(text))
+    text = re.sub(_STAR, r'\1"*"', strip_half_characters(text))
     found = find_frontmatter(text)
     if found is None and path.stem.casefold() == "readme":
         return DefinitionFile()
@@ -145,7 +145,7 @@ def explain_bad_name(name: str) -> str:
     """Why an agent cannot be called this; empty when it can."""
     if len(name) > _LONGEST_NAME:
         return f"it has more than {_LONGEST_NAME} characters"
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch(_NAME, name):
         return "a name is made of letters and digits, with '-', '_', '.', ':' or a space between them"
     if name.casefold() in RESERVED:
         return "that name is taken by Sevenfold itself"
@@ -230,8 +230,8 @@ class _DefinitionReader:
         if entry.inner:
             self._say(f"its {entry.key} are not a list of names; write 'Read, Grep'")
         given = entry.items or (entry.value or "").strip().removeprefix("[").removesuffix("]").split("\n")
-        names = [part.strip(" \t\"'") for one in given for part in _SEPARATOR.split(one)]
-        odd = [one for one in names if one and not _TOOL.fullmatch(one) and not (star and one == "*")]
+        names = [part.strip(" \t\"'") for one in given for part in re.split(_SEPARATOR, one)]
+        odd = [one for one in names if one and not re.fullmatch(_TOOL, one) and not (star and one == "*")]
         if odd:
             said = ", ".join(shorten_text(one, 40) for one in odd[:5])
             self._say(
