@@ -17,7 +17,7 @@ from sevenfold.core.tokens import Usage
 MILLION: Final = 1_000_000
 TABLE: Final = Path(__file__).with_name("prices.toml")
 
-_PROVIDER: Final = re.compile(r"^(?:[a-z]{2,6}\.)?(?:anthropic|openai)[./:]")
+_PROVIDER: Final = r"^(?:[a-z]{2,6}\.)?(?:anthropic|openai)[./:]"
 """What clouds and our own settings write before a model's name."""
 _SNAPSHOT: Final = re.compile(r"(?:[-@]\d{8}|-\d{4}-\d{2}-\d{2}|-latest|-v\d+(?::\d+)?|:thinking|\[1m\])*$")
 """What may follow a name without making it another model."""
@@ -133,7 +133,7 @@ class Prices:
         return self._found[model]
 
     def _find(self, model: str) -> Price | None:
-        name = _PROVIDER.sub("", model)
+        name = re.sub(_PROVIDER, "", model)
         best = max((n for n in self._names if _matches(name, n)), key=len, default=None)
         return self._table[self._names[best]] if best is not None else None
 

@@ -46,15 +46,15 @@ _STORED: Final = (
     r"(?:\.[0-9a-f]{16}(?:\.\d{1,2})?)?\.(?:txt|json)"
 )
 _AGENTS: Final = rf"(?:agents/{_SESSION}/){{0,4}}"
-STORED: Final = re.compile(rf"{_AGENTS}tool-results/{_STORED}")
-OURS: Final = re.compile(
+STORED: Final = rf"{_AGENTS}tool-results/{_STORED}"
+OURS: Final = (
     rf"{_AGENTS}(?:tool-results/{_STORED}|shells/shell-[a-z0-9_]{{8}}\.txt|"
     rf"session-memory/summary(?:\.damaged|\.undone)?\.md|agents/{_SESSION}\.jsonl(?:\.torn|\.lock)?)"
 )
-_LOG: Final = re.compile(rf"{_AGENTS}agents/{_SESSION}\.jsonl")
-_NOTES: Final = re.compile(rf"{_AGENTS}session-memory/summary(?:\.damaged|\.undone)?\.md")
-_UNFINISHED: Final = re.compile(rf"(?:.*/)?{re.escape(TEMPORARY)}[0-9a-f]{{16}}")
-_RUN: Final = re.compile(rb"[A-Za-z0-9_.=-]+")
+_LOG: Final = rf"{_AGENTS}agents/{_SESSION}\.jsonl"
+_NOTES: Final = rf"{_AGENTS}session-memory/summary(?:\.damaged|\.undone)?\.md"
+_UNFINISHED: Final = rf"(?:.*/)?{re.escape(TEMPORARY)}[0-9a-f]{{16}}"
+_RUN: Final = rb"[A-Za-z0-9_.=-]+"
 """All characters of a stored result's name: it is in a text if it is inside one such run."""
 
 
@@ -76,16 +76,16 @@ class StoredFile(msgspec.Struct, frozen=True):
     @property
     def stored(self) -> bool:
         """Whether it is a whole tool result."""
-        return bool(self.session and STORED.fullmatch(self.inside))
+        return bool(self.session and re.fullmatch(STORED, self.inside))
 
     @property
     def unfinished(self) -> bool:
         """Whether it is what a crash left of a file that was being written."""
-        return _UNFINISHED.fullmatch(self.inside) is not None
+        return re.fullmatch(_UNFINISHED, self.inside) is not None
 
     @property
     def ours(self) -> bool:
-        return self.unfinished or bool(self.session and OURS.fullmatch(self.inside))
+        return self.unfinished or bool(self.session and re.fullmatch(OURS, self.inside))
 
 
 class StorageSurvey(msgspec.Struct):
@@ -230,11 +230,11 @@ def collect_pointer_texts(project: Path, session: str, files: Iterable[StoredFil
     texts = _texts(read_own_transcript(project / f"{session}.jsonl"), project / f"{session}.jsonl")
     for one in files:
         path = project.joinpath(*one.parts)
-        if _LOG.fullmatch(one.inside):
+        if re.fullmatch(_LOG, one.inside):
             texts += _texts(read_log(path), path)
-        elif _NOTES.fullmatch(one.inside):
+        elif re.fullmatch(_NOTES, one.inside):
             texts.append(read_head(path, LARGEST, nofollow=True))
-    runs = (run for text in texts for run in _RUN.findall(text))
+    runs = (run for text in texts for run in re.findall(_RUN, text))
     return b"\n".join(dict.fromkeys(run for run in runs if b".txt" in run or b".json" in run))
 
 
@@ -255,7 +255,7 @@ MEGABYTE: Final = 1_000_000
 STAMP: Final = ".cleaned"
 """When this file of a project was last written, the project was last cleaned."""
 
-OWN_ID: Final = re.compile(r"\d{8}-\d{9}-[0-9a-f]{6}")
+OWN_ID: Final = r"\d{8}-\d{9}-[0-9a-f]{6}"
 """As `new_session_id` makes them: a folder without a transcript must at least be called so."""
 _BY_FOLDER: Final = os.unlink in os.supports_dir_fd and hasattr(os, "O_DIRECTORY")
 _FOLDER: Final[int] = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | NOFOLLOW | CLOEXEC
@@ -415,7 +415,7 @@ class _CleanupRun:
         if session and session == self.current:
             raise SessionBusy(f"{session} is this session")
         if seen is None:
-            if session and not OWN_ID.fullmatch(session):
+            if session and not re.fullmatch(OWN_ID, session):
                 raise ForeignFile(session)
             yield
             return

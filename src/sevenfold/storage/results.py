@@ -44,7 +44,7 @@ _HASH: Final = 16
 _TRIES: Final = 20
 """Names tried for one content before somebody must be playing tricks."""
 _CHUNK: Final = 1 << 20
-_PLAIN: Final = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_-]{{0,{LONGEST_ID - 1}}}")
+_PLAIN: Final = rf"[A-Za-z0-9_][A-Za-z0-9_-]{{0,{LONGEST_ID - 1}}}"
 _RESERVED: Final = frozenset(
     ["con", "prn", "aux", "nul"] + [f"{port}{n}" for port in ("com", "lpt") for n in range(10)]
 )
@@ -150,7 +150,7 @@ def make_file_stem(use_id: str) -> str:
 
     What follows it begins with a dot, which no stem holds: one id never finds another's files.
     """
-    if _PLAIN.fullmatch(use_id) and use_id.lower() not in _RESERVED:
+    if re.fullmatch(_PLAIN, use_id) and use_id.lower() not in _RESERVED:
         return use_id
     plain = re.sub(r"[^A-Za-z0-9_]+", "-", use_id[:_SHOWN]).strip("-") or "id"
     digest = hashlib.sha256(use_id.encode("utf-8", "surrogatepass")).hexdigest()
