@@ -50,7 +50,7 @@ CALLS: Final = 512
 """Calls that are remembered as they were told, for all who ask about the same stretch."""
 
 _HAN: Final = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
-WORD: Final = re.compile(rf"[{_HAN}]|[^\W{_HAN}]+")
+WORD: Final = rf"[{_HAN}]|[^\W{_HAN}]+"
 """A word, or a character of a language that is written without spaces."""
 _PATHS: Final = ("file_path", "notebook_path", "path", "filepath", "filename", "file")
 _COMMANDS: Final = ("command", "cmd", "script")
@@ -337,7 +337,7 @@ def find_error_line(result: ToolResult) -> str:
     if not (result.is_error or text.startswith(_FAILING)):
         return ""
     near = text if len(text) <= 8_000 else f"{text[:4_000]}\n{text[-4_000:]}"
-    lines = [one.strip() for one in near.splitlines() if WORD.search(one)]
+    lines = [one.strip() for one in near.splitlines() if re.search(WORD, one)]
     lines = [one for one in lines if not one.startswith("Exit code ")]
     telling = [one for one in lines if re.search(_WRONG, one)]
     return (telling or lines or [""])[-1 if telling else 0][:LONGEST_ERROR]

@@ -198,7 +198,7 @@ def extract_user_text(one: Message | PlacedMessage) -> str:
     if message.role != "user" or by not in TYPED:
         return ""
     text = message.text
-    return "" if text.startswith("<context>") or not WORD.search(text) else text
+    return "" if text.startswith("<context>") or not re.search(WORD, text) else text
 
 
 def iterate_strings(value: Json | object) -> Iterator[str]:
@@ -296,7 +296,7 @@ class ItemFinder:
 
     def quoted(self, texts: Iterable[str]) -> dict[str, float]:
         """How much of each text stands there in runs of the same words in the same order."""
-        wanted = {text: WORD.findall(text) for text in texts}
+        wanted = {text: re.findall(WORD, text) for text in texts}
         runs = {run for words in wanted.values() for run in _runs(words)}
         there = runs.intersection(_runs(self._all_words)) if runs else runs
         return {
@@ -352,7 +352,7 @@ def _words_in(text: str) -> list[str]:
     words: list[str] = []
     for plain, lines in groupby(text.split("\n"), str.isascii):
         part = "\n".join(lines)
-        words += part.encode().translate(_APART).decode().split() if plain else WORD.findall(part)
+        words += part.encode().translate(_APART).decode().split() if plain else re.findall(WORD, part)
     return words
 
 
