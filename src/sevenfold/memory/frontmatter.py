@@ -84,7 +84,7 @@ MOST_BRACKETS: Final = 500
 """The parser's time grows with the square of the depth: what nests deeper is not asked."""
 PROSE: Final = frozenset({"name", "description"})
 _TAIL: Final = re.compile(r"[ \t]+#[^\s#][^\r\n]*")
-_OTHER_BREAKS: Final = "[\x85\u2028\u2029]"
+_OTHER_BREAKS: Final = re.compile("[\x85\u2028\u2029]")
 
 
 _PLAINLY: Final = {
@@ -112,7 +112,7 @@ def read_strict(text: str) -> tuple[FrontmatterEntry, ...]:
     import yaml
 
     loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
-    if re.search(_OTHER_BREAKS, text):
+    if _OTHER_BREAKS.search(text):
         raise FrontmatterError("it holds line breaks that YAML counts and people do not see")
     if text.count("[") + text.count("{") > MOST_BRACKETS:
         raise FrontmatterError("it holds too many brackets")
@@ -266,24 +266,26 @@ def _end(event: Event) -> int:
 
 DEEPEST: Final = 2
 """How far keys within keys are followed: `metadata`, `origin`, and what stands in it."""
-_INDENT: Final = r"[ \t]*"
-_KEY: Final = r"""[ \t]*(?P<quote>["']?)(?P<key>[\w$@.][\w$@./ -]{0,60})(?P=quote)[ \t]*:(?=[ \t\r\n]|\Z)"""
-_KNOWN: Final = (
-    r"""(?i)[ \t]*(?P<quote>["']?)(?P<key>name|description|type|metadata)(?P=quote)[ \t]*[:：]"""
+_INDENT: Final = re.compile(r"[ \t]*")
+_KEY: Final = re.compile(
+    r"""[ \t]*(?P<quote>["']?)(?P<key>[\w$@.][\w$@./ -]{0,60})(?P=quote)[ \t]*:(?=[ \t\r\n]|\Z)"""
 )
-_BLOCK: Final = r"[|>][+-]?\d?[+-]?[ \t]*(?:#.*)?"
+_KNOWN: Final = re.compile(
+    r"""[ \t]*(?P<quote>["']?)(?P<key>name|description|type|metadata)(?P=quote)[ \t]*[:：]""", re.IGNORECASE
+)
+_BLOCK: Final = re.compile(r"[|>][+-]?\d?[+-]?[ \t]*(?:#.*)?")
 _PAIR: Final = re.compile(r"""["']?(\w[\w-]{0,60})["']?\s*:\s*([^,{}\[\]\r\n]*)""")
-_ESCAPES: Final = r"(?s)\\(.)"
+_ESCAPES: Final = re.compile(r"\\(.)", re.DOTALL)
 
 
 def match_key(line: str) -> re.Match[str] | None:
     """Whether a line begins a `key: value`; the keys we know may be written more freely."""
-    return re.match(_KEY, line) or re.match(_KNOWN, line)
+    return _KEY.match(line) or _KNOWN.match(line)
 
 
 def count_indent(line: str) -> int:
     """How far in a line begins; a tab counts as one."""
-    found = re.match(_INDENT, line)
+    found = _INDENT.match(line)
     return found.end() if found else 0
 
 
@@ -333,7 +335,7 @@ def _scanned(part: str, found: re.Match[str], depth: int) -> FrontmatterEntry:
             inner = tuple(one.moved(first_end) for one in read_loose(below, depth + 1))
         items = tuple(line.strip()[1:].strip() for line in below.splitlines() if line.strip()[:1] == "-")
         value = None if inner or items else _plain(below)
-    elif re.fullmatch(_BLOCK, first):
+    elif _BLOCK.fullmatch(first):
         value = _block(below, folded=first[0] == ">")
     else:
         value = _plain(part[colon:used])
@@ -369,7 +371,7 @@ def _plain(raw: str) -> str:
         return inside.strip()  # never closed
     if inside.endswith(mark) and mark not in inside[:-1].replace(f"\\{mark}", ""):
         body = inside[:-1]
-        return re.sub(_ESCAPES, r"\1", body) if mark == '"' else body
+        return _ESCAPES.sub(r"\1", body) if mark == '"' else body
     return text
 
 
@@ -393,9 +395,9 @@ def _pairs(part: str, start: int, end: int) -> tuple[FrontmatterEntry, ...]:
 LONGEST: Final = 64 * 1024
 """Characters in which the closing line is looked for."""
 
-_OPENING: Final = r"\ufeff?(?:[ \t]*(?:\r\n|\n|\r))*---[ \t]*(?:\r\n|\n|\r|\Z)"
-_HEADING: Final = r"#{1,6}[ \t]"
-_HALVES: Final = "[\x00\ud800-\udfff]"
+_OPENING: Final = re.compile(r"\ufeff?(?:[ \t]*(?:\r\n|\n|\r))*---[ \t]*(?:\r\n|\n|\r|\Z)")
+_HEADING: Final = re.compile(r"#{1,6}[ \t]")
+_HALVES: Final = re.compile("[\x00\ud800-\udfff]")
 _BREAK: Final = re.compile(r"\r\n|\n|\r")
 
 
@@ -421,7 +423,7 @@ class _FrontmatterLine(msgspec.Struct, frozen=True):
 
 def find_frontmatter(text: str) -> Frontmatter | None:
     """The frontmatter of a text, or None when it has none; never raises."""
-    opening = re.match(_OPENING, text)
+    opening = _OPENING.match(text)
     if opening is None:
         return None
     start = opening.end()
@@ -438,7 +440,7 @@ def find_frontmatter(text: str) -> Frontmatter | None:
 
 def strip_broken_characters(text: str) -> str:
     """The text without NULs and halves of characters, which stand for bytes that are no UTF-8."""
-    return re.sub(_HALVES, "\ufffd", text)
+    return _HALVES.sub("\ufffd", text)
 
 
 def detect_line_break(text: str) -> str:
@@ -505,7 +507,7 @@ def _swallows_a_heading(lines: list[_FrontmatterLine]) -> bool:
             return True
         if match_key(line.text):
             keys, heading = True, False
-        elif blank and keys and re.match(_HEADING, line.text):
+        elif blank and keys and _HEADING.match(line.text):
             heading = True
         blank = empty
     return heading
@@ -522,15 +524,15 @@ def _without_prose(lines: list[_FrontmatterLine]) -> list[_FrontmatterLine]:
     return kept
 
 
-_WORD: Final = r"[^\W_]"
-_UNSAFE_INSIDE: Final = r":(?:\s|$)|\s#|\s$|[\u2028\u2029\x85]"
+_WORD: Final = re.compile(r"[^\W_]")
+_UNSAFE_INSIDE: Final = re.compile(r":(?:\s|$)|\s#|\s$|[\u2028\u2029\x85]")
 _FLOW: Final = frozenset(",[]{}")
 _OTHER_TYPES: Final = frozenset(
     ["y", "n", "yes", "no", "true", "false", "on", "off", "null", "nan", "inf", "infinity"]
 )
 """Words that YAML reads as something other than a text."""
-_NUMBER_OR_DATE: Final = r"\d[\d_.:a-fA-FxXoOtTzZ+\- ]*"
-_ESCAPED: Final = '["\\\\\x00-\x1f\x7f-\xa0\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]'
+_NUMBER_OR_DATE: Final = re.compile(r"\d[\d_.:a-fA-FxXoOtTzZ+\- ]*")
+_ESCAPED: Final = re.compile('["\\\\\x00-\x1f\x7f-\xa0\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]')
 _SHORT: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
@@ -538,20 +540,20 @@ def format_scalar(text: str, *, flow: bool = False) -> str:
     """The text as a YAML scalar on one line; `flow` when it stands inside `{}` or `[]`."""
     if _is_plain(text) and not (flow and _FLOW.intersection(text)):
         return text
-    if re.search(_ESCAPED, text) is None:
+    if _ESCAPED.search(text) is None:
         return f'"{text}"'
-    if "'" not in text and re.search(_ESCAPED, text.replace('"', "").replace("\\", "")) is None:
+    if "'" not in text and _ESCAPED.search(text.replace('"', "").replace("\\", "")) is None:
         return f"'{text}'"
-    return '"' + re.sub(_ESCAPED, _escape, text) + '"'
+    return '"' + _ESCAPED.sub(_escape, text) + '"'
 
 
 def _is_plain(text: str) -> bool:
     first = text[:1]
-    if re.match(_WORD, first) is None or re.search(_UNSAFE_INSIDE, text):
+    if _WORD.match(first) is None or _UNSAFE_INSIDE.search(text):
         return False
-    if re.search(_ESCAPED, text.replace('"', "").replace("\\", "")):
+    if _ESCAPED.search(text.replace('"', "").replace("\\", "")):
         return False
-    return text.lower() not in _OTHER_TYPES and re.fullmatch(_NUMBER_OR_DATE, text) is None
+    return text.lower() not in _OTHER_TYPES and _NUMBER_OR_DATE.fullmatch(text) is None
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -11,18 +11,20 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-_FENCE: Final = r"(?m)^[ ]{0,3}(`{3,}|~{3,})"
-_SPAN: Final = r"(?<!`)(`{1,3})(?!`)([^`\n][^\n]{0,400}?)(?<!`)\1(?!`)"
-_WIKI: Final = r"(?<![\[!])\[\[(?![\s\[])([^\[\]|#\n]{1,200})(?:[|#][^\[\]\n]{0,200})?\]\](?!\])"
-_INLINE: Final = (
+_FENCE: Final = re.compile(r"^[ ]{0,3}(`{3,}|~{3,})", re.MULTILINE)
+_SPAN: Final = re.compile(r"(?<!`)(`{1,3})(?!`)([^`\n][^\n]{0,400}?)(?<!`)\1(?!`)")
+_WIKI: Final = re.compile(
+    r"(?<![\[!])\[\[(?![\s\[])([^\[\]|#\n]{1,200})(?:[|#][^\[\]\n]{0,200})?\]\](?!\])"
+)
+_INLINE: Final = re.compile(
     r"""(?<![!\\])\[(?P<title>(?:[^\[\]\\]|\\.|\[[^\[\]]{0,100}\]){0,500})\]"""
     r"""\([ \t]*(?:<(?P<angled>[^<>\n]{1,600})>"""
     r"""|(?P<bare>(?:[^()<>\s]|[ \t](?!["'])|\([^()\n]{0,100}\)){1,600}?))"""
     r"""[ \t]*(?:"[^"\n]{0,300}"|'[^'\n]{0,300}')?[ \t]*\)"""
 )
-_ELSEWHERE: Final = r"[A-Za-z][A-Za-z0-9+.-]*:|//|[/~\\]|#"
-_RISKY: Final = r"[%#?<>\"\\\x00-\x1f\x7f]"
-_LETTER: Final = r"[^\r\n]"
+_ELSEWHERE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//|[/~\\]|#")
+_RISKY: Final = re.compile(r"[%#?<>\"\\\x00-\x1f\x7f]")
+_LETTER: Final = re.compile(r"[^\r\n]")
 
 
 class MarkdownLink(msgspec.Struct, frozen=True):
@@ -36,7 +38,7 @@ class MarkdownLink(msgspec.Struct, frozen=True):
 
 def blank_out_code(text: str) -> str:
     """The same text with code blanked out, every other character where it was."""
-    return re.sub(_SPAN, _blank, _without_fences(text)) if "`" in text or "~~~" in text else text
+    return _SPAN.sub(_blank, _without_fences(text)) if "`" in text or "~~~" in text else text
 
 
 def _without_fences(text: str) -> str:
@@ -44,7 +46,7 @@ def _without_fences(text: str) -> str:
     kept: list[str] = []
     at = 0
     opened: re.Match[str] | None = None
-    for fence in re.finditer(_FENCE, text):
+    for fence in _FENCE.finditer(text):
         if opened is None:
             opened = fence
             continue
@@ -62,14 +64,14 @@ def _blank(match: re.Match[str]) -> str:
 
 
 def _blanked(text: str) -> str:
-    return re.sub(_LETTER, " ", text)
+    return _LETTER.sub(" ", text)
 
 
 def find_wiki_links(text: str) -> tuple[str, ...]:
     """The names in `[[name]]`, `[[name|shown]]` and `[[name#part]]`, each once, in order."""
     if "[[" not in text:
         return ()
-    return tuple(dict.fromkeys(found[1].strip() for found in re.finditer(_WIKI, blank_out_code(text))))
+    return tuple(dict.fromkeys(found[1].strip() for found in _WIKI.finditer(blank_out_code(text))))
 
 
 def find_file_links(line: str) -> list[MarkdownLink]:
@@ -77,7 +79,7 @@ def find_file_links(line: str) -> list[MarkdownLink]:
     if "](" not in line:
         return []
     links = []
-    for found in re.finditer(_INLINE, line):
+    for found in _INLINE.finditer(line):
         file = parse_local_file(found["angled"] or found["bare"] or "")
         if file:
             links.append(MarkdownLink(file, found["title"].strip(), found.start(), found.end()))
@@ -88,12 +90,12 @@ def find_name_links(line: str) -> list[MarkdownLink]:
     """The `[[name]]`s of one line (code already blanked out)."""
     if "[[" not in line:
         return []
-    return [MarkdownLink(one[1].strip(), one[1].strip(), *one.span()) for one in re.finditer(_WIKI, line)]
+    return [MarkdownLink(one[1].strip(), one[1].strip(), *one.span()) for one in _WIKI.finditer(line)]
 
 
 def format_link_target(file: str) -> str:
     """How a link to this file is written, so that it is read back as this file."""
-    path = re.sub(_RISKY, lambda found: quote(found.group()), file)
+    path = _RISKY.sub(lambda found: quote(found.group()), file)
     if re.search(r"[\s()'\"]", path):
         return f"<{path}>"
     return path
@@ -102,7 +104,7 @@ def format_link_target(file: str) -> str:
 def parse_local_file(target: str) -> str:
     """The file below the folder that a link means; empty for addresses, anchors and ways out."""
     target = target.strip()
-    if re.match(_ELSEWHERE, target):
+    if _ELSEWHERE.match(target):
         return ""
     path = unquote(target.split("#", 1)[0].split("?", 1)[0]).strip()
     parts = [part for part in path.split("/") if part not in {"", "."}]

@@ -36,13 +36,13 @@ LARGEST: Final = 1_000_000
 DESCRIPTION: Final = 150
 """Characters of a description that is made from the text, because the file gives none."""
 
-_LEADING: Final = r"\A(?:[ \t]*\n)+"
-_BREAKS: Final = r"\r\n|\r"
-_HEADING: Final = r"(?m)^#{1,6}[ \t]+(.+?)[ \t#]*$"
-_SENTENCE: Final = r".+?(?:[.!?](?=\s|$)|[。！？]|$)"
-_ID: Final = r"\d{1,15}"
+_LEADING: Final = re.compile(r"\A(?:[ \t]*\n)+")
+_BREAKS: Final = re.compile(r"\r\n|\r")
+_HEADING: Final = re.compile(r"^#{1,6}[ \t]+(.+?)[ \t#]*$", re.MULTILINE)
+_SENTENCE: Final = re.compile(r".+?(?:[.!?](?=\s|$)|[。！？]|$)")
+_ID: Final = re.compile(r"\d{1,15}")
 _REMARK: Final = re.compile(r"(?![\"'|>])[^\r\n]*?[ \t]#[^\s#]")
-_MARKUP: Final = r"^[\s>*+#-]+|\*\*|__|`"
+_MARKUP: Final = re.compile(r"^[\s>*+#-]+|\*\*|__|`")
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -117,16 +117,16 @@ def find_bom(text: str) -> str:
 
 def trim_body(text: str) -> str:
     """A body as it is compared and shown: plain line breaks, no blank lines around it."""
-    return re.sub(_LEADING, "", re.sub(_BREAKS, "\n", strip_broken_characters(text))).rstrip(" \t\n")
+    return _LEADING.sub("", _BREAKS.sub("\n", strip_broken_characters(text))).rstrip(" \t\n")
 
 
 def summarise_body(body: str) -> str:
     """One line that says what a text is about: its first heading, else its first sentence."""
     head = body[:5000]
-    heading = re.search(_HEADING, head)
+    heading = _HEADING.search(head)
     line = heading[1] if heading else next((one for one in head.split("\n") if one.strip()), "")
-    line = " ".join(re.sub(_MARKUP, "", line).split())
-    sentence = re.match(_SENTENCE, line)
+    line = " ".join(_MARKUP.sub("", line).split())
+    sentence = _SENTENCE.match(line)
     return shorten_text(sentence.group() if sentence and not heading else line, DESCRIPTION)
 
 
@@ -213,7 +213,7 @@ def _origin(entries: tuple[FrontmatterEntry, ...]) -> Origin | None:
         ids = find_last_entry(entry.inner, "entries")
         return Origin(
             session=said.get("session", ""),
-            entries=tuple(int(one) for one in (ids.items if ids else ()) if re.fullmatch(_ID, one)),
+            entries=tuple(int(one) for one in (ids.items if ids else ()) if _ID.fullmatch(one)),
             date=said.get("date", ""),
             author=said.get("author", ""),
         )
@@ -224,8 +224,8 @@ def _origin(entries: tuple[FrontmatterEntry, ...]) -> Origin | None:
     return None
 
 
-_LINE: Final = r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+"
-_BLANK_LINES: Final = r"(?:[ \t]*(?:\r\n|\n|\r))*"
+_LINE: Final = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")
+_BLANK_LINES: Final = re.compile(r"(?:[ \t]*(?:\r\n|\n|\r))*")
 _BEFORE: Final = {"name": (), "description": ("name",), "type": ("description", "name")}
 
 
@@ -403,7 +403,7 @@ def _new_body(text: str, begin: int, old: str, new: str) -> str:
     """The new body; the lines that it shares with the old one at both ends stay byte for byte."""
     raw = text[begin:]
     nl = detect_line_break(text)
-    blank = re.match(_BLANK_LINES, raw)
+    blank = _BLANK_LINES.match(raw)
     lead = blank.group() if blank else ""
     core = raw[len(lead) :].rstrip(" \t\r\n")
     tail = raw[len(lead) + len(core) :] or nl
@@ -414,7 +414,7 @@ def _new_body(text: str, begin: int, old: str, new: str) -> str:
         if begin and text[begin - 1] not in "\r\n":
             lead = nl + lead
         return lead + new.replace("\n", nl) + nl
-    before, after = re.findall(_LINE, core), new.split("\n")
+    before, after = _LINE.findall(core), new.split("\n")
     was = old.split("\n") if len(old.split("\n")) == len(before) else []
     first = _shared(was, after)
     behind = _shared(was[first:][::-1], after[first:][::-1])
@@ -444,7 +444,7 @@ def _anew(topic: Topic, wanted: Topic) -> bytes:
     text = decode_text(topic.data)
     found = find_frontmatter(text)
     nl = detect_line_break(text)
-    old = re.findall(_LINE, text[found.start : found.end]) if found else []
+    old = _LINE.findall(text[found.start : found.end]) if found else []
     remarks = "".join(f"# {line.rstrip(chr(13) + chr(10))}{nl}" for line in old)
     kept = text[found.body if found else len(find_bom(text)) :]
     body, rest = kept, topic.data[LARGEST:]
