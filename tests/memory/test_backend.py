@@ -105,9 +105,9 @@ def test_revisions_are_listed_compared_and_undone(backend: MemoryBackend) -> Non
     assert log.file_at(first.id[:6], "b.md") is None
     assert log.changes(file="a.md") == log.diff(first.id, file="a.md")
     assert log.changes(file="a.md") == "--- a.md\n+++ a.md\n@@ -1 +1 @@\n-one\n+two\n"
-    assert log.undone() == {"a.md": b"one\n", "b.md": None}
-    assert log.undone("a.md") == {"a.md": b"one\n"}
-    assert log.undone(to="last") == {}
+    assert log.plan_undo() == {"a.md": b"one\n", "b.md": None}
+    assert log.plan_undo("a.md") == {"a.md": b"one\n"}
+    assert log.plan_undo(to="last") == {}
     with pytest.raises(Mistake):
         log.at("ffffffff")
 

@@ -17,7 +17,7 @@ from sevenfold.core.tokens import Usage
 MILLION: Final = 1_000_000
 TABLE: Final = Path(__file__).with_name("prices.toml")
 
-PROVIDER_PREFIX: Final = re.compile(r"^(?:[a-z]{2,6}\.)?(?:anthropic|openai)[./:]")
+PROVIDER_PREFIX: Final = r"^(?:[a-z]{2,6}\.)?(?:anthropic|openai)[./:]"
 """Prefixes that clouds and our own settings put before a model's name."""
 _SNAPSHOT: Final = re.compile(r"(?:[-@]\d{8}|-\d{4}-\d{2}-\d{2}|-latest|-v\d+(?::\d+)?|:thinking|\[1m\])*$")
 """Suffixes of a name that do not make it another model."""
@@ -133,7 +133,7 @@ class Prices:
         return self._found[model]
 
     def _find_price(self, model: str) -> Price | None:
-        name = PROVIDER_PREFIX.sub("", model)
+        name = re.sub(PROVIDER_PREFIX, "", model)
         best = max((n for n in self._names if _is_name_match(name, n)), key=len, default=None)
         return self._table[self._names[best]] if best is not None else None
 

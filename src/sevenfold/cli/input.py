@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
 
 ESCAPE: Final = b"\x1b"
-_SEQUENCE: Final = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|O.|.)?", re.DOTALL)
+_SEQUENCE: Final = r"(?s)\x1b(?:\[[0-9;?]*[ -/]*[@-~]|O.|.)?"
 """Arrow keys and the like, and the marks around pasted text."""
 
 
@@ -56,7 +56,7 @@ class KeyListener:
     def take_typed(self) -> str:
         """The text typed since the last call."""
         text, self._typed = self._typed, ""
-        text = _SEQUENCE.sub("", text).replace("\r", "\n")
+        text = re.sub(_SEQUENCE, "", text).replace("\r", "\n")
         return "".join(c for c in text if c == "\n" or c.isprintable()).strip("\n")
 
     async def listen(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
 
 from sevenfold.cache.prices import Prices
 from sevenfold.core.clock import SystemClock
@@ -48,7 +48,6 @@ from sevenfold.layers.l5_durable_memory.recall import Recall
 from sevenfold.layers.l5_durable_memory.selection import RecallParts
 from sevenfold.layers.l6_dreaming.dream_run import DreamRunner
 from sevenfold.layers.l6_dreaming.dreaming import Dreaming
-from sevenfold.layers.l6_dreaming.workers import MakeTools
 from sevenfold.layers.shared.fidelity import measure_fidelity
 from sevenfold.layers.shared.restore import (
     Afterwards,
@@ -70,6 +69,9 @@ from sevenfold.settings.layers import (
     ToolResultSettings,
 )
 from sevenfold.storage.results import ResultStore
+
+if TYPE_CHECKING:
+    from sevenfold.layers.l6_dreaming.workers import MakeTools
 
 NEAR: Final = 0.75
 """Nobody is warned before this share of what is compacted: the limit may have been set very low."""

@@ -17,9 +17,7 @@ import msgspec
 
 from sevenfold.core.errors import Refused
 from sevenfold.memory.backend import is_topic
-from sevenfold.memory.folder.changes import describe_resolved_dates, finish_text, make_origin
 from sevenfold.memory.folder.folder import Saved
-from sevenfold.memory.similarity import find_similar_in_store
 from sevenfold.memory.store import MemoryStore
 from sevenfold.memory.topic_file import Origin, Topic, read_topic
 
@@ -51,6 +49,9 @@ def redirect_write(
 
 
 def _merged(store: MemoryStore, file: str, data: bytes, now: float) -> tuple[Saved | None, str] | None:
+    from sevenfold.memory.folder.changes import finish_text, merge_into
+    from sevenfold.memory.similarity import find_similar_in_store
+
     new = read_topic(finish_text(read_topic(data, file), None, now, _origin(store, now)), file)
     like = find_similar_in_store(store, new)
     if like is None:
@@ -60,8 +61,6 @@ def _merged(store: MemoryStore, file: str, data: bytes, now: float) -> tuple[Sav
         return None, f"{old} says so already: nothing was written."
     if not like.same:
         return None
-    from sevenfold.memory.folder.changes import merge_into
-
     store.before_write(store.path_of(file), data)
     saved = store.changing(lambda desk: merge_into(desk, store.author, old, new))
     return saved, f"Merged into {old}, which is about the same; {file} was not made."
@@ -69,6 +68,9 @@ def _merged(store: MemoryStore, file: str, data: bytes, now: float) -> tuple[Sav
 
 def prepare_write(store: MemoryStore, path: Path, data: bytes, now: float) -> PreparedWrite:
     """A memory as it is to be written; other files stay as they are."""
+    from sevenfold.memory.folder.changes import describe_resolved_dates, finish_text
+    from sevenfold.memory.similarity import find_similar_in_store
+
     file = store.file_of(path)
     if not is_topic(file):
         return PreparedWrite(data)
@@ -90,6 +92,8 @@ def _there(store: MemoryStore, file: str) -> Topic | None:
 
 
 def _origin(store: MemoryStore, now: float) -> Origin:
+    from sevenfold.memory.folder.changes import make_origin
+
     return make_origin(store.author, now)
 
 

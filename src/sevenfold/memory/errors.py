@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from sevenfold.core.errors import Mistake, Refused
-from sevenfold.memory.guard.text import GuardFinding, GuardVerdict, format_quarantine_hint
+
+if TYPE_CHECKING:
+    from sevenfold.memory.guard.text import GuardFinding, GuardVerdict
 
 
 class Guarded(Refused, kind="guarded"):
@@ -19,6 +22,8 @@ class Guarded(Refused, kind="guarded"):
         """Its number in the quarantine, when it was put there."""
         text = self.explanation
         if quarantined is not None:
+            from sevenfold.memory.guard.text import format_quarantine_hint
+
             show = format_quarantine_hint(f"show {quarantined}", agent)
             release = format_quarantine_hint(f"release {quarantined}", agent)
             text += f". It is number {quarantined} there: '{show}' shows it, '{release}' makes it a memory"

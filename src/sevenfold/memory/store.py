@@ -23,7 +23,6 @@ from sevenfold.core.protocols import Clock
 from sevenfold.memory.backend import ConcurrentWrite, FolderListing, MemoryBackend, OpenMemories
 from sevenfold.memory.dreams.journal import is_commit_pending
 from sevenfold.memory.errors import NoSuchMemory
-from sevenfold.memory.folder.external_changes import record_external_changes
 from sevenfold.memory.folder.folder import (
     OWN,
     SHARED,
@@ -35,18 +34,17 @@ from sevenfold.memory.folder.folder import (
 )
 from sevenfold.memory.folder.folder_history import FolderHistory
 from sevenfold.memory.folder.names import TEAM
-from sevenfold.memory.folder.proposals import WriteProposal
 from sevenfold.memory.folder.reader import FolderReader, RecallReader
 from sevenfold.memory.guard.gate import GuardGate
 from sevenfold.memory.history.revisions import Author, Revision
 from sevenfold.memory.recall_results import Recalled
-from sevenfold.memory.topic_file import Origin, Topic, Type
 
 if TYPE_CHECKING:
     from sevenfold.memory.check import CheckFinding
     from sevenfold.memory.guard.guard import Quarantine
     from sevenfold.memory.search.embedding import Embedder
     from sevenfold.memory.search.scoring import VectorProgress
+    from sevenfold.memory.topic_file import Origin, Topic, Type
 
 QUARANTINE: Final = "quarantine"
 USER: Final = Author("user")
@@ -143,12 +141,14 @@ class MemoryStore:
 
     def loaded_index(self, *, team: bool = False) -> str:
         """An index as a session sees it: cut to its limits, with a warning if it was cut."""
+        part, text = SHARED if team else OWN, self.index_text(team=team)
+        if not text:
+            return ""
         from sevenfold.memory.index import load_index
 
-        part, text = SHARED if team else OWN, self.index_text(team=team)
-        known = self.modified() if text else {}
-        times = {part.inner(file): at for file, at in known.items() if file.startswith(part.folder)}
-        return load_index(text, times, part.index) if text else ""
+        known = self.modified().items()
+        times = {part.inner(file): at for file, at in known if file.startswith(part.folder)}
+        return load_index(text, times, part.index)
 
     def modified(self) -> dict[str, float]:
         """The time of the last change of each memory, by file."""
@@ -293,6 +293,8 @@ class MemoryStore:
 
     def before_write(self, path: Path, data: bytes, *, author: Author | None = None) -> None:
         """Raises `Refused` if these bytes may not become this file."""
+        from sevenfold.memory.folder.proposals import WriteProposal
+
         self.claim()
         proposal = WriteProposal(self.backend, path, data)
         old = proposal.check(self._reading.index_text)
@@ -364,6 +366,8 @@ class MemoryStore:
         self, work: Callable[[FolderTransaction], T], taken: tuple[Author, list[Saved]] | None = None
     ) -> T:
         """Run `work` under the write lock, after changes of other programs are recorded."""
+        from sevenfold.memory.folder.external_changes import record_external_changes
+
         author, saved = taken or (OTHER, [])
         self.claim()
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, Final, Literal, TypeAlias
@@ -220,7 +221,7 @@ def to_wire_name(name: str) -> str:
 
 def find_family(name: str) -> ModelFamily | None:
     """The family with the longest name that this one begins with."""
-    return _find_family(PROVIDER_PREFIX.sub("", to_wire_name(name)))
+    return _find_family(re.sub(PROVIDER_PREFIX, "", to_wire_name(name)))
 
 
 @cache

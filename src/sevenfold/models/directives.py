@@ -17,8 +17,7 @@ import msgspec
 
 CLOSE: Final = "</directive>"
 _TOKEN: Final = r"[A-Za-z0-9_.:-]{1,128}"
-_OPEN: Final = re.compile(rf'<directive kind="({_TOKEN})" id="({_TOKEN})">[ \t]*(?:\n|\Z)')
-_is_token = re.compile(_TOKEN).fullmatch
+_OPEN: Final = rf'<directive kind="({_TOKEN})" id="({_TOKEN})">[ \t]*(?:\n|\Z)'
 
 
 class Directive(msgspec.Struct, frozen=True):
@@ -29,7 +28,7 @@ class Directive(msgspec.Struct, frozen=True):
 
 def parse_directive(text: str) -> Directive | None:
     """The directive that a text is, or None. One that was never closed goes to the end."""
-    opened = _OPEN.match(text)
+    opened = re.match(_OPEN, text)
     if opened is None:
         return None
     end = text.rfind(CLOSE, opened.end())
@@ -40,6 +39,6 @@ def parse_directive(text: str) -> Directive | None:
 def write_directive(kind: str, id: str, body: str) -> str:
     """The text of a directive, as `parse_directive` reads it."""
     for token in (kind, id):
-        if not _is_token(token):
+        if not re.fullmatch(_TOKEN, token):
             raise ValueError(f"{token!r} cannot stand in the tag of a directive")
     return f'<directive kind="{kind}" id="{id}">\n{body}\n{CLOSE}'

@@ -180,29 +180,26 @@ _STATUSES: Final[dict[int, type[ModelFailure]]] = {
 
 # --- a prompt that is too long ------------------------------------------------------------------------
 
-_TOO_LONG: Final = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        r"prompt is too long: (?P<tokens>\d+) tokens > (?P<limit>\d+)",
-        r"input length and `?max_tokens`? exceed context limit: (?P<tokens>\d+) \+ \d+ > (?P<limit>\d+)",
-        r"maximum context length is (?P<limit>\d+) tokens.*"
-        r"\((?P<tokens>\d+) (?:in the messages|of text input|in your prompt)",
-        r"maximum context length is (?P<limit>\d+) tokens.*?"
-        r"(?:resulted in|has|requested|requested about) (?P<tokens>\d+) (?:input )?tokens",
-        r"passed (?P<tokens>\d+) input tokens .*context length is only (?P<limit>\d+)",
-        r"prompt \(length (?P<tokens>\d+)\) is longer than the maximum model length of (?P<limit>\d+)",
-        r"request \((?P<tokens>\d+) tokens\) exceeds the available context size \((?P<limit>\d+) tokens\)",
-        r"input token count \((?P<tokens>\d+)\) exceeds the maximum .*allowed \((?P<limit>\d+)\)",
-        r"limit of (?P<limit>\d+) tokens.*resulted in (?P<tokens>\d+) tokens",
-        r"request too large for .*limit (?P<limit>\d+), requested (?P<tokens>\d+)",
-        r"requested tokens \((?P<tokens>\d+)\) exceed context window of (?P<limit>\d+)",
-        r"prompt is too long",
-        r"maximum context length",
-        r"exceeds? the (?:available )?context (?:size|length|window)",
-        r"input is too long for requested model",
-        r"context size has been exceeded",
-        r"greater than the context length",
-    )
+_TOO_LONG: Final = (
+    r"prompt is too long: (?P<tokens>\d+) tokens > (?P<limit>\d+)",
+    r"input length and `?max_tokens`? exceed context limit: (?P<tokens>\d+) \+ \d+ > (?P<limit>\d+)",
+    r"maximum context length is (?P<limit>\d+) tokens.*"
+    r"\((?P<tokens>\d+) (?:in the messages|of text input|in your prompt)",
+    r"maximum context length is (?P<limit>\d+) tokens.*?"
+    r"(?:resulted in|has|requested|requested about) (?P<tokens>\d+) (?:input )?tokens",
+    r"passed (?P<tokens>\d+) input tokens .*context length is only (?P<limit>\d+)",
+    r"prompt \(length (?P<tokens>\d+)\) is longer than the maximum model length of (?P<limit>\d+)",
+    r"request \((?P<tokens>\d+) tokens\) exceeds the available context size \((?P<limit>\d+) tokens\)",
+    r"input token count \((?P<tokens>\d+)\) exceeds the maximum .*allowed \((?P<limit>\d+)\)",
+    r"limit of (?P<limit>\d+) tokens.*resulted in (?P<tokens>\d+) tokens",
+    r"request too large for .*limit (?P<limit>\d+), requested (?P<tokens>\d+)",
+    r"requested tokens \((?P<tokens>\d+)\) exceed context window of (?P<limit>\d+)",
+    r"prompt is too long",
+    r"maximum context length",
+    r"exceeds? the (?:available )?context (?:size|length|window)",
+    r"input is too long for requested model",
+    r"context size has been exceeded",
+    r"greater than the context length",
 )
 _TOO_LONG_KINDS: Final = frozenset(
     {"request_too_large", "exceed_context_size_error", "context_length_exceeded"}
@@ -212,7 +209,7 @@ _TOO_LONG_KINDS: Final = frozenset(
 def parse_too_long(said: ServerRefusal) -> PromptTooLong | None:
     """The error for a prompt that is too long, with its length and the limit; None for other refusals."""
     named = {said.kind, said.code} & _TOO_LONG_KINDS or said.status == 413
-    found = next((m for p in _TOO_LONG if (m := p.search(said.message))), None)
+    found = next((m for p in _TOO_LONG if (m := re.search(p, said.message, re.IGNORECASE))), None)
     if not named and found is None:
         return None
     groups = found.groupdict() if found else {}

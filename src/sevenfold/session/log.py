@@ -40,8 +40,8 @@ from sevenfold.streaming import answer_interrupted_calls
 MENDED: Final = "mended"
 """The mark that holds the places of losses that were dealt with: the user is told once."""
 BY: Final = "resume"
-_KIND: Final = re.compile(
-    rb'^.{0,200}?"what":\s*\{"type":\s*"(message|reply|results|replace|unthink|undo|pin|mark)"', re.DOTALL
+_KIND: Final = (
+    rb'(?s)^.{0,200}?"what":\s*\{"type":\s*"(message|reply|results|replace|unthink|undo|pin|mark)"'
 )
 _AGAIN: Final = "what was taken out is shown again, so the next request is paid for anew"
 _MEANING: Final = {
@@ -165,7 +165,7 @@ def _unknown(entry: Entry) -> bool:
 
 def _kind(line: bytes) -> str:
     """What kind of record this was; a line that is only partly damaged still says so."""
-    found = _KIND.match(line)
+    found = re.match(_KIND, line)
     return found[1].decode() if found else ""
 
 

@@ -31,11 +31,10 @@ from sevenfold.layers.l5_durable_memory.selection import RecallParts, Start
 from sevenfold.layers.shared.restore import CompactionCut, StandingMessages, Stands
 from sevenfold.memory.folder.folder import Saved, find_state_folder
 from sevenfold.memory.folder.folder_backend import FolderBackend
-from sevenfold.memory.guard.injection import find_instructions
+from sevenfold.memory.folder.names import INDEX_NAME
 from sevenfold.memory.history.revisions import Author
-from sevenfold.memory.index import INDEX
 from sevenfold.memory.instructions.loader import InstructionFiles
-from sevenfold.memory.instructions.reader import InstructionLimits
+from sevenfold.memory.instructions.reader import InstructionLimits, SuspiciousText
 from sevenfold.memory.recall_results import format_age, format_caveat
 from sevenfold.memory.search.embedding import open_default_embedder
 from sevenfold.memory.store import MemoryStore
@@ -101,7 +100,7 @@ class SessionMemory:
             trusted=at.trusted,
             forbidden=is_secret_file,
             shared_home=at.environment.shared,
-            suspicious=find_instructions,
+            suspicious=_find_orders,
             already=tuple(map(str, already)),
             limits=limits,
         )
@@ -136,7 +135,7 @@ class SessionMemory:
         return () if said is None else (opening.make_context_message(said),)
 
     def _indexes(self) -> tuple[Path, ...]:
-        return (self.store.path_of(INDEX),) if self.store else ()
+        return (self.store.path_of(INDEX_NAME),) if self.store else ()
 
     def beside(
         self,
@@ -156,7 +155,7 @@ class SessionMemory:
             first = () if rules is None else (opening.make_context_message(rules),)
             return (*first, *own()) if more else first
 
-        besides = (memory / INDEX,) if memory else ()
+        besides = (memory / INDEX_NAME,) if memory else ()
         about = self._instruction_files, said, stands, locate, emit, known
         return InstructionLoader(*about, besides=lambda: besides, warns=False)
 
@@ -251,6 +250,12 @@ class SessionMemory:
     def _flush(self) -> None:
         while self._waiting:
             self._emit(self._waiting.popleft())
+
+
+def _find_orders(text: str) -> Sequence[SuspiciousText]:
+    from sevenfold.memory.guard.injection import find_instructions  # few projects have a file to look at
+
+    return find_instructions(text)
 
 
 def _shared(store: MemoryStore) -> bool:

@@ -10,6 +10,7 @@ from anyio.abc import TaskGroup
 from sevenfold.core.clock import format_date
 from sevenfold.core.errors import SevenfoldError
 from sevenfold.core.events import Ended, Event, Notice, Remembered
+from sevenfold.memory.team import STATE
 from sevenfold.session.state import SessionState
 
 if TYPE_CHECKING:
@@ -70,8 +71,6 @@ class SessionTeamSync:
 
 
 def _team(session: SessionState, store: MemoryStore) -> Team | None:
-    from sevenfold.memory.team.state import STATE
-
     if not (store.local / STATE).is_dir():
         return None
     from sevenfold.memory.team.team import Team

@@ -6,19 +6,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sevenfold.cache.ledger import Ledger
 from sevenfold.core.events import Emit, Failed
 from sevenfold.core.messages import Message
-from sevenfold.core.protocols import Clock, Model
+from sevenfold.core.protocols import Clock, Model, Tools
 from sevenfold.core.tokens import Thresholds
 from sevenfold.core.transcript import Entry, Transcript, View
 from sevenfold.hooks.hooks import HookedTools
 from sevenfold.layers.l2_microcompaction.provider import ProviderEdits
 from sevenfold.layers.l4_compaction.server import ServerCompaction, SideRequestSender
 from sevenfold.layers.l5_durable_memory.extraction import ExtractionParts
-from sevenfold.layers.l5_durable_memory.extraction_tools import make_fork_tools
 from sevenfold.layers.l5_durable_memory.selection import RecallParts, Start
 from sevenfold.layers.l6_dreaming.dream_run import DreamRunner
 from sevenfold.layers.l7_agents.forks import ForkRunner
@@ -44,6 +43,9 @@ from sevenfold.settings.flags import Flags
 from sevenfold.storage.results import ResultStore
 from sevenfold.tools.confined_tools import ConfinedTools
 from sevenfold.tools.workspace import FileKeeper
+
+if TYPE_CHECKING:
+    from sevenfold.layers.l5_durable_memory.extraction_tools import AllowCall
 
 _TITLED: Final = "What this session is called, by the notes on it."
 
@@ -146,10 +148,16 @@ class SessionParts:
         talks = self.interactive and not self.at.environment.remote
         if store is None or not (talks or self.at.settings.extraction.non_interactive):
             return None
+
+        def make_tools() -> tuple[Tools, AllowCall]:
+            from sevenfold.layers.l5_durable_memory.extraction_tools import make_fork_tools
+
+            return make_fork_tools(tools.workspace, tools.permissions, tools.hooks)
+
         return ExtractionParts(
             store,
             self.session,
-            lambda: make_fork_tools(tools.workspace, tools.permissions, tools.hooks),
+            make_tools,
             self.entries,
             self.start,
             tools.workspace.locate,

@@ -12,6 +12,7 @@ import difflib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -53,9 +54,15 @@ class SettingsProblem(msgspec.Struct, frozen=True):
     fatal: bool = True
 
 
+@cache
+def _schema() -> inspect.Type:
+    """The types of all settings. It takes 20 ms, so only a file that says something pays for it."""
+    return inspect.type_info(Settings)
+
+
 def check_document(document: SettingsDocument) -> list[str]:
     """Warnings about a file; a mistake that cannot be overlooked is raised."""
-    found = list(_problems(inspect.type_info(Settings), document.values, (), ()))
+    found = list(_problems(_schema(), document.values, (), ())) if document.values else []
     wrong = [f"{document.where(p.key)}: {p.text}" for p in found if p.fatal]
     if wrong:
         more = f" (and {len(wrong) - 1} more in this file)" if len(wrong) > 1 else ""
@@ -65,7 +72,7 @@ def check_document(document: SettingsDocument) -> list[str]:
 
 def drop_wrong_values(document: SettingsDocument) -> tuple[SettingsDocument, list[str]]:
     """The file without what is wrong in it, for files that must not be able to stop us; and warnings."""
-    found = list(_problems(inspect.type_info(Settings), document.values, (), ()))
+    found = list(_problems(_schema(), document.values, (), ()))
     wrong = {problem.key for problem in found if problem.fatal}
     values: Json = copy.deepcopy(document.values)
     for key in sorted(wrong, key=_place, reverse=True):
@@ -312,7 +319,7 @@ def _unknown(key: KeyPath, fields: Iterable[str]) -> str:
 
 def describe_settings() -> list[tuple[str, str, str, str]]:
     """Key, type, default and meaning of every setting, in the order of the schema."""
-    return list(_described(inspect.type_info(Settings), ()))
+    return list(_described(_schema(), ()))
 
 
 def _described(kind: inspect.Type, key: KeyPath) -> Iterator[tuple[str, str, str, str]]:

@@ -42,15 +42,15 @@ _STORED: Final = (
     r"(?:\.[0-9a-f]{16}(?:\.\d{1,2})?)?\.(?:txt|json)"
 )
 _AGENTS: Final = rf"(?:agents/{_SESSION}/){{0,4}}"
-STORED: Final = re.compile(rf"{_AGENTS}tool-results/{_STORED}")
-OURS: Final = re.compile(
+STORED: Final = rf"{_AGENTS}tool-results/{_STORED}"
+OURS: Final = (
     rf"{_AGENTS}(?:tool-results/{_STORED}|shells/shell-[a-z0-9_]{{8}}\.txt|"
     rf"session-memory/summary(?:\.damaged|\.undone)?\.md|agents/{_SESSION}\.jsonl(?:\.torn|\.lock)?)"
 )
-_LOG: Final = re.compile(rf"{_AGENTS}agents/{_SESSION}\.jsonl")
-_NOTES: Final = re.compile(rf"{_AGENTS}session-memory/summary(?:\.damaged|\.undone)?\.md")
-_UNFINISHED: Final = re.compile(rf"(?:.*/)?{re.escape(TEMPORARY)}[0-9a-f]{{16}}")
-_RUN: Final = re.compile(rb"[A-Za-z0-9_.=-]+")
+_LOG: Final = rf"{_AGENTS}agents/{_SESSION}\.jsonl"
+_NOTES: Final = rf"{_AGENTS}session-memory/summary(?:\.damaged|\.undone)?\.md"
+_UNFINISHED: Final = rf"(?:.*/)?{re.escape(TEMPORARY)}[0-9a-f]{{16}}"
+_RUN: Final = rb"[A-Za-z0-9_.=-]+"
 """The characters of a result's name: a text that holds the name has it inside one such run."""
 
 
@@ -71,16 +71,16 @@ class StoredFile(msgspec.Struct, frozen=True):
     @property
     def stored(self) -> bool:
         """True for a stored tool result."""
-        return bool(self.session and STORED.fullmatch(self.inside))
+        return bool(self.session and re.fullmatch(STORED, self.inside))
 
     @property
     def unfinished(self) -> bool:
         """True for a temporary file that a crash left behind."""
-        return _UNFINISHED.fullmatch(self.inside) is not None
+        return re.fullmatch(_UNFINISHED, self.inside) is not None
 
     @property
     def ours(self) -> bool:
-        return self.unfinished or bool(self.session and OURS.fullmatch(self.inside))
+        return self.unfinished or bool(self.session and re.fullmatch(OURS, self.inside))
 
 
 class StorageSurvey(msgspec.Struct):
@@ -224,11 +224,11 @@ def collect_pointer_texts(project: Path, session: str, files: Iterable[StoredFil
     texts = _texts(read_own_transcript(project / f"{session}.jsonl"), project / f"{session}.jsonl")
     for one in files:
         path = project.joinpath(*one.parts)
-        if _LOG.fullmatch(one.inside):
+        if re.fullmatch(_LOG, one.inside):
             texts += _texts(read_log(path), path)
-        elif _NOTES.fullmatch(one.inside):
+        elif re.fullmatch(_NOTES, one.inside):
             texts.append(read_head(path, LARGEST, nofollow=True))
-    runs = (run for text in texts for run in _RUN.findall(text))
+    runs = (run for text in texts for run in re.findall(_RUN, text))
     return b"\n".join(dict.fromkeys(run for run in runs if b".txt" in run or b".json" in run))
 
 
@@ -248,7 +248,7 @@ DAY: Final = 86_400.0
 MEGABYTE: Final = 1_000_000
 STAMP: Final = ".cleaned"  # A file of each project; its time is that of the last cleaning
 
-OWN_ID: Final = re.compile(r"\d{8}-\d{9}-[0-9a-f]{6}")
+OWN_ID: Final = r"\d{8}-\d{9}-[0-9a-f]{6}"
 """The ids that `make_session_id` makes; a folder without a transcript is only removed if it has one."""
 _BY_FOLDER: Final = os.unlink in os.supports_dir_fd and hasattr(os, "O_DIRECTORY")
 _FOLDER: Final[int] = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | NOFOLLOW | CLOEXEC
@@ -402,7 +402,7 @@ class _CleanupRun:
         if session and session == self.current:
             raise SessionBusy(f"{session} is this session")
         if seen is None:
-            if session and not OWN_ID.fullmatch(session):
+            if session and not re.fullmatch(OWN_ID, session):
                 raise ForeignFile(session)
             yield
             return

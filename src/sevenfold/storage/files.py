@@ -299,7 +299,7 @@ def sync_folder(folder: str | Path, dir_fd: int | None = None) -> None:
 
 
 SHORTEST: Final = 3
-_DRIVE_ROOT: Final = re.compile(r"[A-Za-z]:[\\/]*")
+_DRIVE_ROOT: Final = r"[A-Za-z]:[\\/]*"
 
 
 def check_folder_setting(text: str, what: str, user_home: Path) -> Path:
@@ -319,7 +319,7 @@ def check_folder_setting(text: str, what: str, user_home: Path) -> Path:
         raise _refusal(what, text, "it is not an absolute path")
     if user_home.is_relative_to(normal):
         raise _refusal(what, text, "it is your home folder or a folder above it")
-    if len(normal) < SHORTEST or _DRIVE_ROOT.fullmatch(normal):
+    if len(normal) < SHORTEST or re.fullmatch(_DRIVE_ROOT, normal):
         raise _refusal(what, text, "it is too close to the root of the file system")
     return Path(normal)
 

@@ -38,7 +38,7 @@ from sevenfold.storage.files import (
 from sevenfold.storage.jsonl import JsonlLog
 
 _LIMIT: Final = 1 << 16
-_WORKTREE: Final = re.compile(r"^\s*worktree\s*=\s*\"?([^\"\n]+?)\"?\s*$", re.MULTILINE)
+_WORKTREE: Final = r"(?m)^\s*worktree\s*=\s*\"?([^\"\n]+?)\"?\s*$"
 
 
 class GitRepository(msgspec.Struct, frozen=True):
@@ -98,7 +98,7 @@ def _main_folder(shared: Path) -> Path:
     if shared.name == ".git":
         return shared.parent
     config = _text(shared / "config")
-    if found := _WORKTREE.search(config):  # a submodule: its folder and its repository name each other
+    if found := re.search(_WORKTREE, config):  # a submodule: its folder and its repository name each other
         folder = Path(os.path.realpath(shared / found[1]))
         named = _pointed(folder / ".git", folder, "gitdir:")
         if named is not None and _same_repository(named, shared):
@@ -139,11 +139,11 @@ LONGEST_SLUG: Final = 200
 ROOT_FILE: Final = "root.json"
 PEEK: Final = 1 << 16  # Bytes read from each end of a transcript to list it
 TITLE_LENGTH: Final = 100
-_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_ID: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 _RESERVED: Final = frozenset(
     ["memory", "con", "prn", "aux", "nul"] + [f"{port}{n}" for port in ("com", "lpt") for n in range(10)]
 )
-_FIRST_TEXT: Final = re.compile(rb'"text":("(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u]){0,2000})')
+_FIRST_TEXT: Final = rb'"text":("(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u]){0,2000})'
 
 
 class ProjectPaths(msgspec.Struct, frozen=True):
@@ -305,7 +305,7 @@ def make_session_id(now: float, random: Callable[[int], bytes] = os.urandom) -> 
 
 def check_session_id(session: str) -> str:
     """The id as given, if it can be one: it becomes the name of a file and of a folder."""
-    if not _ID.fullmatch(session) or session.endswith(".") or session.lower() in _RESERVED:
+    if not re.fullmatch(_ID, session) or session.endswith(".") or session.lower() in _RESERVED:
         raise SessionNotFound(
             f"{session!r} cannot be a session id: use letters, digits, '-', '_' and '.'; "
             "'sevenfold sessions' lists those there are"
@@ -368,7 +368,7 @@ def _transcripts(project: Path) -> Iterator[tuple[Path, os.stat_result]]:
         raise make_storage_failure(error, project, "read") from error
     for entry in entries:
         id, dot, kind = entry.name.rpartition(".")
-        if dot and kind == "jsonl" and _ID.fullmatch(id) and entry.is_file(follow_symlinks=False):
+        if dot and kind == "jsonl" and re.fullmatch(_ID, id) and entry.is_file(follow_symlinks=False):
             with contextlib.suppress(FileNotFoundError):  # removed just now
                 yield Path(entry.path), entry.stat(follow_symlinks=False)
 
@@ -383,7 +383,7 @@ def _title(path: Path, size: int) -> str:
         entry = _peeked(line)
         if entry and entry.by == "user" and entry.what.role == "user":
             return _one_line(" ".join(block.text for block in entry.what.content))
-    if b'"role":"user"' in line and (cut := _FIRST_TEXT.search(line)):  # longer than what we read
+    if b'"role":"user"' in line and (cut := re.search(_FIRST_TEXT, line)):  # longer than what we read
         return _one_line(str(json.loads((cut[1] + b'"').decode("utf-8", "ignore"))))
     return ""
 

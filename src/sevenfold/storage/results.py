@@ -39,7 +39,7 @@ _SHOWN: Final = 40  # Characters kept of an id that is not
 _HASH: Final = 16
 _TRIES: Final = 20  # Names tried for one content; if all are taken, another program interferes
 _CHUNK: Final = 1 << 20
-_PLAIN: Final = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_-]{{0,{LONGEST_ID - 1}}}")
+_PLAIN: Final = rf"[A-Za-z0-9_][A-Za-z0-9_-]{{0,{LONGEST_ID - 1}}}"
 _RESERVED: Final = frozenset(
     ["con", "prn", "aux", "nul"] + [f"{port}{n}" for port in ("com", "lpt") for n in range(10)]
 )
@@ -144,7 +144,7 @@ def make_file_stem(use_id: str) -> str:
 
     A dot follows it, and no stem holds a dot: one id never finds the files of another.
     """
-    if _PLAIN.fullmatch(use_id) and use_id.lower() not in _RESERVED:
+    if re.fullmatch(_PLAIN, use_id) and use_id.lower() not in _RESERVED:
         return use_id
     plain = re.sub(r"[^A-Za-z0-9_]+", "-", use_id[:_SHOWN]).strip("-") or "id"
     digest = hashlib.sha256(use_id.encode("utf-8", "surrogatepass")).hexdigest()

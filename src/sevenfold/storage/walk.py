@@ -32,7 +32,7 @@ _LONG_LINE = 4000
 
 # --- patterns ---------------------------------------------------------------------------------------
 
-_GLOB_TOKENS = re.compile(r"(?:\*\*/)+|\*+|\?|\[[!^]?\]?[^\]/]*\]|[{},]|\\.|.", re.DOTALL)
+_GLOB_TOKENS = r"(?s)(?:\*\*/)+|\*+|\?|\[!?\]?[^\]/]*\]|[{},]|\\.|."
 
 
 def translate_glob(glob: str, *, braces: bool = True) -> str:
@@ -42,7 +42,7 @@ def translate_glob(glob: str, *, braces: bool = True) -> str:
     """
     braces = braces and glob.count("{") == glob.count("}")
     depth, out = 0, []
-    for token in _GLOB_TOKENS.findall(glob):
+    for token in re.findall(_GLOB_TOKENS, glob):
         if token.startswith("**/"):
             out.append("(?:[^/]+/)*")
         elif token[0] == "*":

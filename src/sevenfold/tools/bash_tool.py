@@ -30,9 +30,7 @@ _FOREGROUND: Final = 'trap "{ pwd -P >&%d; } 2>/dev/null || :" EXIT; __c=$1; shi
 _BACKGROUND: Final = 'trap "echo \\"[ended with exit code \\$?]\\"" EXIT; __c=$1; shift; eval "$__c"'
 
 # Terminal control: colours and cursor movement, titles and links, then the short ones.
-_ESCAPES: Final = re.compile(
-    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)|[@-Z\\^_=>()][0-9A-B]?)"
-)
+_ESCAPES: Final = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)|[@-Z\\^_=>()][0-9A-B]?)"
 _UNWANTED: Final = frozenset(
     {"BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "CDPATH", "GLOBIGNORE"}
     | {"PWD", "OLDPWD"}  # else `cd ..` goes where the user's shell came from
@@ -187,7 +185,7 @@ def _describe_exit(code: int) -> str:
 def strip_terminal_codes(text: str) -> str:
     """The text as a terminal would show it: without colours, of an overwritten line the last state."""
     if "\x1b" in text:
-        text = _ESCAPES.sub("", text)
+        text = re.sub(_ESCAPES, "", text)
     if "\r" not in text:
         return text
     lines = (line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))

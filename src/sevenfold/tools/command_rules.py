@@ -31,8 +31,8 @@ _WRAPPERS: Final = make_name_set(
     """
 )
 _DEEPEST: Final = 4
-_TOKEN: Final = re.compile(r"[\w.+-]+")
-_STAR: Final = re.compile(r"(?<!\\)\*")
+_TOKEN: Final = r"[\w.+-]+"
+_STAR: Final = r"(?<!\\)\*"
 
 
 parts_of = lru_cache(maxsize=256)(split_compound)
@@ -70,7 +70,7 @@ def is_exact_command(about: str, command: str) -> bool:
     """True if the rule is this very command, letter by letter."""
     return (
         not _is_prefix(about)
-        and not _STAR.search(about)
+        and not re.search(_STAR, about)
         and _unescape_stars(about).strip() == command.strip()
     )
 
@@ -112,7 +112,7 @@ def _strip_folder(program: str) -> str:
 def _can_mention(about: str, text: str) -> bool:
     first = _strip_folder(_unescape_stars(about.removesuffix(":*")).split()[0])
     bare = text.translate(str.maketrans("", "", "\\'\""))
-    return "$'" in text or "*" in first or first in _TOKEN.findall(bare)
+    return "$'" in text or "*" in first or first in re.findall(_TOKEN, bare)
 
 
 def _is_match(about: str, text: str, words: list[str] | None, *, loose: bool) -> bool:
@@ -121,7 +121,7 @@ def _is_match(about: str, text: str, words: list[str] | None, *, loose: bool) ->
         if not wanted or words is None:
             return False
         return _is_loose_prefix(words, wanted) if loose else words[: len(wanted)] == wanted
-    if _STAR.search(about):
+    if re.search(_STAR, about):
         return _compile_wildcard(about).fullmatch(text) is not None
     return words is not None and words == split_command(_unescape_stars(about))
 
@@ -148,7 +148,7 @@ def _is_loose_prefix(words: list[str], wanted: list[str]) -> bool:
 def _compile_wildcard(about: str) -> re.Pattern[str]:
     """The rule as an expression: `*` matches anything; ` *` at the end also nothing."""
     tail = about.endswith(" *")
-    pieces = _STAR.split(about.removesuffix(" *"))
+    pieces = re.split(_STAR, about.removesuffix(" *"))
     first, *rest = [re.escape(_unescape_stars(piece)) for piece in pieces]
     # Atomic groups: the first match between two stars is as good as any; backtracking could take for ever.
     middle = "".join(f"(?>.*?{piece})" for piece in rest[:-1])
@@ -166,18 +166,18 @@ _STREAMS: Final = frozenset(
 _MOST_FILES: Final = 1_000
 _MOST_WILD: Final = 2
 _MOST_FOLDERS: Final = 8
-_WILD: Final = re.compile(r"[*?\[]")
+_WILD: Final = r"[*?\[]"
 # Signs that mean nothing inside quotes are swapped for others while the command is parsed.
-_QUOTED: Final = re.compile(r"""'[^']*'|\\.|"(?:[^"\\]|\\.)*\"""", re.DOTALL)
-_ESCAPED: Final = re.compile(r"\\.", re.DOTALL)
+_QUOTED: Final = r"""(?s)'[^']*'|\\.|"(?:[^"\\]|\\.)*\""""
+_ESCAPED: Final = r"(?s)\\."
 _SIGNS: Final = "*?[{}$`"
 _STAND_INS: Final = "".join(map(chr, range(0xE000, 0xE000 + len(_SIGNS))))
 _HIDE: Final = str.maketrans(_SIGNS, _STAND_INS)
 _HIDE_SOME: Final = str.maketrans(_SIGNS[:5], _STAND_INS[:5])
 _SHOW: Final = str.maketrans(_STAND_INS, _SIGNS)
-_VARIABLE: Final = re.compile(r"`|\$(?!HOME\b|PWD\b|\?)[\w{(@*#!$'\"-]")
+_VARIABLE: Final = r"`|\$(?!HOME\b|PWD\b|\?)[\w{(@*#!$'\"-]"
 # Braces that bash leaves alone: neither a comma nor `..` inside.
-_IDLE_BRACES: Final = re.compile(r"\{(?:(?!\.\.)[^{},])*\}")
+_IDLE_BRACES: Final = r"\{(?:(?!\.\.)[^{},])*\}"
 # Options that take no value: with others it is not certain which word is a folder.
 _ALONE: Final = {
     "grep": re.compile(r"-[EFGHILPRchilnorsvwxz]+|--[\w-]+=.*"),
@@ -202,7 +202,7 @@ def find_reach(command: str, parts: Sequence[str] | None, cwd: Path, home: Path)
     """Every word that could be a path, relative to every folder in which the command may run."""
     # The parts have no comments and no line continuations.
     read = command.replace("\\\n", "") if parts is None else "\n".join(parts)
-    hidden = _QUOTED.sub(_hide_signs, read)
+    hidden = re.sub(_QUOTED, _hide_signs, read)
     words = _lex_words(hidden)
     if words is None:
         return CommandReach(unclear="its quotes cannot be read", redirected=True)
@@ -223,7 +223,7 @@ def find_reach(command: str, parts: Sequence[str] | None, cwd: Path, home: Path)
         below, doubt = _list_below(dict.fromkeys((*places, *(folders if here else ()))))
         unclear = unclear or doubt
         places |= {path: ResolvedPath.of(path) for path in below}
-    redirected = "<" in _QUOTED.sub("_", read)
+    redirected = "<" in re.sub(_QUOTED, "_", read)
     return CommandReach(tuple(places.values()), unclear or _explain_dynamic(hidden, words), redirected)
 
 
@@ -236,7 +236,7 @@ def _hide_signs(quoted: re.Match[str]) -> str:
     text = quoted[0]
     if text[0] != '"':
         return text.translate(_HIDE)
-    return _ESCAPED.sub(lambda escape: escape[0].translate(_HIDE), text.translate(_HIDE_SOME))
+    return re.sub(_ESCAPED, lambda escape: escape[0].translate(_HIDE), text.translate(_HIDE_SOME))
 
 
 def parse_cd(part: str) -> str | None:
@@ -295,11 +295,11 @@ def _expand_home(text: str, folder: Path, home: Path) -> Path:
 def _find_paths(text: str, folder: Path, home: Path) -> tuple[list[Path], str]:
     if re.match(r"~[^/]", text):
         return [], "it names another home folder"
-    if not _WILD.search(text):
+    if not re.search(_WILD, text):
         return [_expand_home(text.translate(_SHOW), folder, home)], ""
     path = _expand_home(text, folder, home)
     names = text.split("/")
-    wild = [name for name in names if _WILD.search(name)]
+    wild = [name for name in names if re.search(_WILD, name)]
     plain = Path(*_plain_parts(path))
     strange = any(name.startswith(".") or "[" in name for name in wild)  # bash reads `[^a]` otherwise
     if strange or len(wild) > _MOST_WILD or ".." in names:
@@ -318,7 +318,7 @@ def _plain_parts(path: Path) -> list[str]:
     """The folders of a pattern before its first wildcard."""
     kept = []
     for part in path.parts:
-        if _WILD.search(part):
+        if re.search(_WILD, part):
             break
         kept.append(part)
     return kept
@@ -359,8 +359,8 @@ def _list_below(folders: Iterable[Path]) -> tuple[list[Path], str]:
 
 
 def _explain_dynamic(hidden: str, words: Sequence[str]) -> str:
-    if _VARIABLE.search(hidden):
+    if re.search(_VARIABLE, hidden):
         return "a word of it is only known when it runs"
-    if any("{" in _IDLE_BRACES.sub("", word) for word in words):
+    if any("{" in re.sub(_IDLE_BRACES, "", word) for word in words):
         return "braces in it make words that are not checked"
     return ""

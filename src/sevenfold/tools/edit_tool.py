@@ -26,7 +26,7 @@ from sevenfold.tools.workspace import (
     open_ordinary,
 )
 
-_LINE_NUMBERS: Final = re.compile(r"^[ ]*\d+\t", re.MULTILINE)
+_LINE_NUMBERS: Final = r"(?m)^[ ]*\d+\t"
 _MOST_LINES: Final = 100_000
 _SHOWN: Final = 12
 _QUOTES: Final = str.maketrans("‘’‚“”„–—\u00a0", "'''\"\"\"-- ")
@@ -35,7 +35,7 @@ _QUOTES: Final = str.maketrans("‘’‚“”„–—\u00a0", "'''\"\"\"-- ")
 def explain_not_found(text: str, old: str, new: str) -> str:
     """The end of an error message: the nearly equal text in the file, so that the next try succeeds."""
     text = text.replace("\r\n", "\n")
-    without = _LINE_NUMBERS.sub("", old)
+    without = re.sub(_LINE_NUMBERS, "", old)
     if without != old and without in text:
         return "; it holds the line numbers that Read puts in front: leave them out"
     if len(new) > 20 and new in text:

@@ -23,8 +23,7 @@ import msgspec
 from sevenfold.core.protocols import ToolFailed
 from sevenfold.storage.walk import translate_glob
 
-_SECRET_NAME: Final = re.compile(
-    r"""
+_SECRET_NAME: Final = r"""(?ix)
       \.env(?!\.(?:example|sample|template|dist|defaults)$)(?:\..*)?    # .env, .env.local
     | .*\.(?:pem|key|p12|pfx|jks|keystore|kdbx|ppk)
     | id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?(?!.*\.pub$).*
@@ -32,9 +31,7 @@ _SECRET_NAME: Final = re.compile(
     | (?:application_default_)?credentials(?:\.(?:json|ya?ml|toml|ini|db|csv|xml))?
     | secrets?\.(?:json|ya?ml|toml|ini|env)
     | service[-_]account.*\.json
-    """,
-    re.VERBOSE | re.IGNORECASE,
-)
+    """
 _SECRET_FOLDERS: Final = frozenset({".ssh", ".aws", ".gnupg", ".kube", ".azure", ".docker", "gcloud"})
 _PROTECTED_FOLDERS: Final = frozenset(
     {".git", ".hg", ".svn", ".sevenfold", ".claude", ".vscode", ".idea", ".husky", ".devcontainer"}
@@ -76,7 +73,7 @@ def is_secret_file(path: Path) -> bool:
     """True if a file of this name usually holds keys, passwords or tokens."""
     if any(part.lower() in _SECRET_FOLDERS for part in path.parts):
         return True
-    return bool(_SECRET_NAME.fullmatch(path.name))
+    return bool(re.fullmatch(_SECRET_NAME, path.name))
 
 
 def is_protected(path: Path) -> bool:
@@ -100,8 +97,8 @@ def suggest_similar(path: Path) -> str:
     return f"; did you mean {' or '.join(found)}?" if found else ""
 
 
-_WILD: Final = re.compile(r"[*?\[\]{}\\]")
-_SPECIAL: Final = re.compile(r"([*?\[\]{}\\])")
+_WILD: Final = r"[*?\[\]{}\\]"
+_SPECIAL: Final = r"([*?\[\]{}\\])"
 
 
 class ResolvedPath(msgspec.Struct, frozen=True):
@@ -125,7 +122,7 @@ def is_pattern_match(about: str, place: ResolvedPath, root: Path, home: Path, *,
 @lru_cache(maxsize=1024)
 def _patterns(about: str, root: str, home: str, loose: bool) -> tuple[re.Pattern[str], ...]:
     folder, glob, resolves = _anchored(about, Path(root), Path(home), loose)
-    below = glob.endswith(("/**", "/")) or glob == "**" or not _WILD.search(glob.rpartition("/")[2])
+    below = glob.endswith(("/**", "/")) or glob == "**" or not re.search(_WILD, glob.rpartition("/")[2])
     glob = "" if glob == "**" else glob.removesuffix("/**").rstrip("/")
     starts = {(resolve_path(folder), glob)}
     if resolves:
@@ -154,7 +151,7 @@ def _anchored(about: str, root: Path, home: Path, loose: bool) -> tuple[Path, st
 def _resolved(folder: Path, glob: str) -> tuple[Path, str]:
     """The same with links followed as far as the pattern is plain."""
     parts = glob.split("/")
-    plain = next((i for i, part in enumerate(parts) if _WILD.search(part)), len(parts))
+    plain = next((i for i, part in enumerate(parts) if re.search(_WILD, part)), len(parts))
     return resolve_path(folder.joinpath(*parts[:plain])), "/".join(parts[plain:])
 
 
@@ -177,4 +174,4 @@ def make_path_pattern(path: Path, root: Path, *, below: bool = False) -> str:
     tail = "/**" if below else ""
     start = "/" if path.is_relative_to(root) else "//"
     rest = os.path.relpath(path, root) if start == "/" else str(path).lstrip("/")
-    return start + _SPECIAL.sub(r"\\\1", rest) + tail
+    return start + re.sub(_SPECIAL, r"\\\1", rest) + tail

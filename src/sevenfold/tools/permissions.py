@@ -39,7 +39,7 @@ from sevenfold.tools.workspace import Workspace
 
 READERS: Final = frozenset({"Read", "Grep", "Glob"})
 EDITORS: Final = frozenset({"Edit", "Write"})
-_FORM: Final = re.compile(r"(?P<tool>[A-Za-z][\w-]*(?:\.[\w-]+)*\*?)(?:\((?P<about>.*)\))?", re.DOTALL)
+_FORM: Final = r"(?s)(?P<tool>[A-Za-z][\w-]*(?:\.[\w-]+)*\*?)(?:\((?P<about>.*)\))?"
 
 
 class PermissionRule(msgspec.Struct, frozen=True):
@@ -51,7 +51,7 @@ class PermissionRule(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> PermissionRule:
-        found = _FORM.fullmatch(text.strip())
+        found = re.fullmatch(_FORM, text.strip())
         if found is None:
             raise _make_error(text, "write Tool or Tool(what), for instance Bash(npm test)")
         tool, about = found["tool"], found["about"]

@@ -168,7 +168,7 @@ _CONFIG_READ = parse_options(
 )
 _GLOBAL = frozenset({"--no-pager", "--no-optional-locks", "--literal-pathspecs"})
 # `%G…` and `%(signature…)` start gpg, which may write to its folder.
-_SIGNATURE = re.compile(r"%[-+ ]?G|%\(signature")
+_SIGNATURE = r"%[-+ ]?G|%\(signature"
 
 
 def check_git(words: Sequence[ShellWord]) -> None:
@@ -193,7 +193,7 @@ def check_git(words: Sequence[ShellWord]) -> None:
 def _parse_call(words: Sequence[ShellWord], table: ProgramOptions) -> ParsedWords:
     parsed = parse_words(words, table)
     for name, value in parsed.values:
-        if _SIGNATURE.search(value):
+        if re.search(_SIGNATURE, value):
             raise UnsureError(f"`{value}` of `{name}` checks signatures with another program")
     return parsed
 
@@ -359,7 +359,7 @@ _JQ = parse_options(
     " --rawfile== --args --jsonargs"
 )
 # `env` shows secrets; modules are programs that we do not see.
-_JQ_REFUSED = re.compile(r"(?<![.\w$])(env|import|include)\b|\$ENV\b")
+_JQ_REFUSED = r"(?<![.\w$])(env|import|include)\b|\$ENV\b"
 _PS = parse_options(
     "-a -A -e -f -x -l -H -ef -eF -ax -aux -o= -eo= -axo= -p= -C= --sort= --pid= --ppid="
     " --no-headers --forest",
@@ -381,11 +381,9 @@ _SED_REGEX = r"/(?:[^/\\\[\n]|\\[^/\n]|\[\^?[^\]\[/\\\n^][^\]\[/\\\n]*\])+/I?"
 _SED_ADDRESS = rf"(?:[0-9]+(?:~[0-9]+)?|\$|{_SED_REGEX})"
 _SED_COMMAND = rf"[ ]*(?:{_SED_ADDRESS}(?:,(?:{_SED_ADDRESS}|[+~][0-9]+))?)?[ ]*!?[ ]*[pd=qQ][ ]*"
 _SED_LONGEST = 200  # characters; keeps the pattern below fast
-_SED_SCRIPT = re.compile(rf"{_SED_COMMAND}(?:[;\n]{_SED_COMMAND})*;?")
+_SED_SCRIPT = rf"{_SED_COMMAND}(?:[;\n]{_SED_COMMAND})*;?"
 # `%n` assigns to the variable its argument names, and evaluates a subscript in that name.
-_PRINTF_FORMAT = re.compile(
-    r"(?:[^%]|%%|%[-+ #0]{0,5}[0-9]{0,4}(?:\.[0-9]{1,4})?[sdibqxXoucfeEgG])*", re.DOTALL
-)
+_PRINTF_FORMAT = r"(?s)(?:[^%]|%%|%[-+ #0]{0,5}[0-9]{0,4}(?:\.[0-9]{1,4})?[sdibqxXoucfeEgG])*"
 _TEST_OPERATORS = make_name_set(
     """
     -a -o -b -c -d -e -f -g -h -k -n -p -r -s -t -u -w -x -z -G -L -N -O -S -nt -ot -ef
@@ -408,14 +406,14 @@ _FIND_VALUED = make_name_set(
     -printf -regex -regextype -samefile -size -type -uid -used -user -wholename -xtype
     """
 )
-_FIND_NEWER = re.compile(r"-newer[aBcm][aBcmt]")
+_FIND_NEWER = r"-newer[aBcm][aBcmt]"
 _FIND_LESS = re.compile(r"-[0-9]+[a-zA-Z]?")
 _FIND_PERM = re.compile(r"-[0-7]+|-[ugoa]*[-+=][rwxst]+")
-_DURATION = re.compile(r"[0-9]+(\.[0-9]+)?[smhd]?")
+_DURATION = r"[0-9]+(\.[0-9]+)?[smhd]?"
 _XARGS = frozenset({"-0", "-r", "-t", "--null", "--no-run-if-empty"})
 _XARGS_NUMBERED = frozenset({"-n", "-L", "-P"})
 _XARGS_MARKS = frozenset({"{}", "%", "@"})
-_NAME = re.compile(r"(?:/usr/bin/|/bin/)?([a-z][a-z0-9_-]*|:|\[)")
+_NAME = r"(?:/usr/bin/|/bin/)?([a-z][a-z0-9_-]*|:|\[)"
 
 
 def _check_date(words: Sequence[ShellWord]) -> None:
@@ -426,7 +424,7 @@ def _check_date(words: Sequence[ShellWord]) -> None:
 
 def _check_jq(words: Sequence[ShellWord]) -> None:
     found = parse_words(words, _JQ).operands
-    if found and _JQ_REFUSED.search(find_fixed_text(found[0])):
+    if found and re.search(_JQ_REFUSED, find_fixed_text(found[0])):
         raise UnsureError("the jq program reads the environment or a module")
 
 
@@ -446,14 +444,18 @@ def _check_sed(words: Sequence[ShellWord]) -> None:
     if not {"-e", "--expression"} & parsed.names:
         scripts = [find_fixed_text(word) for word in parsed.operands[:1]]
     if not scripts or not all(
-        len(script) <= _SED_LONGEST and _SED_SCRIPT.fullmatch(script) for script in scripts
+        len(script) <= _SED_LONGEST and re.fullmatch(_SED_SCRIPT, script) for script in scripts
     ):
         raise UnsureError("the sed script is more than addresses with p, d, = or q")
 
 
 def _check_printf(words: Sequence[ShellWord]) -> None:
     rest = words[1:] if words and words[0].text == "--" else words
-    if not rest or not _PRINTF_FORMAT.fullmatch(find_fixed_text(rest[0])) or rest[0].text.startswith("-"):
+    if (
+        not rest
+        or not re.fullmatch(_PRINTF_FORMAT, find_fixed_text(rest[0]))
+        or rest[0].text.startswith("-")
+    ):
         raise UnsureError("the printf format may assign a variable")
 
 
@@ -486,7 +488,7 @@ def _check_find(words: Sequence[ShellWord]) -> None:
         at += 1
         if test in _FIND_ALONE:
             continue
-        if test not in _FIND_VALUED and not _FIND_NEWER.fullmatch(test):
+        if test not in _FIND_VALUED and not re.fullmatch(_FIND_NEWER, test):
             raise UnsureError(f"`find … {test}` is not known to be harmless")
         if at < len(words):
             _check_find_value(test, words[at])
@@ -516,7 +518,7 @@ _RULES: dict[str, Callable[[Sequence[ShellWord]], None]] = {
 
 
 def _find_timeout_command(words: Sequence[ShellWord]) -> Sequence[ShellWord]:
-    if len(words) < 2 or not _DURATION.fullmatch(find_fixed_text(words[0])):
+    if len(words) < 2 or not re.fullmatch(_DURATION, find_fixed_text(words[0])):
         raise UnsureError("`timeout` with more than a duration and a command")
     return words[1:]
 
@@ -560,7 +562,7 @@ def check_read_only(words: Sequence[ShellWord], allowed: frozenset[str]) -> None
 
 
 def _find_name(word: ShellWord) -> str:
-    found = _NAME.fullmatch(word.source)
+    found = re.fullmatch(_NAME, word.source)
     if found is None or word.kind > WordCertainty.GLOB:
         raise UnsureError(f"the command name `{word.source}` is not a plain program name")
     return found[1]

@@ -58,14 +58,14 @@ _LONE_BANG = frozenset({"!", "!="})
 _QUOTED = re.compile(
     r"""[^"$`\\!]+ | \\[$`"\\] | \\[^$`"\\\n] | !(?=[ =]|\Z) | \$(?=[ |)]|\Z)""", re.VERBOSE
 )
-_QUOTED_ESCAPE = re.compile(r'\\([$`"\\])')
-_EXPANSION = re.compile(r"\$([A-Za-z_]\w*|[?@*#$!0-9-])", re.ASCII)
+_QUOTED_ESCAPE = r'\\([$`"\\])'
+_EXPANSION = r"(?a)\$([A-Za-z_]\w*|[?@*#$!0-9-])"
 _HARMLESS_VARIABLES = frozenset({"HOME", "PWD", "?"})
 # Braces that bash leaves alone, as in `{}` and `HEAD@{1}`: neither a comma nor `..` inside.
-_IDLE_BRACES = re.compile(r"\{(?:(?!\.\.)[^{},])*\}")
-_BRACE_RANGE = re.compile(r"\{-?\w+\.\.-?\w+(\.\.-?\d+)?\}", re.ASCII)
-_TILDE = re.compile(r"(?:\A|[=:])~")  # bash expands `name=~` in arguments too
-_NUMBER = re.compile(r"-?[0-9]+")
+_IDLE_BRACES = r"\{(?:(?!\.\.)[^{},])*\}"
+_BRACE_RANGE = r"(?a)\{-?\w+\.\.-?\w+(\.\.-?\d+)?\}"
+_TILDE = r"(?:\A|[=:])~"  # bash expands `name=~` in arguments too
+_NUMBER = r"-?[0-9]+"
 
 
 def decode_word(node: Node) -> ShellWord:
@@ -88,11 +88,11 @@ def _decode_source(node: Node) -> str:
 
 
 def _classify_shape(shape: str) -> WordCertainty:
-    if "{" in _IDLE_BRACES.sub("", shape):
+    if "{" in re.sub(_IDLE_BRACES, "", shape):
         return WordCertainty.LOOSE
     if any(mark in shape for mark in "*?["):
         return WordCertainty.GLOB
-    return WordCertainty.PATH if _TILDE.search(shape) else WordCertainty.FIXED
+    return WordCertainty.PATH if re.search(_TILDE, shape) else WordCertainty.FIXED
 
 
 def _decode_pieces(node: Node) -> Iterator[_WordPiece]:
@@ -112,7 +112,7 @@ def _decode_piece(node: Node) -> _WordPiece:
     match node.type:
         case "word":
             return _decode_unquoted(source)
-        case "number" if _NUMBER.fullmatch(source):
+        case "number" if re.fullmatch(_NUMBER, source):
             return _WordPiece(source, source)
         case "raw_string" if re.fullmatch(r"'[^']*'", source):
             return _WordPiece(source[1:-1], "_" * max(1, len(source) - 2))
@@ -120,7 +120,7 @@ def _decode_piece(node: Node) -> _WordPiece:
             return _decode_double_quoted(node, source)
         case "simple_expansion":
             return _WordPiece(source, "_", max(WordCertainty.LOOSE, _classify_variable(source)))
-        case "brace_expression" if _BRACE_RANGE.fullmatch(source):
+        case "brace_expression" if re.fullmatch(_BRACE_RANGE, source):
             return _WordPiece(source, source, WordCertainty.LOOSE)
         case other:
             raise UnsureError(f"a word contains {describe_node(other)}")
@@ -170,19 +170,19 @@ def _decode_literal(content: str, *, last: bool) -> str:
         if found is None or (not last and found[0] in "$!" and found.end() == len(content)):
             raise UnsureError(f"`{content[at : at + 2]}` inside double quotes")
         at = found.end()
-    return _QUOTED_ESCAPE.sub(r"\1", content)
+    return re.sub(_QUOTED_ESCAPE, r"\1", content)
 
 
 def _classify_variable(expansion: str) -> WordCertainty:
-    found = _EXPANSION.fullmatch(expansion)
+    found = re.fullmatch(_EXPANSION, expansion)
     if found is None:
         raise UnsureError(f"the expansion `{expansion}`")
     return WordCertainty.PATH if found[1] in _HARMLESS_VARIABLES else WordCertainty.UNKNOWN
 
 
-_ENTRY = re.compile(r"(-[^=\[\s]+)(==|=|\[=\])?")
-_ATTACHED_NUMBER = re.compile(r"[0-9%/]*")
-_BARE_NUMBER = re.compile(r"-[0-9]+")
+_ENTRY = r"(-[^=\[\s]+)(==|=|\[=\])?"
+_ATTACHED_NUMBER = r"[0-9%/]*"
+_BARE_NUMBER = r"-[0-9]+"
 
 _Given = list[tuple[str, str | None]]  # option names, each with its value if one is known
 
@@ -216,7 +216,7 @@ def parse_options(
     """Read a table of options from its string form."""
     takes: dict[str, str] = {}
     for entry in spec.split():
-        found = _ENTRY.fullmatch(entry)
+        found = re.fullmatch(_ENTRY, entry)
         if found is None:
             raise ValueError(f"{entry!r} is not an entry of an option table")
         takes[found[1]] = found[2] or ""
@@ -295,7 +295,7 @@ def _parse_option(word: ShellWord, table: ProgramOptions) -> tuple[_Given, int]:
         if not given or table.takes.get(name) not in {"=", "[=]"}:
             raise _make_unknown_option(name)
         return [(name, value)], 0
-    if "-#" in table.takes and _BARE_NUMBER.fullmatch(text):
+    if "-#" in table.takes and re.fullmatch(_BARE_NUMBER, text):
         return [("-#", None)], 0
     return _parse_cluster(text, table)
 
@@ -306,7 +306,7 @@ def _parse_cluster(text: str, table: ProgramOptions) -> tuple[_Given, int]:
     for place, letter in enumerate(text[1:], start=2):
         name, rest = f"-{letter}", text[place:]
         takes = table.takes.get(name)
-        if takes == "[=]" and _ATTACHED_NUMBER.fullmatch(rest):
+        if takes == "[=]" and re.fullmatch(_ATTACHED_NUMBER, rest):
             return [*given, (name, rest)], 0
         if takes == "=" and rest and table.attached:
             return [*given, (name, rest)], 0

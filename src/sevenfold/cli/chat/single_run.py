@@ -49,7 +49,7 @@ from sevenfold.layers.shared.background import open_task_group
 from sevenfold.models.capabilities import find_user_capabilities
 from sevenfold.session.session import Session
 
-_CLEAR: Final = re.compile(r"(?:start (?:afresh|anew)|clear the conversation) with /clear")
+_CLEAR: Final = r"(?:start (?:afresh|anew)|clear the conversation) with /clear"
 
 
 MOST_PIPED: Final = 600_000
@@ -258,7 +258,7 @@ def _adapt_advice(error: SevenfoldError | None) -> SevenfoldError | None:
     """The error of a full window without the advice to type /clear, which is for a conversation."""
     if not isinstance(error, ContextFull | PromptTooLong):
         return error
-    return type(error)(_CLEAR.sub("start a new session", str(error)))
+    return type(error)(re.sub(_CLEAR, "start a new session", str(error)))
 
 
 class UnreachableModel:

@@ -24,7 +24,7 @@ WITH_READ_RESULT: Final = (
     "To see more, call ReadResult with that path and an offset, or with a pattern to find lines."
 )
 _AS_BLOCKS: Final = 'The file is a JSON array of blocks, each with its words under "text".'
-_HEAD: Final = re.compile(
+_HEAD: Final = (
     rf"{OPENING}\nToo long to show here: ([\d,]+) characters, [\d,]+ lines?\."
     r" The whole result is in\n([^\n]+)\n"
 )
@@ -63,7 +63,7 @@ def parse_envelope(text: str) -> ResultPointer | None:
     """
     if not text.startswith(OPENING) or not text.endswith("\n" + CLOSING):
         return None
-    found = _HEAD.match(text)
+    found = re.match(_HEAD, text)
     return ResultPointer(int(found[1].replace(",", "")), found[2]) if found else None
 
 

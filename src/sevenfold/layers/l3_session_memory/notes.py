@@ -37,9 +37,9 @@ from sevenfold.storage.files import (
     write_atomic,
 )
 
-_HEADING: Final = re.compile(r"#{1,3} +\S.*")
-_ITALIC: Final = re.compile(r"_[^_].*_|\*[^*].*\*")
-_FENCE: Final = re.compile(r" {0,3}(?:```|~~~)")
+_HEADING: Final = r"#{1,3} +\S.*"
+_ITALIC: Final = r"_[^_].*_|\*[^*].*\*"
+_FENCE: Final = r" {0,3}(?:```|~~~)"
 _NOTE: Final = 120
 """Bytes that it takes to say how much was left out."""
 
@@ -168,16 +168,16 @@ def normalise_text(text: str) -> str:
 def _headings(lines: Sequence[str]) -> Iterator[int]:
     fenced = False
     for at, line in enumerate(lines):
-        if _FENCE.match(line):
+        if re.match(_FENCE, line):
             fenced = not fenced
-        elif not fenced and _HEADING.fullmatch(line):
+        elif not fenced and re.fullmatch(_HEADING, line):
             yield at
 
 
 def _description(lines: Sequence[str], heading: int) -> str:
     for line in lines[heading + 1 :]:
         if line.strip():
-            return line.strip() if _ITALIC.fullmatch(line.strip()) else ""
+            return line.strip() if re.fullmatch(_ITALIC, line.strip()) else ""
     return ""
 
 
@@ -197,7 +197,7 @@ LARGEST_WORDING: Final = 64 << 10
 """Bytes of a template or an instruction of the user's."""
 _HERE: Final = Path(__file__).parent
 _NOTES, _PATH = "{{currentNotes}}", "{{notesPath}}"
-_PLACES: Final = re.compile(re.escape(_NOTES) + "|" + re.escape(_PATH))
+_PLACES: Final = re.escape(_NOTES) + "|" + re.escape(_PATH)
 _FORGOTTEN: Final = (
     (_PATH, "The file is {{notesPath}}."),
     (_NOTES, "This is what it holds now:\n\n<notes>\n{{currentNotes}}\n</notes>"),
@@ -208,7 +208,7 @@ _BY_TEXT: Final = (
     '<section title="Current state">\nall of its new text, without heading and description\n</section>'
     "\n\nSections that you leave out stay as they are."
 )
-_SECTION: Final = re.compile(r'<section title="([^"\n]+)">\n?(.*?)</section>', re.DOTALL)
+_SECTION: Final = r'(?s)<section title="([^"\n]+)">\n?(.*?)</section>'
 
 
 class NotesWording(msgspec.Struct, frozen=True):
@@ -235,7 +235,7 @@ class NotesWording(msgspec.Struct, frozen=True):
         parts = [self.instruction.strip()]
         parts += [text for place, text in _FORGOTTEN if place not in self.instruction]
         values = {_NOTES: notes.strip(), _PATH: str(path)}
-        asked = _PLACES.sub(lambda found: values[found[0]], "\n\n".join(parts))
+        asked = re.sub(_PLACES, lambda found: values[found[0]], "\n\n".join(parts))
         rest = [
             f"No section may hold more than about {limits.section:,} tokens, and all of them together "
             f"no more than {limits.total:,}."
@@ -250,7 +250,9 @@ class NotesWording(msgspec.Struct, frozen=True):
 
     def told(self, notes: str, answer: str) -> str:
         """The notes with the sections that an answer gives in words."""
-        given = {title.strip(): body.strip() for title, body in _SECTION.findall(normalise_text(answer))}
+        given = {
+            title.strip(): body.strip() for title, body in re.findall(_SECTION, normalise_text(answer))
+        }
         bodies = self.form.bodies(notes)
         titles = [section.title for section in self.form.sections]
         return self.form.written(

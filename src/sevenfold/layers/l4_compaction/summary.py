@@ -60,14 +60,12 @@ _KEYS: Final = (
     "next step",
 )
 """How the heading of each section begins, in small letters; what follows may vary."""
-_ANALYSIS: Final = re.compile(r"\A\s*<analysis>.*?</analysis>", re.S | re.I)
-_BEGINS: Final = re.compile(r"<summary>", re.I)
-_FENCE: Final = re.compile(r"\s*(`{3,}|~{3,})")
-_NUMBER: Final = re.compile(r"[\s#*_]*(\d{1,2})[.):]")
+_ANALYSIS: Final = r"(?is)\A\s*<analysis>.*?</analysis>"
+_BEGINS: Final = r"(?i)<summary>"
+_FENCE: Final = r"\s*(`{3,}|~{3,})"
+_NUMBER: Final = r"[\s#*_]*(\d{1,2})[.):]"
 _ENDS: Final = re.compile(r"</summary>\s*\Z|\Z", re.I)
-_HEADING: Final = re.compile(
-    r"[ \t]{0,3}(?P<form>[#*_ \t]*(?:\d{1,2}[.):]?[ \t]+)?[*_ \t]*)(?P<rest>[A-Za-z].*)"
-)
+_HEADING: Final = r"[ \t]{0,3}(?P<form>[#*_ \t]*(?:\d{1,2}[.):]?[ \t]+)?[*_ \t]*)(?P<rest>[A-Za-z].*)"
 
 _WHAT: Final = (
     "{where} was too long for the window and is not shown any more. This summary of it, written by the "
@@ -155,9 +153,9 @@ def parse_summary(reply: str) -> SummarySections:
     What the model quotes may look like a summary too. The last one that is whole counts, headings come in
     their order, and quoted lines or, where headings are numbered, lines without their number begin nothing.
     """
-    text = _ANALYSIS.sub("", reply, count=1)
+    text = re.sub(_ANALYSIS, "", reply, count=1)
     best = SummarySections()
-    for begins in reversed(list(_BEGINS.finditer(text))):
+    for begins in reversed(list(re.finditer(_BEGINS, text))):
         ends = _ENDS.search(text, begins.end())
         answer = _sections(text[begins.end() : ends.start() if ends else len(text)])
         if not answer.missing:
@@ -200,7 +198,7 @@ def _unfenced(body: str) -> Iterator[tuple[str, bool]]:
     """Each line, and whether it stands inside a fence, where it is quoted."""
     fence = ""
     for line in body.splitlines():
-        mark = _FENCE.match(line)
+        mark = re.match(_FENCE, line)
         yield line, bool(fence or mark)
         if mark and not fence:
             fence = mark[1]
@@ -211,13 +209,13 @@ def _unfenced(body: str) -> Iterator[tuple[str, bool]]:
 def _numbered(line: str) -> bool:
     """A heading with the number that belongs to it."""
     at, _ = _heading(line)
-    number = _NUMBER.match(line)
+    number = re.match(_NUMBER, line)
     return at is not None and number is not None and int(number[1]) == at + 1
 
 
 def _heading(line: str) -> tuple[int | None, str]:
     """Which section a line begins, and what else stands on it."""
-    matched = _HEADING.match(line)
+    matched = re.match(_HEADING, line)
     if matched is None:
         return None, ""
     rest = matched["rest"].replace("&", "and")

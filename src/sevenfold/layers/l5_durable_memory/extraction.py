@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -33,8 +32,6 @@ from sevenfold.core.messages import ToolUse, strip_half_characters, user
 from sevenfold.core.protocols import BackgroundStep, Clock, Forker, IdleStep, ToolFailed, Tools
 from sevenfold.core.request import TTL_SECONDS, Frame, Request, make_kept_until_mark
 from sevenfold.core.transcript import Entry, Id, Mark, PlacedMessage, View
-from sevenfold.layers.l5_durable_memory.extraction_tools import AllowCall
-from sevenfold.layers.l5_durable_memory.provenance import SourceMessages, find_replaced_user_words, is_typed
 from sevenfold.layers.l5_durable_memory.recall import extract_typed_text
 from sevenfold.layers.l5_durable_memory.selection import Start, format_manifest
 from sevenfold.memory.folder.folder import Saved
@@ -47,26 +44,26 @@ from sevenfold.tools.paths import is_inside
 from sevenfold.tools.permissions import EDITORS
 
 if TYPE_CHECKING:
-    from sevenfold.layers.l5_durable_memory.extraction_tools import ExtractionTools
+    from sevenfold.layers.l5_durable_memory.extraction_tools import AllowCall, ExtractionTools
+    from sevenfold.layers.l5_durable_memory.provenance import SourceMessages
 
 LULL: Final = 0.85 * TTL_SECONDS["5m"]
 """Seconds of silence after which to look, before others think of keeping the prefix. One that is kept for
 an hour does not wait for that hour."""
 MOST: Final = 8
 """Turns that may wait: so many would be looked at only on resume, if the machine went down."""
-_LASTING: Final = re.compile(
-    r"\b(?:remember|forget|memori[sz]e|keep in mind|note that|from now on|going forward|in (?:the )?future"
-    r"|always|never|every time|each time|whenever|prefer\w*|conventions?|deadline|freeze"
+_LASTING: Final = (
+    r"(?i)\b(?:remember|forget|memori[sz]e|keep in mind|note that|from now on|going forward"
+    r"|in (?:the )?future|always|never|every time|each time|whenever|prefer\w*|conventions?|deadline|freeze"
     r"|i(?:['’]m| am) (?:an?|the|new)\b|i (?:work|live|like|love|hate|use|own|maintain)\b"
     r"|i (?:don['’]?t|do not) (?:like|use)\b|call me|my (?:name|team|role|job|boss|manager)\b"
     r"|we (?:use|don['’]?t use|do not use|decided|agreed|ship|release|deploy)\b"
     r"|our (?:team|rule|policy|standard|style|process)\w*)"
     r"|记住|記住|别忘|別忘|以后|以後|今后|今後|总是|總是|永远|永遠|从不|從不|每次|偏好|喜欢|喜歡|讨厌|討厭"
-    r"|我是|我叫|我们用|我們用|我们不|我們不|决定|決定|截止|规定|規定|约定|約定",
-    re.IGNORECASE,
+    r"|我是|我叫|我们用|我們用|我们不|我們不|决定|決定|截止|规定|規定|约定|約定"
 )
 """What people say when they mean more than this session. It decides when, never whether."""
-_UNKNOWN: Final = re.compile(r"[^\W\d_\u0000-\u024f\u3400-\u9fff\uf900-\ufaff]")
+_UNKNOWN: Final = r"[^\W\d_\u0000-\u024f\u3400-\u9fff\uf900-\ufaff]"
 """Letters of scripts for which there are no such words here."""
 
 
@@ -76,7 +73,7 @@ def is_urgent(texts: Sequence[str]) -> bool:
 
 
 def is_lasting(text: str) -> bool:
-    return bool(_LASTING.search(text)) or len(_UNKNOWN.findall(text)) * 2 > len(text)
+    return bool(re.search(_LASTING, text)) or len(re.findall(_UNKNOWN, text)) * 2 > len(text)
 
 
 BY: Final = "Extraction"
@@ -242,6 +239,8 @@ class Extraction:
         """What was typed since the last look, also what a summary stands for by now, without the turns in
         which the agent itself saved something: then it knew what was worth it. And whether there are any.
         """
+        from sevenfold.layers.l5_durable_memory.provenance import find_replaced_user_words, is_typed
+
         last = max(self._cursors(view), default=-1)
         gone = find_replaced_user_words(self._learning.entries(), view, last)
         said, saved = [extract_typed_text(message) for _, message in gone], False
@@ -305,6 +304,7 @@ class Extraction:
 
     def _prepared(self, view: View, entries: Sequence[Entry], since: int) -> tuple[SourceMessages, str]:
         """Who said what, and the question; in a thread, since a conversation may be long."""
+        from sevenfold.layers.l5_durable_memory.provenance import SourceMessages
 
         store, now = self._learning.store, self._clock.now()
         memories = store.newest(NEWEST)
@@ -392,6 +392,8 @@ def format_extraction_request(
     team: bool = False,
 ) -> str:
     """The body of the directive. `since`: how many messages have been looked at before."""
+    from html import escape  # a table of 2,000 names, which only an extraction needs
+
     listed = format_manifest(memories).removeprefix(_MANIFEST)
     parts = [
         _text("extract.md").replace(_STEPS, str(steps)),

@@ -34,9 +34,9 @@ _INDEX: Final = "memory-index"
 _TEAM_INDEX: Final = "team-memory-index"
 OPENS: Final = "This is what the conversation opens with."
 """The first words of the message that opens a conversation."""
-_PLACES: Final = re.compile(r"\{(folder|transcripts)\}")
-_TAGS: Final = re.compile(rf"<(?=\s*/?\s*(?:team-)?{_INDEX}\b)", re.IGNORECASE)
-_SAVING: Final = re.compile(r"## Saving takes two steps\n.*?(?=\n\n## )", re.DOTALL)
+_PLACES: Final = r"\{(folder|transcripts)\}"
+_TAGS: Final = rf"(?i)<(?=\s*/?\s*(?:team-)?{_INDEX}\b)"
+_SAVING: Final = r"(?s)## Saving takes two steps\n.*?(?=\n\n## )"
 _GUIDELINES: Final = "## More rules for this memory\n{}"
 _ABOUT_INDEX: Final = (
     "The index of your memory as it was when this conversation began: one line for each file, to be read "
@@ -62,7 +62,7 @@ def format_memory_prompt(
     there is a folder that a team shares, and what goes there has to be said.
     """
     places = {"folder": str(folder), "transcripts": str(transcripts)}
-    text = _PLACES.sub(lambda found: places[found[1]], _rules(logs, team and not logs))
+    text = re.sub(_PLACES, lambda found: places[found[1]], _rules(logs, team and not logs))
     if guidelines and guidelines.strip():
         text = f"{text}\n\n{_GUIDELINES.format(guidelines.strip())}"
     return strip_half_characters(text)
@@ -74,7 +74,7 @@ def format_opening(index: str, instructions: str, team_index: str = "") -> str |
     `instructions` are delimited already, by whoever knows the files.
     """
     parts = [
-        _TAGS.sub("&lt;", instructions),
+        re.sub(_TAGS, "&lt;", instructions),
         _enclosed(_INDEX, _ABOUT_INDEX, index),
         _enclosed(_TEAM_INDEX, _ABOUT_TEAM, team_index),
     ]
@@ -92,7 +92,7 @@ def _enclosed(tag: str, about: str, text: str) -> str:
     """Between tags that nothing inside can end."""
     if not text.strip():
         return ""
-    inside = _TAGS.sub("&lt;", text.strip("\n"))
+    inside = re.sub(_TAGS, "&lt;", text.strip("\n"))
     return strip_half_characters(f"{about}\n<{tag}>\n{inside}\n</{tag}>")
 
 
@@ -100,8 +100,8 @@ def _enclosed(tag: str, about: str, text: str) -> str:
 def _rules(logs: bool, team: bool) -> str:
     rules = _text("prompt.md")
     if team:
-        rules = _SAVING.sub(lambda found: f"{found[0]}\n\n{_text('team.md')}", rules)
-    return _SAVING.sub(lambda found: _text("assistant.md"), rules) if logs else rules
+        rules = re.sub(_SAVING, lambda found: f"{found[0]}\n\n{_text('team.md')}", rules)
+    return re.sub(_SAVING, lambda found: _text("assistant.md"), rules) if logs else rules
 
 
 def _text(name: str) -> str:

@@ -45,22 +45,21 @@ from sevenfold.layers.l5_durable_memory.selection import (
     select_by_search,
 )
 from sevenfold.layers.shared.facts import TYPED, summarise_call
-from sevenfold.memory.agent_writes import is_memory_ignored
 from sevenfold.memory.recall_results import BY, Recalled
 from sevenfold.models.capabilities import OFFLINE
 from sevenfold.settings.layers import RecallSettings
 
 LONGEST: Final = 2_000
 """Characters to search with. Of a longer text the two ends: a question stands before or after the rest."""
-_PIPED: Final = re.compile(r"^<(stdin-*)>\n.*\n</\1>\s*\Z", re.DOTALL | re.MULTILINE)
+_PIPED: Final = r"(?ms)^<(stdin-*)>\n.*\n</\1>\s*\Z"
 _UNSPACED: Final = (
-    (re.compile(r"[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"), 2),
-    (re.compile(r"[\u3040-\u30ff]"), 4),
-    (re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]"), 5),
+    (r"[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]", 2),
+    (r"[\u3040-\u30ff]", 4),
+    (r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]", 5),
 )
 """Scripts without spaces between words, and how many characters a word has: Han, kana, those of Thailand,
 Laos, Burma and Cambodia."""
-_WORD: Final = re.compile(r"\S*\w\S*")
+_WORD: Final = r"\S*\w\S*"
 
 
 class UserQuestion(msgspec.Struct, frozen=True):
@@ -98,7 +97,7 @@ def find_typed_texts(view: View) -> Iterator[str]:
 def extract_typed_text(message: Message) -> str:
     """The words of a message without what was piped in behind them."""
     text = "\n".join(b.text for b in message.content if isinstance(b, Text))
-    return _PIPED.sub("", text).strip()
+    return re.sub(_PIPED, "", text).strip()
 
 
 def is_worth_a_search(text: str) -> bool:
@@ -109,10 +108,10 @@ def is_worth_a_search(text: str) -> bool:
 def count_words(text: str) -> float:
     """About how many words this has, in scripts with and without spaces."""
     count = 0.0
-    for script, length in _UNSPACED:
-        text, characters = script.subn(" ", text)
+    for script, length in () if text.isascii() else _UNSPACED:
+        text, characters = re.subn(script, " ", text)
         count += characters / length
-    return count + len(_WORD.findall(text))
+    return count + len(re.findall(_WORD, text))
 
 
 def make_search_text(question: str) -> str:
@@ -124,24 +123,22 @@ def make_search_text(question: str) -> str:
 
 RECENT: Final = 20
 """Messages in which a call counts as now."""
-_USAGE: Final = re.compile(
-    r"\b(?:usage|how[ -]to(?:[ -]use)?|using|syntax|flags?|options?|arguments?|parameters?|commands?"
+_USAGE: Final = (
+    r"(?i)\b(?:usage|how[ -]to(?:[ -]use)?|using|syntax|flags?|options?|arguments?|parameters?|commands?"
     r"|subcommands?|cheat[ -]?sheets?|manual|man pages?|docs|documentation|examples?)\b"
-    r"|用法|使用方法|使用说明|怎么用|如何使用|语法|参数|选项|命令|手册|文档|速查|示例",
-    re.IGNORECASE,
+    r"|用法|使用方法|使用说明|怎么用|如何使用|语法|参数|选项|命令|手册|文档|速查|示例"
 )
-_WARNING: Final = re.compile(
-    r"\b(?:warn\w*|gotchas?|caveats?|pitfalls?|beware|careful\w*|caution\w*|danger\w*|never|do not|don'?t"
-    r"|must(?:n'?t| not)|cannot|can'?t|avoid\w*|instead of|known (?:issues?|bugs?|problems?)|bugs?|buggy"
-    r"|broken|breaks?|fails?|failing|failure|errors?|deprecated|unsafe|wrong\w*|does(?:n'?t| not)"
+_WARNING: Final = (
+    r"(?i)\b(?:warn\w*|gotchas?|caveats?|pitfalls?|beware|careful\w*|caution\w*|danger\w*|never|do not"
+    r"|don'?t|must(?:n'?t| not)|cannot|can'?t|avoid\w*|instead of|known (?:issues?|bugs?|problems?)|bugs?"
+    r"|buggy|broken|breaks?|fails?|failing|failure|errors?|deprecated|unsafe|wrong\w*|does(?:n'?t| not)"
     r"|only works|workarounds?|important)\b"
-    r"|注意|警告|小心|切勿|不要|不能|不得|禁止|避免|陷阱|踩坑|有坑|已知问题|缺陷|报错|出错|失败|弃用|危险|务必",
-    re.IGNORECASE,
+    r"|注意|警告|小心|切勿|不要|不能|不得|禁止|避免|陷阱|踩坑|有坑|已知问题|缺陷|报错|出错|失败|弃用|危险|务必"
 )
-_TOKEN: Final = re.compile(r"[^\W_]+(?:[-_.][^\W_]+)*")
-_PARTS: Final = re.compile(r"[-_.]")
-_SIMPLE: Final = re.compile(r"&&|\|\||[;|\n]")
-_AHEAD: Final = re.compile(r"\s*(?:(?:sudo|env|time|nohup|exec|[A-Za-z_]\w*=\S*)\s+)*")
+_TOKEN: Final = r"[^\W_]+(?:[-_.][^\W_]+)*"
+_PARTS: Final = r"[-_.]"
+_SIMPLE: Final = r"&&|\|\||[;|\n]"
+_AHEAD: Final = r"\s*(?:(?:sudo|env|time|nohup|exec|[A-Za-z_]\w*=\S*)\s+)*"
 _PROGRAM: Final = re.compile(r"[^\s'\"$`()<>]+")
 _EVERYDAY: Final = frozenset(["cd", "ls", "cat", "echo", "export", "set", "true", "pwd", "mkdir"])
 LONGEST_COMMAND: Final = 2_000
@@ -165,9 +162,9 @@ def is_tool_explanation(memory: Recalled, tools: frozenset[str]) -> bool:
     if memory.type != "reference" or not tools:
         return False
     about = f"{memory.name}\n{memory.description}"
-    if not _USAGE.search(about.replace("_", " ")) or tools.isdisjoint(_words(about)):
+    if not re.search(_USAGE, about.replace("_", " ")) or tools.isdisjoint(_words(about)):
         return False
-    return not _WARNING.search(f"{about}\n{memory.text}")
+    return not re.search(_WARNING, f"{about}\n{memory.text}")
 
 
 def _names(use: ToolUse) -> Iterator[str]:
@@ -181,8 +178,8 @@ def _names(use: ToolUse) -> Iterator[str]:
 
 
 def _programs(command: str) -> Iterator[str]:
-    for simple in _SIMPLE.split(command):
-        ahead = _AHEAD.match(simple)
+    for simple in re.split(_SIMPLE, command):
+        ahead = re.match(_AHEAD, simple)
         found = _PROGRAM.match(simple, ahead.end() if ahead else 0)
         if found and (name := found[0].rpartition("/")[2].lower()) not in _EVERYDAY:
             yield name
@@ -190,8 +187,8 @@ def _programs(command: str) -> Iterator[str]:
 
 def _words(text: str) -> Iterator[str]:
     """Each word as it is and in small letters; of one with dashes also its parts."""
-    for token in _TOKEN.findall(text):
-        for word in (token, *_PARTS.split(token)):
+    for token in re.findall(_TOKEN, text):
+        for word in (token, *re.split(_PARTS, token)):
             yield word
             yield word.lower()
 
@@ -240,6 +237,8 @@ class _RecallView:
     @property
     def ignored(self) -> bool:
         """Whether the person wants memory to be as if it were empty."""
+        from sevenfold.memory.agent_writes import is_memory_ignored
+
         return is_memory_ignored(find_typed_texts(self._view))
 
 

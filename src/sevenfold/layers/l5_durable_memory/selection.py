@@ -276,13 +276,9 @@ PATH: Final = 4_096
 """Characters of a name and of a path that are shown."""
 LEAST: Final = 512
 """Bytes below which showing a memory is not worth it."""
-_NUMBER: Final = re.compile(rf'<{TAG} n="([0-9]{{1,9}})">')
-_TAGS: Final = re.compile(
-    rf"<(?=\s*/?\s*(?:{TAG}|memory|context|system-reminder|directive)\b)", re.IGNORECASE
-)
-_CONTROL: Final = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff]"
-)
+_NUMBER: Final = rf'<{TAG} n="([0-9]{{1,9}})">'
+_TAGS: Final = rf"(?i)<(?=\s*/?\s*(?:{TAG}|memory|context|system-reminder|directive)\b)"
+_CONTROL: Final = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff]"
 """What is not seen, or turns what is seen around."""
 _CLOSING: Final = "</memory>"
 _END: Final = f"</{TAG}>"
@@ -327,7 +323,7 @@ def find_shown_memories(view: View) -> ShownMemories:
         if is_recalled(placed):
             text = placed.message.text
             size += count_bytes(text)
-            if found := _NUMBER.match(text):
+            if found := re.match(_NUMBER, text):
                 files.update(_marked_files(view.marks.get(f"{MARK}{found[1]}")))
     numbers = [_number(name) for name in view.marks if name.startswith(MARK)]
     return ShownMemories(frozenset(files), size, 1 + max(numbers, default=0))
@@ -435,11 +431,11 @@ def _cut(text: str, lines: int, room: int, path: str) -> str:
 def _data(text: str) -> str:
     """Without anything that could end this element, look like another message, or steer a terminal."""
     plain = text.replace("\r\n", "\n").replace("\r", "\n")
-    return strip_half_characters(_TAGS.sub("&lt;", _CONTROL.sub("", plain)))
+    return strip_half_characters(re.sub(_TAGS, "&lt;", re.sub(_CONTROL, "", plain)))
 
 
 def _attribute(text: str, most: int = NAME) -> str:
-    flat = _CONTROL.sub("", text[:most]).replace("\n", " ").replace("\t", " ")
+    flat = re.sub(_CONTROL, "", text[:most]).replace("\n", " ").replace("\t", " ")
     for character, name in (('"', "&quot;"), ("<", "&lt;"), (">", "&gt;")):
         flat = flat.replace(character, name)
     return strip_half_characters(flat)

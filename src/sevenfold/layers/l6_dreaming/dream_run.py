@@ -22,7 +22,6 @@ from sevenfold.core.protocols import Clock
 from sevenfold.core.tokens import Usage
 from sevenfold.layers.l6_dreaming.gates import ClosedGate, DreamGates
 from sevenfold.layers.l6_dreaming.progress import BY, DreamSnapshot, DreamWatch, format_names
-from sevenfold.layers.l6_dreaming.workers import DreamOutput, Think
 from sevenfold.layers.shared.background import open_task_group
 from sevenfold.memory.dreams.lock import DreamLock, HeldDreamLock
 from sevenfold.memory.dreams.stage import DreamStage, discard_stage, list_waiting_stages, stage_folder
@@ -31,6 +30,7 @@ from sevenfold.memory.store import MemoryStore
 from sevenfold.settings.layers import DreamSettings
 
 if TYPE_CHECKING:  # they take a while to import, and most sessions do not dream
+    from sevenfold.layers.l6_dreaming.workers import Think
     from sevenfold.memory.dreams.losses import LossAccount
     from sevenfold.memory.dreams.merge import DreamConflict
     from sevenfold.memory.dreams.plan import DreamOutcome, KeptStatement, MergedFile
@@ -236,6 +236,8 @@ class _DreamRun:
     """What one dream holds while it goes on."""
 
     def __init__(self, store: MemoryStore, transcripts: Path, session: str) -> None:
+        from sevenfold.layers.l6_dreaming.workers import DreamOutput
+
         self._store, self._transcripts = store, transcripts
         self._author = Author("dream", session)
         self.staged: DreamStage | None = None

@@ -18,12 +18,11 @@ from sevenfold.core.protocols import BackgroundStep, Capabilities, Change, Clock
 from sevenfold.core.request import Frame, Request
 from sevenfold.layers.l6_dreaming.dream_run import DreamMode, DreamResult, DreamRunner
 from sevenfold.layers.l6_dreaming.gates import TRANSCRIPT
-from sevenfold.layers.l6_dreaming.workers import DreamContext, MakeTools, ModelDreamer, RuleDreamer, Think
-from sevenfold.memory.daily_logs import parse_log_day
 from sevenfold.models.capabilities import OFFLINE
 from sevenfold.tools.permissions import EDITORS
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # workers are slow to import, and most sessions do not dream
+    from sevenfold.layers.l6_dreaming.workers import DreamContext, MakeTools, Think
     from sevenfold.memory.consolidation.housekeeping import Learn
 
 ROOM: Final = 0.4
@@ -57,10 +56,12 @@ class Dreaming:
         self._tried = False
 
     async def __call__(self, request: Request) -> Sequence[Change]:
-        if self._tried or request.source != "main" or not len(request.view):
+        if self._tried or not self.dreams.enabled() or request.source != "main" or not len(request.view):
             return ()
         if self._nightly and not self._night_is_over():
             return ()
+        from sevenfold.layers.l6_dreaming.workers import ModelDreamer
+
         think = self._think(request)
         if isinstance(think, ModelDreamer) and not self._room(request):
             return ()
@@ -76,6 +77,8 @@ class Dreaming:
         return await self.dreams.dream(self._think(request), by_hand=by_hand, how=how)
 
     def _think(self, request: Request) -> Think:
+        from sevenfold.layers.l6_dreaming.workers import ModelDreamer, RuleDreamer
+
         if request.frame.model == OFFLINE or not _can_write(request.frame):
             return RuleDreamer(self._clock, lambda: self.dreams.previous, self._learn)
         longest = self._able().max_output
@@ -83,6 +86,8 @@ class Dreaming:
 
     def _known(self) -> DreamContext:
         """Reads the folder and looks at the transcripts: not to be called where somebody waits."""
+        from sevenfold.layers.l6_dreaming.workers import DreamContext
+
         dreams, last = self.dreams, self.dreams.previous
         try:
             findings = tuple(f"{one.file}: {one.text}" for one in dreams.store.check())
@@ -108,6 +113,8 @@ class Dreaming:
         since = format_date(last) if last is not None else ""
         if since >= today or self._looked_on == today or not self.dreams.enabled():
             return False
+        from sevenfold.memory.daily_logs import parse_log_day
+
         self._looked_on = today
         days = map(parse_log_day, self.dreams.store.listing().files)
         return any(day and since <= day < today for day in days)

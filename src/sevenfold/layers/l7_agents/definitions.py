@@ -20,7 +20,7 @@ import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -28,9 +28,10 @@ from msgspec.structs import replace
 from sevenfold.core.errors import Mistake
 from sevenfold.core.messages import strip_half_characters
 from sevenfold.memory.folder.folder import AgentScope
-from sevenfold.memory.frontmatter import Frontmatter, FrontmatterEntry, find_frontmatter
 from sevenfold.memory.instructions.reader import decode_text, read_content
-from sevenfold.memory.topic_file import shorten_text, trim_body
+
+if TYPE_CHECKING:
+    from sevenfold.memory.frontmatter import Frontmatter, FrontmatterEntry
 
 Isolation: TypeAlias = Literal["worktree"]
 
@@ -48,10 +49,10 @@ _FOREIGN: Final = frozenset({"color", "effort", "initialprompt", "mcpservers", "
 _UNAPPLIED: Final = ("hooks", "permissionmode")
 """Keys of theirs that somebody may rely on for their safety."""
 _LONGEST_NAME: Final = 64
-_NAME: Final = re.compile(r"[^\W_]+(?:[-_.: ][^\W_]+)*")
-_TOOL: Final = re.compile(r"[A-Za-z][\w.:-]*\*?")
-_SEPARATOR: Final = re.compile(r",(?![^()]*\))")
-_STAR: Final = re.compile(r"(?m)^([ \t]*tools[ \t]*:[ \t]*)\*[ \t]*$")
+_NAME: Final = r"[^\W_]+(?:[-_.: ][^\W_]+)*"
+_TOOL: Final = r"[A-Za-z][\w.:-]*\*?"
+_SEPARATOR: Final = r",(?![^()]*\))"
+_STAR: Final = r"(?m)^([ \t]*tools[ \t]*:[ \t]*)\*[ \t]*$"
 _YES: Final = {"true": True, "yes": True, "on": True, "1": True}
 _NO: Final = {"false": False, "no": False, "off": False, "0": False, "": False}
 
@@ -114,7 +115,10 @@ def read_definition(path: Path, folder: Path) -> DefinitionFile:
 
 def parse_definition(text: str, path: Path) -> DefinitionFile:
     """The definition in this text."""
-    text = _STAR.sub(r'\1"*"', strip_half_characters(text))
+    from sevenfold.memory.frontmatter import find_frontmatter
+    from sevenfold.memory.topic_file import trim_body
+
+    text = re.sub(_STAR, r'\1"*"', strip_half_characters(text))
     found = find_frontmatter(text)
     if found is None and path.stem.casefold() == "readme":
         return DefinitionFile()
@@ -145,11 +149,17 @@ def explain_bad_name(name: str) -> str:
     """Why an agent cannot be called this; empty when it can."""
     if len(name) > _LONGEST_NAME:
         return f"it has more than {_LONGEST_NAME} characters"
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch(_NAME, name):
         return "a name is made of letters and digits, with '-', '_', '.', ':' or a space between them"
     if name.casefold() in RESERVED:
         return "that name is taken by Sevenfold itself"
     return ""
+
+
+def _shorten(text: str, most: int) -> str:
+    from sevenfold.memory.topic_file import shorten_text  # slow to import, and most projects define nothing
+
+    return shorten_text(text, most)
 
 
 class _DefinitionReader:
@@ -172,7 +182,7 @@ class _DefinitionReader:
             if key in _UNAPPLIED and not self._is_default(key):
                 unapplied.append(mark_hidden_characters(entry.key))
             elif key not in _KNOWN and key not in _FOREIGN and key not in _UNAPPLIED:
-                unknown.append(mark_hidden_characters(shorten_text(entry.key, 40)))
+                unknown.append(mark_hidden_characters(_shorten(entry.key, 40)))
         return DefinitionFile(definition, tuple(self.problems), tuple(unknown), tuple(unapplied))
 
     def _is_default(self, key: str) -> bool:
@@ -210,7 +220,7 @@ class _DefinitionReader:
         text = self._text("description").replace("\\n", " ")
         if not text:
             self._say("it has no description, so that nobody knows when to use it; add one")
-        return shorten_text(text, DESCRIPTION)
+        return _shorten(text, DESCRIPTION)
 
     def tools(self) -> tuple[str, ...] | None:
         if "tools" not in self._entries:
@@ -230,10 +240,10 @@ class _DefinitionReader:
         if entry.inner:
             self._say(f"its {entry.key} are not a list of names; write 'Read, Grep'")
         given = entry.items or (entry.value or "").strip().removeprefix("[").removesuffix("]").split("\n")
-        names = [part.strip(" \t\"'") for one in given for part in _SEPARATOR.split(one)]
-        odd = [one for one in names if one and not _TOOL.fullmatch(one) and not (star and one == "*")]
+        names = [part.strip(" \t\"'") for one in given for part in re.split(_SEPARATOR, one)]
+        odd = [one for one in names if one and not re.fullmatch(_TOOL, one) and not (star and one == "*")]
         if odd:
-            said = ", ".join(shorten_text(one, 40) for one in odd[:5])
+            said = ", ".join(_shorten(one, 40) for one in odd[:5])
             self._say(
                 f"{said} in its {entry.key} is not the name of a tool and does not count; name whole tools"
             )
@@ -248,14 +258,14 @@ class _DefinitionReader:
         if not text or text in ("none", "false", "no", "off"):
             return None
         if text not in known:
-            self._say(f"{shorten_text(text, 40)!r} is no value for {key}; use {' or '.join(known)}")
+            self._say(f"{_shorten(text, 40)!r} is no value for {key}; use {' or '.join(known)}")
             return None
         return text
 
     def background(self) -> bool:
         text = self._text("background").lower()
         if text not in _YES and text not in _NO:
-            self._say(f"{shorten_text(text, 40)!r} is no value for background; use true or false")
+            self._say(f"{_shorten(text, 40)!r} is no value for background; use true or false")
         return _YES.get(text, False)
 
     def max_turns(self) -> int:
@@ -264,8 +274,7 @@ class _DefinitionReader:
             return 0
         if not (text.isascii() and text.isdigit() and 0 < int(text[:9]) <= MOST_TURNS):
             self._say(
-                f"{shorten_text(text, 40)!r} is no value for maxTurns; use a number from "
-                f"1 to {MOST_TURNS:,}"
+                f"{_shorten(text, 40)!r} is no value for maxTurns; use a number from 1 to {MOST_TURNS:,}"
             )
             return 0
         return int(text)

@@ -183,9 +183,9 @@ _ALIKE: Final = str.maketrans(
 """Small Cyrillic, Greek and other letters, and the Latin ones that they look like."""
 _STROKES: Final = str.maketrans("i1|", "lll")
 _UNSEEN: Final = frozenset({"Mn", "Cf"})
-_PARTS: Final = re.compile(r"[\W_]+")
-_LETTERS: Final = re.compile(r"[\W\d_]+")
-_HUMP: Final = re.compile(r"(?<=[a-z\d])(?=[A-Z])")
+_PARTS: Final = r"[\W_]+"
+_LETTERS: Final = r"[\W\d_]+"
+_HUMP: Final = r"(?<=[a-z\d])(?=[A-Z])"
 
 
 def check_agent_name(name: str, what: str = AGENT) -> str:
@@ -205,7 +205,7 @@ def is_same_name(one: str, other: str) -> bool:
 
 def is_posing_name(name: str) -> bool:
     """Whether somebody who reads this name could take it for the person's, the lead's or the program's."""
-    return any(_poses(to_latin_lookalike(spelled)) for spelled in (name, _HUMP.sub(" ", name)))
+    return any(_poses(to_latin_lookalike(spelled)) for spelled in (name, re.sub(_HUMP, " ", name)))
 
 
 def format_sender(sender: str) -> str:
@@ -231,12 +231,12 @@ def _letter_names(character: str) -> str:
 
 def _poses(text: str) -> bool:
     text = "".join(c for c in text if unicodedata.category(c) not in _UNSEEN)
-    words = _PARTS.split(text)
+    words = re.split(_PARTS, text)
     whole = " ".join(word for word in words if word)
     if whole in _WHOLE or _thin(whole) in _THIN_ROLES:
         return True
     # A digit may stand for a letter, or only be put behind a word.
-    return any(_thin(word) in _THIN_WORDS for word in (*words, *_LETTERS.split(text)))
+    return any(_thin(word) in _THIN_WORDS for word in (*words, *re.split(_LETTERS, text)))
 
 
 def _thin(text: str) -> str:
@@ -265,7 +265,7 @@ LONGEST_SUMMARY: Final = 200
 LONGEST_SENDER: Final = 200
 BRIEF: Final = 60
 """Characters of a message that stand for it where nobody has summed it up."""
-_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
+_ID: Final = r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}"
 
 
 class Letter(msgspec.Struct, frozen=True, kw_only=True):
@@ -328,7 +328,7 @@ def format_iso_time(at: float) -> str:
 
 def check_letter(letter: Letter) -> Letter:
     """The letter, if it can be sent; `Refused` with the reason and what to do."""
-    if not _ID.fullmatch(letter.id):
+    if not re.fullmatch(_ID, letter.id):
         raise Damaged(f"{letter.id[:60]!r} cannot be the id of a message")
     if not letter.sender.strip() or len(letter.sender) > LONGEST_SENDER:
         raise Damaged(f"a message needs a sender of at most {LONGEST_SENDER} characters")

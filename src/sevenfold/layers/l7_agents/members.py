@@ -338,8 +338,8 @@ class ParentConversation:
 DIRECTIVE: Final = "agent"
 """The kind of the directive that a fork begins with."""
 _DESCRIBED: Final = 80
-_OTHER: Final = re.compile(r"[^A-Za-z0-9]+")
-_PLACE: Final = re.compile(r"\{\{(\w+)\}\}")
+_OTHER: Final = r"[^A-Za-z0-9]+"
+_PLACE: Final = r"\{\{(\w+)\}\}"
 
 
 class AgentOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -415,7 +415,7 @@ def check_depth(order: AgentOrder, parent: ParentConversation, deepest: int) -> 
 
 def make_free_name(kind: str, taken: Collection[str]) -> str:
     """A name made from its type that nobody has."""
-    stem = _OTHER.sub("-", kind).strip("-").lower()[:40]
+    stem = re.sub(_OTHER, "-", kind).strip("-").lower()[:40]
     if not stem or is_posing_name(f"{stem}-1"):
         stem = "agent"
     numbered = (f"{stem}-{n}" for n in count(1))
@@ -442,7 +442,7 @@ def make_first_message(order: AgentOrder, id: str, folder: Path | None) -> Messa
 
 
 def _filled(text: str, **values: str) -> str:
-    return strip_half_characters(_PLACE.sub(lambda found: values[found[1]], _text(text)))
+    return strip_half_characters(re.sub(_PLACE, lambda found: values[found[1]], _text(text)))
 
 
 @cache

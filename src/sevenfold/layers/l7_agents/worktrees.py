@@ -37,7 +37,7 @@ ENDING: Final = ".json"
 BRANCHES: Final = "sevenfold/"
 """Prefix of the branches of agents."""
 _LARGEST: Final = 1 << 16
-_ID: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.)){0,99}")
+_ID: Final = r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.)){0,99}"
 
 
 class Worktree(msgspec.Struct, frozen=True):
@@ -63,7 +63,7 @@ class _WorktreeRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
 
 def check_agent_id(id: str) -> str:
     """The id; `Mistake` if it cannot name a folder and a branch."""
-    if not _ID.fullmatch(id) or id.endswith((".", ".lock", ENDING)):
+    if not re.fullmatch(_ID, id) or id.endswith((".", ".lock", ENDING)):
         raise Mistake(f"{id[:60]!r} cannot name a work tree: use letters, digits, '-', '_' and single dots")
     return id
 
@@ -144,7 +144,7 @@ class WorktreeRecords:
         except OSError:
             return []
         ids = (name.removesuffix(ENDING) for name in names if name.endswith(ENDING))
-        return [id for id in ids if _ID.fullmatch(id)]
+        return [id for id in ids if re.fullmatch(_ID, id)]
 
     def _path(self, id: str) -> Path:
         return self.folder / f"{id}{ENDING}"

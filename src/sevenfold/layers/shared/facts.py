@@ -50,24 +50,23 @@ CALLS: Final = 512
 """Calls that are remembered as they were told, for all who ask about the same stretch."""
 
 _HAN: Final = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
-WORD: Final = re.compile(rf"[{_HAN}]|[^\W{_HAN}]+")
+WORD: Final = rf"[{_HAN}]|[^\W{_HAN}]+"
 """A word, or a character of a language that is written without spaces."""
 _PATHS: Final = ("file_path", "notebook_path", "path", "filepath", "filename", "file")
 _COMMANDS: Final = ("command", "cmd", "script")
-_PART: Final = re.compile(r"[A-Z]?[a-z]+")
+_PART: Final = r"[A-Z]?[a-z]+"
 """Of a name that is put together."""
 _CHANGES: Final = frozenset(
     ["write", "edit", "create", "insert", "replace", "patch", "delete", "remove", "update", "move"]
 )
 _READS: Final = frozenset(["read", "view", "open", "cat", "show"])
-_FAILED: Final = re.compile(r"(?:Traceback \(|fatal: |[Ee]rror: |Exit code [1-9])")
+_FAILED: Final = r"(?:Traceback \(|fatal: |[Ee]rror: |Exit code [1-9])"
 _FAILING: Final = ("Traceback (", "fatal: ", "Error: ", "error: ", "Exit code ")
-_WRONG: Final = re.compile(
-    r"error|fail|fatal|panic|exception|denied|refused|undefined|not found|no such|cannot|can't|unable"
-    "|错误|失败|异常|找不到|不存在",
-    re.IGNORECASE,
+_WRONG: Final = (
+    r"(?i)error|fail|fatal|panic|exception|denied|refused|undefined|not found|no such|cannot|can't|unable"
+    "|错误|失败|异常|找不到|不存在"
 )
-_POINTER: Final = re.compile(
+_POINTER: Final = (
     r"(?:\bin|\bto:?)\s+((?:/|[A-Za-z]:[\\/])(?:(?! in /)[^\n])*?"
     r"[\\/]tool-results[\\/][^\n\\/]*?\.(?:txt|json))(?=[\]\s]|$)"
 )
@@ -210,7 +209,7 @@ class FactCollector:
         text, name = result.text, call.name
         if text.startswith(_POINTERS) and (path := find_pointed_file(text)):
             _newest(self._kept, path, StoredResult(path, name))
-        failed = result.is_error or _FAILED.match(text) is not None
+        failed = result.is_error or re.match(_FAILED, text) is not None
         if failed:
             _newest(self._troubles, name, FailedCall(name, take_both_ends(text)))
         elif (trouble := self._troubles.get(name)) and not trouble.worked:
@@ -303,7 +302,7 @@ def summarise_call(use: ToolUse) -> CallFact:
 def _told(use: ToolUse) -> CallFact:
     path, command = _path(use.input), _command(use.input)
     if path and (not command or " " not in command):
-        words = {word.lower() for word in _PART.findall(command or use.name)}
+        words = {word.lower() for word in re.findall(_PART, command or use.name)}
         if kind := "change" if words & _CHANGES else "read" if words & _READS else "":
             return CallFact(to_bounded_line(f"{use.name} {path}", LINE), kind, path)
     if command:
@@ -338,15 +337,15 @@ def find_error_line(result: ToolResult) -> str:
     if not (result.is_error or text.startswith(_FAILING)):
         return ""
     near = text if len(text) <= 8_000 else f"{text[:4_000]}\n{text[-4_000:]}"
-    lines = [one.strip() for one in near.splitlines() if WORD.search(one)]
+    lines = [one.strip() for one in near.splitlines() if re.search(WORD, one)]
     lines = [one for one in lines if not one.startswith("Exit code ")]
-    telling = [one for one in lines if _WRONG.search(one)]
+    telling = [one for one in lines if re.search(_WRONG, one)]
     return (telling or lines or [""])[-1 if telling else 0][:LONGEST_ERROR]
 
 
 def find_pointed_file(text: str) -> str:
     """The file that an envelope or a marker names as the place of the whole result."""
-    found = _POINTER.findall(text[:_POINTING])
+    found = re.findall(_POINTER, text[:_POINTING])
     if not found:
         return ""
     return str(found[0] if text.startswith("<") else found[-1])

@@ -47,19 +47,16 @@ EXAMPLES: Final = 4
 
 _APART: Final = bytes(n if chr(n).isalnum() or n == ord("_") else 32 for n in range(128)).ljust(256)
 """Spaces between the words of an ASCII text."""
-_NAME: Final = re.compile(
-    r"(?:[A-Za-z][a-z]*+(?!\w)[^\w-]*+)++"
-    r"|(--[a-z][a-z0-9-]{2,}|[A-Z]{2,}-\d+|[A-Za-z_]\w*|\d[0-9a-f]{6,39}(?!\w))",
-    re.ASCII,
+_NAME: Final = (
+    r"(?a)(?:[A-Za-z][a-z]*+(?!\w)[^\w-]*+)++"
+    r"|(--[a-z][a-z0-9-]{2,}|[A-Z]{2,}-\d+|[A-Za-z_]\w*|\d[0-9a-f]{6,39}(?!\w))"
 )
 """What may be a name is its group; the words of a language are passed over, many at a time."""
-_SHAPED: Final = re.compile(r"[A-Za-z0-9]_[A-Za-z0-9]|[a-z][A-Z]|^--|[A-Za-z].*\d|\d.*[a-z]")
-_NUMBER: Final = re.compile(r"\d(?<![\w.,:/#-]\d)(?:\d{3}-\d\d-\d\d|[\d.,:]*\d)(?![\w-])", re.ASCII)
-_URL: Final = re.compile(r"https?://[^\s<>\"'`)\]}|\\]+")
-_PATH: Final = re.compile(
-    r"(?<![\w/.:@+-])(?:[A-Za-z]:[\\/]|~/|\.{1,2}/|/)?[\w@+-][\w.@+-]*(?:[\\/][\w.@+-]+)+", re.ASCII
-)
-_ENDING: Final = re.compile(r"\.[A-Za-z]\w{0,9}$")
+_SHAPED: Final = r"[A-Za-z0-9]_[A-Za-z0-9]|[a-z][A-Z]|^--|[A-Za-z].*\d|\d.*[a-z]"
+_NUMBER: Final = r"(?a)\d(?<![\w.,:/#-]\d)(?:\d{3}-\d\d-\d\d|[\d.,:]*\d)(?![\w-])"
+_URL: Final = r"https?://[^\s<>\"'`)\]}|\\]+"
+_PATH: Final = r"(?a)(?<![\w/.:@+-])(?:[A-Za-z]:[\\/]|~/|\.{1,2}/|/)?[\w@+-][\w.@+-]*(?:[\\/][\w.@+-]+)+"
+_ENDING: Final = r"\.[A-Za-z]\w{0,9}$"
 
 
 class FoundShare(msgspec.Struct, frozen=True):
@@ -170,7 +167,7 @@ class _ItemCounter:
             return
         if urls := find_urls(whole):
             self._urls.update(urls)
-            whole, text = _URL.sub(" ", whole), _URL.sub(" ", text)
+            whole, text = re.sub(_URL, " ", whole), re.sub(_URL, " ", text)
         paths, rest = _parted(whole)
         names = find_names(rest)
         if short:  # the flags of a command are its own affair, unless someone speaks of them
@@ -201,7 +198,7 @@ def extract_user_text(one: Message | PlacedMessage) -> str:
     if message.role != "user" or by not in TYPED:
         return ""
     text = message.text
-    return "" if text.startswith("<context>") or not WORD.search(text) else text
+    return "" if text.startswith("<context>") or not re.search(WORD, text) else text
 
 
 def iterate_strings(value: Json | object) -> Iterator[str]:
@@ -231,20 +228,20 @@ def _distinct(paths: Sequence[str]) -> Iterator[str]:
 
 def find_names(text: str) -> set[str]:
     """Identifiers, flags and hashes: words that no language has. What is longer is data."""
-    return {name for name in set(_NAME.findall(text)) if 5 <= len(name) <= 100 and _shaped(name)}
+    return {name for name in set(re.findall(_NAME, text)) if 5 <= len(name) <= 100 and _shaped(name)}
 
 
 @lru_cache(maxsize=MOST_NAMES)
 def _shaped(word: str) -> bool:
-    return _SHAPED.search(word) is not None
+    return re.search(_SHAPED, word) is not None
 
 
 def find_numbers(text: str) -> set[str]:
-    return {number.replace(",", "") for number in _NUMBER.findall(text)}
+    return {number.replace(",", "") for number in re.findall(_NUMBER, text)}
 
 
 def find_urls(text: str) -> set[str]:
-    return {url.rstrip(".,;:!?") for url in _URL.findall(text)} if "://" in text else set()
+    return {url.rstrip(".,;:!?") for url in re.findall(_URL, text)} if "://" in text else set()
 
 
 def find_paths(text: str) -> set[str]:
@@ -267,7 +264,7 @@ def _parted(text: str) -> tuple[set[str], str]:
     lines = text.split("\n")
     for at, one in enumerate(lines):
         if "/" in one or "\\" in one:
-            words = (_PATH.sub(without, w) if "/" in w or "\\" in w else w for w in one.split(" "))
+            words = (re.sub(_PATH, without, w) if "/" in w or "\\" in w else w for w in one.split(" "))
             lines[at] = " ".join(words)
     return paths, "\n".join(lines)
 
@@ -275,7 +272,7 @@ def _parted(text: str) -> tuple[set[str], str]:
 def _is_path(text: str) -> bool:
     path = text.rstrip(".")
     rooted = path[0] in "/~" or path[1:2] == ":"
-    return (rooted or _ENDING.search(path) is not None) and path != "/dev/null"
+    return (rooted or re.search(_ENDING, path) is not None) and path != "/dev/null"
 
 
 def _plain(path: str) -> str:
@@ -299,7 +296,7 @@ class ItemFinder:
 
     def quoted(self, texts: Iterable[str]) -> dict[str, float]:
         """How much of each text stands there in runs of the same words in the same order."""
-        wanted = {text: WORD.findall(text) for text in texts}
+        wanted = {text: re.findall(WORD, text) for text in texts}
         runs = {run for words in wanted.values() for run in _runs(words)}
         there = runs.intersection(_runs(self._all_words)) if runs else runs
         return {
@@ -310,7 +307,7 @@ class ItemFinder:
     def names(self, names: Iterable[str]) -> dict[str, float]:
         wanted = dict.fromkeys(names, 0.0)
         if wanted:
-            wanted.update(dict.fromkeys(wanted.keys() & set(_NAME.findall(self._text)), 1.0))
+            wanted.update(dict.fromkeys(wanted.keys() & set(re.findall(_NAME, self._text)), 1.0))
         return wanted
 
     def numbers(self, numbers: Iterable[str]) -> dict[str, float]:
@@ -355,7 +352,7 @@ def _words_in(text: str) -> list[str]:
     words: list[str] = []
     for plain, lines in groupby(text.split("\n"), str.isascii):
         part = "\n".join(lines)
-        words += part.encode().translate(_APART).decode().split() if plain else WORD.findall(part)
+        words += part.encode().translate(_APART).decode().split() if plain else re.findall(WORD, part)
     return words
 
 

@@ -361,12 +361,12 @@ _WHAT: Final = (
     " it, the newest first, each under the file or the tool where it was seen last. They are names and no"
     " more: read the place before relying on one."
 )
-_NAME: Final = re.compile(r"\b[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*\b")
-_SHAPED: Final = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]|_\w|[A-Za-z]\d")
+_NAME: Final = r"\b[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*\b"
+_SHAPED: Final = r"[a-z][A-Z]|[A-Z]{2}[a-z]|_\w|[A-Za-z]\d"
 """Plain words say nothing about where they are from."""
 _RANDOM: Final = re.compile(r"(?:[A-Za-z]*\d){4}|(?=\w{12})[A-Za-z]*\d+[A-Za-z]|[A-Z0-9]{16}")
 """How a key or a hash begins, between the dots and lines of a name."""
-_PARTS: Final = re.compile(r"[._]")
+_PARTS: Final = r"[._]"
 _CREDENTIAL: Final = re.compile(
     r"^.*(?:(?:passw(?:or)?d|passphrase|secret|token|api_?key|credential|bearer)\w*[\"']?\s*[:=]"
     r"|\w://[^/\s:@]+:[^/\s@]+@).*$",
@@ -416,7 +416,7 @@ class _FoundNames:
         here = self._places.get(place, [])
         if len(here) >= EACH:
             return
-        for name in dict.fromkeys(_NAME.findall(_harmless(text[:LONG]))):
+        for name in dict.fromkeys(re.findall(_NAME, _harmless(text[:LONG]))):
             if len(here) >= EACH or self._left <= 0:
                 break
             if name in self._seen or not SHORTEST <= len(name) <= LONGEST or not _tells(name):
@@ -434,7 +434,7 @@ class _FoundNames:
 
 @lru_cache(maxsize=KNOWN)
 def _tells(name: str) -> bool:
-    return bool(_SHAPED.search(name)) and not any(map(_RANDOM.match, _PARTS.split(name)))
+    return bool(re.search(_SHAPED, name)) and not any(map(_RANDOM.match, re.split(_PARTS, name)))
 
 
 def _harmless(text: str) -> str:

@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -26,9 +26,11 @@ from sevenfold.memory.folder.folder_history import NONE, FolderHistory
 from sevenfold.memory.folder.names import INDEX_NAME, TEAM, explain_bad_file, format_name
 from sevenfold.memory.guard.gate import GuardGate
 from sevenfold.memory.history.revisions import Author
-from sevenfold.memory.topic_file import Topic, read_topic
 from sevenfold.storage.files import make_private_dir, write_new
 from sevenfold.storage.places import make_path_slug
+
+if TYPE_CHECKING:
+    from sevenfold.memory.topic_file import Topic
 
 SEEN: Final = "seen.json"
 PENDING: Final = "pending.json"
@@ -279,6 +281,8 @@ class FolderTransaction:
 
 def read_memory_name(file: str, data: bytes) -> str:
     """The name of the memory in a topic file; the index and the logs have none."""
+    from sevenfold.memory.topic_file import read_topic
+
     return read_topic(data, file).name if is_topic(file) else ""
 
 
@@ -363,6 +367,8 @@ def check_team(listing: FolderListing) -> None:
 
 def check_private(data: bytes | None, file: str) -> None:
     """`Refused` when this would share with the team what is known about a person."""
+    from sevenfold.memory.topic_file import read_topic
+
     if data is not None and SHARED.holds(file) and is_personal(read_topic(data, file)):
         raise Refused(
             f"{file} is refused: a memory of type 'user' is about a person and is never shared with the "

@@ -37,16 +37,16 @@ _SLUG: Final = 80
 _SLUG_BYTES: Final = 150
 _SHOWN: Final = 60
 
-_PLAIN: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,99}\.md")
+_PLAIN: Final = r"[a-z0-9][a-z0-9_-]{0,99}\.md"
 _RESERVED: Final = frozenset(
     ["con", "prn", "aux", "nul", "conin$", "conout$", "clock$"]
     + [f"{port}{n}" for port in ("com", "lpt") for n in "0123456789¹²³"]
 )
 _SLASHES: Final = frozenset("⁄∕⧸╱⟋╲⧵∖⟍﹨＼／")
 _UNSEEN: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
-_SELECTORS: Final = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef\u180b-\u180d]")
-_ENCODED: Final = re.compile(r"%(?:25)*(?:2e|2f|5c|3a|00|c0|c1|e0%80|u[0-9a-f]{4})", re.IGNORECASE)
-_WAY_OUT: Final = re.compile(r"(?:^|[/\\])\s*\.\.?\s*(?:[/\\]|$)|^[A-Za-z]:[/\\]|^[/\\~]|\\|\.md:")
+_SELECTORS: Final = "[\ufe00-\ufe0f\U000e0100-\U000e01ef\u180b-\u180d]"
+_ENCODED: Final = r"(?i)%(?:25)*(?:2e|2f|5c|3a|00|c0|c1|e0%80|u[0-9a-f]{4})"
+_WAY_OUT: Final = r"(?:^|[/\\])\s*\.\.?\s*(?:[/\\]|$)|^[A-Za-z]:[/\\]|^[/\\~]|\\|\.md:"
 _HIDDEN_KINDS: Final = frozenset(["Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"])
 
 
@@ -63,7 +63,7 @@ def check_file_path(text: str, *, index: bool = False) -> str:
 @lru_cache(maxsize=1 << 15)
 def explain_bad_file(text: str, index: bool = False) -> str:
     """The reason this cannot be the path of a memory file; empty if it can."""
-    if _PLAIN.fullmatch(text) and text[:-3] not in _RESERVED and text != INDEX_NAME.lower():
+    if re.fullmatch(_PLAIN, text) and text[:-3] not in _RESERVED and text != INDEX_NAME.lower():
         return ""
     if why := _wrong_characters(text) or _wrong_path(text):
         return why
@@ -84,7 +84,7 @@ def _wrong_path(text: str) -> str:
         return "it is empty, absolute or begins with '~'"
     if "\\" in text or ":" in text:
         return "it contains a backslash or a colon"
-    if _ENCODED.search(text):
+    if re.search(_ENCODED, text):
         return "it contains percent-encoded dots or slashes"
     if text.count("/") > DEEPEST or len(text.encode("utf-8")) > LONGEST_FILE:
         return "it is too long or too deep"
@@ -97,7 +97,7 @@ def _wrong_characters(text: str) -> str:
             return f"it contains the hidden character U+{ord(character):04X}"
         if character in _SLASHES:
             return f"it contains U+{ord(character):04X}, which looks like a slash"
-    if _SELECTORS.search(text):
+    if re.search(_SELECTORS, text):
         return "it contains a hidden variation selector"
     return ""
 
@@ -129,11 +129,11 @@ def check_memory_name(text: str) -> str:
 
 def explain_bad_name(text: str) -> str:
     """The reason this cannot be the name of a memory; empty if it can."""
-    name = _SELECTORS.sub("", unicodedata.normalize("NFC", text).strip())
+    name = re.sub(_SELECTORS, "", unicodedata.normalize("NFC", text).strip())
     plain = unicodedata.normalize("NFKC", name)
     if not name or len(name) > LONGEST_NAME:
         return f"a name has 1 to {LONGEST_NAME} characters"
-    if _WAY_OUT.search(plain) or _ENCODED.search(plain):
+    if re.search(_WAY_OUT, plain) or re.search(_ENCODED, plain):
         return "it looks like a path that leads elsewhere"
     return _wrong_characters(name)
 
@@ -144,7 +144,7 @@ def make_slug(name: str) -> str:
     for character in unicodedata.normalize("NFKC", name).lower():
         kind = unicodedata.category(character)
         kept = (kind[0] in "LN" or kind in ("Mn", "Mc")) and character not in _UNSEEN
-        letters.append(character if kept and not _SELECTORS.match(character) else "-")
+        letters.append(character if kept and not re.match(_SELECTORS, character) else "-")
     words = re.sub(r"-+", "-", "".join(letters)).strip("-")
     cut = unicodedata.normalize("NFC", words)[:_SLUG]
     return cut.encode("utf-8")[:_SLUG_BYTES].decode("utf-8", "ignore").strip("-")

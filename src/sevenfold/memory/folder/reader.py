@@ -19,11 +19,11 @@ from sevenfold.memory.folder.folder import is_settled, read_file_clock
 from sevenfold.memory.folder.names import ENDING, INDEX_NAME, explain_bad_file, find_meant_file, make_slug
 from sevenfold.memory.recall_results import Recalled
 from sevenfold.memory.search.index import SearchIndex
-from sevenfold.memory.topic_file import Topic, read_topic
 
 if TYPE_CHECKING:
     from sevenfold.memory.search.embedding import Embedder
     from sevenfold.memory.search.scoring import VectorProgress
+    from sevenfold.memory.topic_file import Topic
 
 LARGEST_INDEX: Final = 4 << 20
 """Bytes of an index that are looked at."""
@@ -58,7 +58,7 @@ class FolderReader:
 
     def some(self, wanted: Iterable[str]) -> list[tuple[Topic, FileStamp]]:
         """These memories, without those that are gone or cannot be read."""
-        found = list[tuple[Topic, FileStamp]]()
+        found: list[tuple[Topic, FileStamp]] = []
         try:
             with self._files.opened() as at:
                 for file in wanted:
@@ -115,6 +115,8 @@ def _read(at: OpenMemories, file: str) -> tuple[FileStamp, Topic] | None:
 
     One that is there and cannot be read is a memory without a text, and says why.
     """
+    from sevenfold.memory.topic_file import read_topic
+
     try:
         data, stamp = at.read(file, HEAD)
     except (StorageFailure, Refused) as error:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from sevenfold.core.protocols import Clock
 from sevenfold.memory.backend import HEAD, StateRecords
 from sevenfold.memory.errors import Guarded
-from sevenfold.memory.guard.text import GuardFinding, GuardVerdict
 from sevenfold.memory.history.revisions import Author
 
 if TYPE_CHECKING:
     from sevenfold.memory.guard.guard import Guard, Quarantine
+    from sevenfold.memory.guard.text import GuardVerdict
 
 
 class GuardGate:
@@ -74,6 +74,8 @@ def _source(author: Author) -> str:
 
 
 def make_size_verdict(size: int) -> GuardVerdict:
+    from sevenfold.memory.guard.text import GuardFinding, GuardVerdict
+
     why = f"it has {size:,} bytes, and a memory has at most {HEAD:,}; keep the essence, or split it"
     found = GuardFinding("size", "a memory that is too large", "the whole text", why)
     return GuardVerdict("refuse", (found,), f"refused: {why}")

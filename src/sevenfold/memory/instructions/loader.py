@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -36,7 +36,9 @@ from sevenfold.memory.instructions.reader import (
     format_path,
     normalise_path,
 )
-from sevenfold.memory.instructions.rules import RuleGlobs
+
+if TYPE_CHECKING:
+    from sevenfold.memory.instructions.rules import RuleGlobs
 
 OWN: Final = ("CLAUDE.md", "AGENTS.md")
 """In the folders of the machine and of the user."""
@@ -276,6 +278,8 @@ class InstructionFiles:
         return found
 
     def _put_aside(self, rule: CleanedInstruction, start: Path) -> None:
+        from sevenfold.memory.instructions.rules import RuleGlobs
+
         warnings, path = self._taking.warnings, rule.source.path
         globs = RuleGlobs(rule.paths)
         if globs.problems:

@@ -16,19 +16,15 @@ import stat
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
 from sevenfold.core.messages import strip_half_characters
-from sevenfold.memory.instructions.rules import parse_rule_head
-from sevenfold.memory.text.markdown import (
-    MarkdownPiece,
-    find_unclosed_comment,
-    remove_comments,
-    split_pieces,
-)
 from sevenfold.storage.files import BINARY, CLOEXEC, NOFOLLOW, make_storage_failure
+
+if TYPE_CHECKING:
+    from sevenfold.memory.text.markdown import MarkdownPiece
 
 _PATH: Final[int] = getattr(os, "O_PATH", 0)
 _DIRECTORY: Final[int] = getattr(os, "O_DIRECTORY", 0)
@@ -438,6 +434,13 @@ class InstructionReader:
     def _cleaned(
         self, source: InstructionSource, real: Path, content: FileContent, text: str
     ) -> CleanedInstruction:
+        from sevenfold.memory.instructions.markdown import (
+            find_unclosed_comment,
+            remove_comments,
+            split_pieces,
+        )
+        from sevenfold.memory.instructions.rules import parse_rule_head
+
         paths: tuple[str, ...] = ()
         if source.start:
             head = parse_rule_head(text)

@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from sevenfold.core.errors import SevenfoldError, StorageFailure
-from sevenfold.memory.text.words import STOP, STOP_SIGNS, split_written_words, tokenize_text
 from sevenfold.storage.files import make_private_dir
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ COARSE: Final = 64
 """The first numbers of a vector: enough to choose which of very many to look at closely."""
 WORDS: Final = 50_000
 """Words whose vectors are kept at hand."""
-_LABEL: Final = re.compile(r"(?m)^[^\w\n]{0,4}[^\W\d_][\w'-]{0,20}[^\w\n]{0,2}[:：](?=\s)")
+_LABEL: Final = r"(?m)^[^\w\n]{0,4}[^\W\d_][\w'-]{0,20}[^\w\n]{0,2}[:：](?=\s)"
 """The speaker at the beginning of a line says nothing about the subject."""
 _SPACE: Final = "\u2581"
 """The sign with which the table begins a word."""
@@ -121,6 +120,8 @@ class StaticEmbedder:
     def query(self, text: str, weight: Callable[[str], float]) -> Vectors:
         import numpy as np
 
+        from sevenfold.memory.text.words import tokenize_text
+
         found = np.zeros((1, DIMENSIONS), np.float32)
         for unit in self._units(text):
             word = self._word(unit)
@@ -132,8 +133,10 @@ class StaticEmbedder:
 
     def _units(self, text: str) -> list[str]:
         """Words with their mark; of Chinese the pieces the table knows, because nobody writes its words."""
+        from sevenfold.memory.text.words import STOP, STOP_SIGNS, split_written_words
+
         found: list[str] = []
-        for piece, chinese in split_written_words(_LABEL.sub("", text)):
+        for piece, chinese in split_written_words(re.sub(_LABEL, "", text)):
             if chinese:
                 for part in STOP_SIGNS.split(piece):
                     found += self._loaded.cut(part)

@@ -20,13 +20,11 @@ from typing import TYPE_CHECKING, Final
 
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.protocols import Clock
-from sevenfold.memory.search.scoring import RefreshReport, SearchHit, VectorProgress
 
 if TYPE_CHECKING:
     from sevenfold.memory.search.collection import SearchCollection, VectorBuild
     from sevenfold.memory.search.embedding import Embedder
-
-__all__ = ["RefreshReport", "SearchHit", "SearchIndex", "VectorProgress"]
+    from sevenfold.memory.search.scoring import RefreshReport, SearchHit, VectorProgress
 
 FOLDER: Final = "search"
 PATIENCE: Final = 5.0
@@ -116,6 +114,8 @@ class SearchIndex:
 
     def progress(self) -> VectorProgress:
         """The progress of `build`."""
+        from sevenfold.memory.search.scoring import VectorProgress
+
         return self._build.progress if self._build else VectorProgress()
 
     def wait(self, timeout: float | None = None) -> bool:

@@ -35,7 +35,6 @@ from sevenfold.memory.history.objects import BLOB, hash_object
 from sevenfold.memory.team.git import NoTeam, RefusedFile, SyncResult, TeamStatus
 from sevenfold.storage.files import make_private_dir, read_if_there, write_atomic
 
-STATE: Final = "team"  # The folder in the memory's state: the bare repository and what is known of the team
 FILE: Final = "team.json"
 _LIMIT: Final = 64 << 20
 

@@ -23,6 +23,7 @@ from sevenfold.memory.folder.folder import FolderTransaction
 from sevenfold.memory.folder.names import INDEX_NAME, TEAM, is_copy
 from sevenfold.memory.guard.secrets import find_secrets
 from sevenfold.memory.store import MemoryStore
+from sevenfold.memory.team import STATE
 from sevenfold.memory.team.files import MOST
 from sevenfold.memory.team.git import (
     GitFailed,
@@ -37,14 +38,7 @@ from sevenfold.memory.team.git import (
     parse_address,
 )
 from sevenfold.memory.team.repository import SHA256, RemoteHeads, TeamRepository
-from sevenfold.memory.team.state import (
-    STATE,
-    LocalFiles,
-    TeamState,
-    TeamStateFile,
-    read_local_files,
-    release_key,
-)
+from sevenfold.memory.team.state import LocalFiles, TeamState, TeamStateFile, read_local_files, release_key
 from sevenfold.memory.team.sync import RemoteState, SyncRun, hold_sync_lock
 from sevenfold.storage.files import read_if_there
 

@@ -1,0 +1,76 @@
+"""A first request loads only what it needs. Modules and regular expressions are counted, not seconds."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from benchmarks.startup.run import HTTP, STARTS, Start, open_project, start
+
+MODULES = 325
+"""Most modules that may be loaded, those of Python itself apart."""
+OWN_MODULES = 175
+PATTERNS = 62
+"""Most regular expressions that may be compiled, those of Python itself apart."""
+OWN_PATTERNS = 33
+HEAVY = {
+    "anthropic",
+    "detect_secrets",
+    "numpy",
+    "openai",
+    "openfeature",
+    "opentelemetry",
+    "prompt_toolkit",
+    "pygit2",
+    "rich",
+    "tree_sitter",
+    "yaml",
+}
+UNUSED = {
+    "sevenfold.cli.chat.slash",
+    "sevenfold.cli.terminal",
+    "sevenfold.layers.l5_durable_memory.extraction_tools",
+    "sevenfold.layers.l6_dreaming.workers",
+    "sevenfold.memory.dates.relative",
+    "sevenfold.memory.guard.guard",
+    "sevenfold.memory.team.git",
+    "sevenfold.offline",
+}
+"""Modules of ours that are slow to import, and that a first request without memories does not use."""
+
+
+@pytest.fixture(scope="module")
+def first_request() -> Start:
+    _, kind, words = next(one for one in STARTS if one[0] == HTTP)
+    with open_project() as (project, environ):
+        return start(kind, words, project, environ)
+
+
+def not_of_python(name: str) -> bool:
+    return name.partition(".")[0] not in sys.stdlib_module_names
+
+
+def is_ours(name: str) -> bool:
+    return name.startswith("sevenfold")
+
+
+def test_a_first_request_loads_few_modules(first_request: Start) -> None:
+    loaded = list(filter(not_of_python, first_request.modules))
+
+    assert len(loaded) <= MODULES
+    assert len(list(filter(is_ours, loaded))) <= OWN_MODULES
+
+
+def test_a_first_request_compiles_few_regular_expressions(first_request: Start) -> None:
+    compiled = {name: count for name, count in first_request.patterns.items() if not_of_python(name)}
+
+    assert sum(compiled.values()) <= PATTERNS
+    assert sum(count for name, count in compiled.items() if is_ours(name)) <= OWN_PATTERNS
+
+
+def test_a_first_request_loads_nothing_heavy_and_nothing_unused(first_request: Start) -> None:
+    loaded = {name.partition(".")[0] for name in first_request.modules}
+
+    assert loaded & HEAVY == set()
+    assert set(first_request.modules) & UNUSED == set()
