@@ -13,7 +13,7 @@ from openfeature import api
 from openfeature.provider.in_memory_provider import InMemoryFlag, InMemoryProvider
 
 from sevenfold.context.context import Context
-from sevenfold.core.events import Event, Notice
+from sevenfold.core.events import Event, Notice, get_label
 from sevenfold.core.protocols import Capabilities
 from sevenfold.core.request import Frame, encode_prefix
 from sevenfold.layers.l2_microcompaction.provider import add_context_management, is_clear_request
@@ -56,7 +56,7 @@ async def opened(folder: Path, flags: dict[str, bool] | None = None, **more: Any
 def layers(session: Session) -> set[str]:
     every = session.turn.layers
     moments = (every.attach, every.intake, every.fit, every.replied, every.rest, every.idle)
-    return {type(layer).__name__ for moment in moments for layer in moment}
+    return {get_label(layer) for moment in moments for layer in moment}
 
 
 @pytest.mark.parametrize("name", OTHERS)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
 from pathlib import Path
-from typing import Final, TypedDict
+from typing import TYPE_CHECKING, Final, TypedDict
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
@@ -64,21 +64,25 @@ from sevenfold.layers.l7_agents.roster import Roster
 from sevenfold.layers.l7_agents.send_message import SendMessageTool
 from sevenfold.layers.l7_agents.sockets import PeerSessions, SessionListener, find_runtime_folder
 from sevenfold.layers.l7_agents.worktrees import Worktrees
-from sevenfold.layers.ladder import LayerRole, make_standard_layers
+from sevenfold.layers.ladder import make_standard_layers
+from sevenfold.layers.parts import PlainConversation
 from sevenfold.layers.shared.background import BackgroundTasks
-from sevenfold.layers.shared.restore import agree_to_compaction, ignore_compaction
+from sevenfold.layers.shared.restore import CompactionHooks, Restorer
 from sevenfold.session import frame as opening
+from sevenfold.session.commands import run_until_hooks_agree
 from sevenfold.session.frame import adapt_frame, choose_first_budget, make_thresholds
 from sevenfold.session.log import RESULTS, TranscriptFile
 from sevenfold.session.project import FREE, Project
 from sevenfold.session.spending import CappedForker, SpendingFile
-from sevenfold.session.state import SessionState, run_until_hooks_agree
 from sevenfold.storage.results import ResultStore
 from sevenfold.tools.paths import is_inside, resolve_path
 from sevenfold.tools.permissions import Permissions
 from sevenfold.tools.toolbox import Toolbox, check_tools, make_standard_tools
 from sevenfold.tools.workspace import Workspace, find_program
 from sevenfold.turn import Turn
+
+if TYPE_CHECKING:
+    from sevenfold.session.session import Session
 
 FOLDER: Final = "agents"
 """Where a session keeps the transcripts of its agents."""
@@ -91,7 +95,7 @@ PASSED_ON: Final = (*FROM_FORKS, Notice, Denied)
 class AgentSpawner:
     """Implements `protocols.Spawner` for one session, and `protocols.Forker` for its agents."""
 
-    session: SessionState
+    session: Session
     beside: dict[str, ForkRunner] = field(default_factory=dict)
     """By the source of an agent's requests: asks its model something beside it."""
     at_work: dict[str, AgentConversation] = field(default_factory=dict)
@@ -168,7 +172,7 @@ class AgentConversation:
             accounts=self._used,
             clock=session.clock,
             emit=self._aside,
-            thresholds=make_thresholds(self._model, session.at.settings),
+            thresholds=make_thresholds(self._model, session.settings),
             max_steps=spec.max_steps or session.at.settings.max_steps,
             max_tokens=choose_first_budget(self._model, session.at.settings),
             source=self._source,
@@ -313,33 +317,27 @@ class AgentConversation:
 
     def _layers(self, attach: tuple[Attach, ...]) -> Layers:
         """A fork lives on its parent's view and fits nothing; an agent compacts its own."""
-        session = self._of
-        path, ledger = self._recording.path, session.ledger
-        lent = with_fields(
-            session.lent,
+        session, path = self._of, self._recording.path
+        conversation = PlainConversation(
+            self._model, thresholds=make_thresholds(self._model, session.settings), transcript_path=path
+        )
+        forks = ForkRunner(conversation, session.ledger, session.clock, session.emit)
+        self._spawning.beside[self._source] = forks
+        parts = with_fields(
+            session.parts,
+            conversation=conversation,
             emit=self._aside,
-            expect=lambda why: ledger.expect(why, self._source),
-            able=lambda: self._model.capabilities,
-            store=ResultStore(lambda: path.with_suffix("") / RESULTS),
-            transcript=lambda: path,
-            restore=lambda view, gone, window, room: (),
-            standing=self._instructing,
+            expect=lambda why: session.ledger.expect(why, self._source),
+            results=ResultStore(lambda: path.with_suffix("") / RESULTS),
+            fork=forks,
+            background_fork=None,
+            restorer=Restorer(standing=self._instructing),
+            hooks=CompactionHooks(),
             instructions=self._instructing,
             mail=attach,
-            before_compaction=agree_to_compaction,
-            after_compaction=ignore_compaction,
         )
-        forks = ForkRunner(
-            lambda: self._model,
-            ledger,
-            session.clock,
-            session.emit,
-            lambda: self._turn.thresholds,
-            make_standard_layers("fork", lent),
-        )
-        self._spawning.beside[self._source] = forks
-        role: LayerRole = "fork" if self.spec.on else "agent"
-        return make_standard_layers(role, with_fields(lent, forker=forks, aside=None))
+        forks.layers = make_standard_layers("fork", parts)
+        return make_standard_layers("fork" if self.spec.on else "agent", parts)
 
     def _begin(self, frame: Frame) -> None:
         """Write down who it is, and what it needs to know before it is asked anything."""

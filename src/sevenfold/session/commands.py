@@ -19,13 +19,14 @@ from msgspec.structs import replace
 
 from sevenfold.cache.ledger import Ledger
 from sevenfold.core.errors import Mistake, Refused
-from sevenfold.core.events import get_label
-from sevenfold.core.messages import Message
+from sevenfold.core.events import Notice, get_label
+from sevenfold.core.messages import Json, Message
 from sevenfold.core.protocols import Change, Layers
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Entry, Id, Mark, Reply, Transcript, Undo, Unthink, View
 from sevenfold.hooks.contract import HookOutcome, shorten_for_hook
 from sevenfold.hooks.hooks import Hooks
+from sevenfold.layers.l3_session_memory.notes import find_notes_path
 from sevenfold.layers.l3_session_memory.notes_update import NotesUpdater
 from sevenfold.layers.l4_compaction import fold as collapse
 from sevenfold.layers.l4_compaction import fold as folding
@@ -34,10 +35,10 @@ from sevenfold.layers.l4_compaction.compaction import Compaction
 from sevenfold.layers.l4_compaction.fold import UnlessCollapsing
 from sevenfold.layers.l4_compaction.summary import KIND, PLAIN
 from sevenfold.layers.l7_agents.forks import SOURCE
-from sevenfold.layers.ladder import NOTES
 from sevenfold.layers.shared.boundary import BOUNDARY, Boundary, parse_boundary
 from sevenfold.layers.shared.fidelity import Fidelity, measure_fidelity
-from sevenfold.layers.shared.restore import Afterwards, Before, make_context_message
+from sevenfold.layers.shared.restore import CompactionHooks, make_context_message
+from sevenfold.session import frame as opening
 from sevenfold.storage.files import read_if_there
 from sevenfold.turn import Turn
 
@@ -184,7 +185,7 @@ class SessionNotes(msgspec.Struct, frozen=True):
 
 def read_notes(transcript: Path) -> SessionNotes | None:
     """The notes on the session with this transcript, as they are on disk, if there are any."""
-    path = transcript.with_suffix("") / NOTES
+    path = find_notes_path(transcript)
     data = read_if_there(path, MOST_NOTES, nofollow=True)
     return SessionNotes(path, data.decode("utf-8", "replace")) if data is not None else None
 
@@ -327,9 +328,34 @@ def _lasts(entry: Entry) -> bool:
 # --- the user's hooks -----------------------------------------------------------------------------------
 
 
-def make_compaction_hooks(hooks: Hooks, end: Callable[[str], object]) -> tuple[Before, Afterwards]:
-    """What runs before and after a compaction. What hooks add for the model is written with it; `end` is
-    told why, when one of them wants everything to end.
+STOP_BLOCKS: Final = 8
+"""Times in a row that hooks may send the model back to work."""
+_GAVE_UP: Final = (
+    "{moment} hooks sent the model back to work {times} times in a row, which is as often as they may: the "
+    "turn ends although they may still disagree"
+)
+
+
+async def run_until_hooks_agree(
+    turn: Turn, said: Message | None, hooks: Hooks, moment: str, about: Json
+) -> Reply:
+    """One turn of a session or an agent, and another as long as hooks send the model back to work."""
+    reply = await turn.run(said)
+    for blocked in range(STOP_BLOCKS):
+        outcome = await hooks.run(moment, {"stop_hook_active": blocked > 0, **about})
+        if not outcome.block or outcome.stop:
+            break
+        turn.transcript.add(opening.make_context_message(outcome.reason), by="hooks")
+        reply = await turn.run()
+    else:
+        turn.emit(Notice(_GAVE_UP.format(moment=moment, times=STOP_BLOCKS), "warning"))
+    return reply
+
+
+def make_compaction_hooks(hooks: Hooks, end: Callable[[str], object]) -> CompactionHooks:
+    """The hooks that run before and after a compaction. What they add for the model is written with it.
+
+    `end` is called with the reason when a hook wants everything to end.
     """
 
     async def before(trigger: str, instructions: str) -> HookOutcome:
@@ -348,4 +374,4 @@ def make_compaction_hooks(hooks: Hooks, end: Callable[[str], object]) -> tuple[B
                 end(outcome.reason)
         return tuple(make_context_message(text) for outcome in outcomes for text in outcome.contexts)
 
-    return before, after
+    return CompactionHooks(before, after)

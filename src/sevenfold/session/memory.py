@@ -18,16 +18,15 @@ import anyio.to_thread
 from sevenfold.core.errors import SevenfoldError
 from sevenfold.core.events import Emit, Event, Failed, Remembered
 from sevenfold.core.messages import Message
-from sevenfold.core.protocols import Attach, Capabilities, Change, Clock, Forker, ToolFailed
+from sevenfold.core.protocols import Attach, Change, Clock, ToolFailed
 from sevenfold.core.transcript import Mark, View
 from sevenfold.layers.l5_durable_memory.prompt import (
     LOADED,
     InstructionLoader,
     format_memory_prompt,
+    format_opening,
     is_opening,
 )
-from sevenfold.layers.l5_durable_memory.prompt import format_opening as opened_with
-from sevenfold.layers.l5_durable_memory.selection import RecallParts, Start
 from sevenfold.layers.shared.restore import CompactionCut, StandingMessages, Stands
 from sevenfold.memory.folder.folder import Saved, find_state_folder
 from sevenfold.memory.guard.injection import find_instructions
@@ -81,30 +80,18 @@ class SessionMemory:
                 embedder=open_default_embedder(place.words),
                 claim=partial(claim_memory_place, place),
             )
-        about = self._instruction_files, self._said, is_opening, locate, emit
-        self._instructing = InstructionLoader(*about, view.marks.get(LOADED), besides=self._indexes)
         self._team = team and self.store is not None and _shared(self.store)
+        self._instructing = InstructionLoader(
+            partial(find_instruction_files, at),
+            MemoryOpening(self.store, self._team, emit),
+            is_opening,
+            locate,
+            emit,
+            view.marks.get(LOADED),
+            besides=(self.store.folder / INDEX,) if self.store else (),
+        )
         self.measured: Callable[[float, int], object] | None = None
         """Told at the end how many memories turned out wrong, and how many are quarantined."""
-
-    def _instruction_files(
-        self, already: Sequence[object], limits: InstructionLimits | None = None
-    ) -> InstructionFiles:
-        at = self._at
-        person = at.environment.variables.get("HOME")
-        return InstructionFiles(
-            at.places.tree,
-            at.cwd,
-            home=at.environment.home,
-            managed=MANAGED,
-            user_home=Path(person) if person else Path.home(),
-            trusted=at.trusted,
-            forbidden=is_secret_file,
-            shared_home=at.environment.shared,
-            suspicious=find_instructions,
-            already=tuple(map(str, already)),
-            limits=limits,
-        )
 
     # --- in the prompt ----------------------------------------------------------------------------------
 
@@ -130,14 +117,6 @@ class SessionMemory:
         """The same after a compaction, where it has left the view."""
         return self._instructing.again(cut, room)
 
-    def _said(self, instructions: str, index: bool) -> tuple[Message, ...]:
-        team = self._index(team=True) if index and self._team else ""
-        said = opened_with(self._index() if index else "", instructions, team)
-        return () if said is None else (opening.make_context_message(said),)
-
-    def _indexes(self) -> tuple[Path, ...]:
-        return (self.store.folder / INDEX,) if self.store else ()
-
     def beside(
         self,
         memory: Path | None,
@@ -147,18 +126,20 @@ class SessionMemory:
         emit: Emit,
         known: object,
     ) -> InstructionLoader:
-        """The instruction files of an agent: it works in the same project. `own`: what brings its memory,
-        which lies in `memory`.
+        """The instruction files of an agent, which works in the same project.
+
+        `own` makes the messages that bring its memory, which lies in `memory`.
         """
-
-        def said(instructions: str, more: bool) -> tuple[Message, ...]:
-            rules = opened_with("", instructions)
-            first = () if rules is None else (opening.make_context_message(rules),)
-            return (*first, *own()) if more else first
-
-        besides = (memory / INDEX,) if memory else ()
-        about = self._instruction_files, said, stands, locate, emit, known
-        return InstructionLoader(*about, besides=lambda: besides, warns=False)
+        return InstructionLoader(
+            partial(find_instruction_files, self._at),
+            AgentOpening(own),
+            stands,
+            locate,
+            emit,
+            known,
+            besides=(memory / INDEX,) if memory else (),
+            warns=False,
+        )
 
     def index_of(self, folder: Path) -> str:
         """The index of an agent's memory, as it is now."""
@@ -169,23 +150,7 @@ class SessionMemory:
             self._emit(Failed(BY, str(error)))
             return ""
 
-    def _index(self, *, team: bool = False) -> str:
-        try:
-            return self.store.loaded_index(team=team) if self.store else ""
-        except SevenfoldError as error:
-            self._emit(Failed(BY, str(error)))
-            return ""
-
     # --- beside the conversation ------------------------------------------------------------------------
-
-    def sources(
-        self, able: Callable[[], Capabilities], fork: Forker, model: Callable[[], str], start: Start
-    ) -> RecallParts | None:
-        """What recall searches in, with what it needs of the conversation."""
-        store = self.store
-        if store is None:
-            return None
-        return RecallParts(store.folder, store.recall, able, store.newest, fork, model, start)
 
     def attach(self, view: View) -> Sequence[Message | Mark]:
         """What the folders of newly touched files say, and which day it is where a new one began."""
@@ -259,6 +224,57 @@ def _shared(store: MemoryStore) -> bool:
     return store.has_team or (store.state / "team" / "team.json").exists()
 
 
+def find_instruction_files(
+    at: Project, already: Sequence[object], limits: InstructionLimits | None = None
+) -> InstructionFiles:
+    """The instruction files of a project, without those that the conversation has already."""
+    person = at.environment.variables.get("HOME")
+    return InstructionFiles(
+        at.places.tree,
+        at.cwd,
+        home=at.environment.home,
+        managed=MANAGED,
+        user_home=Path(person) if person else Path.home(),
+        trusted=at.trusted,
+        forbidden=is_secret_file,
+        shared_home=at.environment.shared,
+        suspicious=find_instructions,
+        already=tuple(map(str, already)),
+        limits=limits,
+    )
+
+
+class MemoryOpening:
+    """Writes the message that opens a session: instructions, the index of memory and the team's."""
+
+    def __init__(self, store: MemoryStore | None, team: bool, emit: Emit) -> None:
+        self._store, self._team, self._emit = store, team, emit
+
+    def __call__(self, instructions: str, more: bool) -> tuple[Message, ...]:
+        team = self._read_index(team=True) if more and self._team else ""
+        text = format_opening(self._read_index() if more else "", instructions, team)
+        return () if text is None else (opening.make_context_message(text),)
+
+    def _read_index(self, *, team: bool = False) -> str:
+        try:
+            return self._store.loaded_index(team=team) if self._store else ""
+        except SevenfoldError as error:
+            self._emit(Failed(BY, str(error)))
+            return ""
+
+
+class AgentOpening:
+    """Writes the messages that open an agent: instructions, and those that bring its own memory."""
+
+    def __init__(self, own: Callable[[], Sequence[Message]]) -> None:
+        self._own = own
+
+    def __call__(self, instructions: str, more: bool) -> tuple[Message, ...]:
+        text = format_opening("", instructions)
+        first = () if text is None else (opening.make_context_message(text),)
+        return (*first, *self._own()) if more else first
+
+
 class MemoryKeeper:
     """What the agent's own file tools do in the memory folder: checked before, taken in after, dated."""
 
@@ -305,8 +321,7 @@ class MemoryKeeper:
     def _told(self, saved: Sequence[Saved]) -> None:
         kind = self._store.author.kind
         for one in saved:
-            said = one.name, str(one.path), one.action, one.revision, kind
-            self._emit(Remembered(*said))
+            self._emit(Remembered(one.name, str(one.path), one.action, one.revision, kind))
 
     def remark(self, path: Path) -> str:
         try:

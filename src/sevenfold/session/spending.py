@@ -9,7 +9,6 @@ request that only keeps the provider's cache warm: the same prefix, and one word
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,10 +24,11 @@ from sevenfold.core.clock import format_date
 from sevenfold.core.errors import ModelFailure, Refused, SevenfoldError, StorageFailure
 from sevenfold.core.events import Emit, Failed, Notice, Replied
 from sevenfold.core.messages import Message, assistant, user
-from sevenfold.core.protocols import Accounts, Clock, Forker, ForkReply, Model, Tools
+from sevenfold.core.protocols import Accounts, Clock, Forker, ForkReply, Tools
 from sevenfold.core.request import Request
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Reply, Transcript
+from sevenfold.layers.parts import Conversation
 from sevenfold.models.directives import write_directive
 from sevenfold.storage.files import read_if_there, write_atomic
 from sevenfold.storage.locks import hold_file_lock
@@ -169,8 +169,7 @@ ASK: Final = "There is nothing to do: this only keeps the cache warm. Answer wit
 class CacheWarmer:
     """Sends such a request, or says why it did not."""
 
-    model: Callable[[], Model]
-    """The model of the moment."""
+    conversation: Conversation
     accounts: Accounts
     prices: Prices
     spending: SpendingFile
@@ -204,7 +203,7 @@ class CacheWarmer:
 
     async def _sent(self, request: Request) -> Reply | None:
         reply: Reply | None = None
-        async with aclosing(self.model().stream(request)) as stream:
+        async with aclosing(self.conversation.model.stream(request)) as stream:
             async for item in stream:
                 if isinstance(item, Reply):
                     reply = item

@@ -13,7 +13,7 @@ import msgspec
 from sevenfold.core.errors import StorageFailure
 from sevenfold.core.protocols import Clock
 from sevenfold.core.tokens import Calibration
-from sevenfold.layers.l2_microcompaction.cache_expiry import EDGES, GapCounts
+from sevenfold.layers.shared.idle_gaps import EDGES, GapCounts
 from sevenfold.storage.files import write_atomic
 
 

@@ -32,12 +32,12 @@ from sevenfold.core.protocols import Model
 from sevenfold.layers.l5_durable_memory.selection import (
     ByModel,
     ModelSelector,
-    RecallParts,
     RecallQuery,
     Selection,
     select_by_search,
 )
 from sevenfold.layers.l7_agents.forks import ForkRunner
+from sevenfold.layers.parts import PlainConversation, RecallParts
 from sevenfold.memory.api import Memory
 from sevenfold.memory.errors import NoSuchMemory
 from sevenfold.memory.folder.folder import AgentFolder, Saved, list_agent_folders, make_folder_name
@@ -222,7 +222,8 @@ async def _by_model(
 ) -> Selection:
     clock = SystemClock()
     ledger = Ledger(Prices.load(at.settings.prices), clock, _ignore)
-    forks = ForkRunner(lambda: model, ledger, clock, _told, lambda: make_thresholds(model, at.settings))
+    conversation = PlainConversation(model, thresholds=make_thresholds(model, at.settings))
+    forks = ForkRunner(conversation, ledger, clock, _told)
     choose = ModelSelector(forks, lambda: model.name, at.settings.recall)
     sources = RecallParts(memory.folder, memory.recall, newest=memory.newest)
     try:

@@ -19,7 +19,6 @@ from sevenfold.storage.results import BLOCKS
 
 OPENING: Final = "<persisted-output>"
 CLOSING: Final = "</persisted-output>"
-WITH_FILE_TOOLS: Final = "To see more, Read that file with offset and limit, or Grep in it."
 WITH_READ_RESULT: Final = (
     "To see more, call ReadResult with that path and an offset, or with a pattern to find lines."
 )

@@ -11,133 +11,20 @@ How long people are silent between a reply and what they say next, and what foll
 
 from __future__ import annotations
 
-import math
-import tomllib
-from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Sequence
-from functools import cache
-from itertools import accumulate
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.cache.prices import MILLION, Price, Prices
-from sevenfold.core.errors import SettingsError
-from sevenfold.core.events import Emit, Progress
-from sevenfold.core.protocols import Capabilities, Change, IdleStep
+from sevenfold.cache.prices import MILLION, Price
+from sevenfold.core.events import Progress
+from sevenfold.core.protocols import Change, IdleStep
 from sevenfold.core.request import KEPT_WARM, TTL_SECONDS, Frame, Request
 from sevenfold.core.tokens import Usage, scale_constant
-from sevenfold.core.transcript import Mark, Reply, View
-from sevenfold.settings.layers import MicroSettings
-
-PRIOR: Final = Path(__file__).with_name("gaps.toml")
-EDGES: Final = (
-    15, 30, 60, 90, 120, 180, 240, 300, 420, 600, 900, 1_200, 1_800, 2_700, 3_600, 7_200, 14_400,
-    28_800, 86_400,
-)  # fmt: skip
-"""Where each bin ends, in seconds; the first one begins at `QUICKEST`."""
-QUICKEST: Final = 1.0
-"""Nobody reads a reply and answers it faster: that was a program."""
-WEIGHT: Final = 20.0
-"""How many gaps of this user the recorded ones are worth."""
-MOST: Final = 500.0
-"""Older gaps fade when there are more: people change their ways."""
-
-
-class GapCounts(msgspec.Struct, frozen=True):
-    """Gaps that were seen, by length, and how often nobody came back."""
-
-    counts: tuple[float, ...] = (0.0,) * len(EDGES)
-    left: float = 0.0
-
-    @property
-    def seen(self) -> float:
-        return sum(self.counts) + self.left
-
-    def after(self, gap: float) -> GapCounts:
-        """The user spoke again after so many seconds."""
-        if gap < QUICKEST:
-            return self
-        if gap > EDGES[-1]:
-            return self.leaving()
-        at = bisect_left(EDGES, gap)
-        counts = (n + (i == at) for i, n in enumerate(self.counts))
-        return _faded(GapCounts(tuple(counts), self.left))
-
-    def leaving(self) -> GapCounts:
-        """The user did not speak again."""
-        return _faded(GapCounts(self.counts, self.left + 1))
-
-    def __add__(self, other: GapCounts) -> GapCounts:
-        both = zip(self.counts, other.counts, strict=True)
-        return _faded(GapCounts(tuple(a + b for a, b in both), self.left + other.left))
-
-    def with_prior(self) -> GapCounts:
-        """These gaps, and the recorded ones for as much as they are worth."""
-        recorded = load_prior_gaps()
-        share = WEIGHT / max(1.0, recorded.seen)
-        return GapCounts(
-            tuple(own + share * n for own, n in zip(self.counts, recorded.counts, strict=True)),
-            self.left + share * recorded.left,
-        )
-
-
-def _faded(gaps: GapCounts) -> GapCounts:
-    share = MOST / max(MOST, gaps.seen)
-    return GapCounts(tuple(n * share for n in gaps.counts), gaps.left * share)
-
-
-@cache
-def load_prior_gaps() -> GapCounts:
-    """The gaps of recorded sessions, from the file beside this one."""
-    try:
-        raw = tomllib.loads(PRIOR.read_text(encoding="utf-8"))
-        counts = tuple(float(raw["gaps"][str(edge)]) for edge in EDGES)
-        return GapCounts(counts, float(raw["left"]))
-    except (OSError, UnicodeDecodeError, ValueError, KeyError, TypeError) as error:
-        raise SettingsError(
-            f"{PRIOR}: the gaps of recorded sessions cannot be read ({error}); "
-            "write the file anew with 'python -m benchmarks.policy.gaps'"
-        ) from error
-
-
-class GapForecast:
-    """What can be expected of somebody who has said nothing for so long."""
-
-    def __init__(self, gaps: GapCounts, idle: float) -> None:
-        self._sums = (0.0, *accumulate(gaps.counts))
-        self._come, self._left = self._sums[-1], gaps.left
-        self._idle = idle
-        self._now = self._come - self._within(idle) + self._left
-
-    def back_between(self, start: float, end: float) -> float:
-        """The chance that the user speaks in this time, both counted from the reply."""
-        if self._now <= 0:
-            return 0.0
-        first, last = max(start, self._idle), max(end, self._idle)
-        return max(0.0, self._within(last) - self._within(first)) / self._now
-
-    def back_after(self, time: float) -> float:
-        """The chance that the user does speak again, and after this."""
-        return self.back_between(time, math.inf)
-
-    def still(self, time: float) -> float:
-        """The chance that nobody will have spoken until then."""
-        return 1.0 - self.back_between(self._idle, time)
-
-    def _within(self, time: float) -> float:
-        """How many gaps were no longer than this."""
-        if time >= EDGES[-1]:
-            return self._come
-        if time <= QUICKEST:
-            return 0.0
-        at = bisect_left(EDGES, time)
-        low, high = (EDGES[at - 1] if at else QUICKEST), EDGES[at]
-        part = math.log(time / low) / math.log(high / low)
-        return self._sums[at] + part * (self._sums[at + 1] - self._sums[at])
-
+from sevenfold.core.transcript import Mark, View
+from sevenfold.layers.parts import LayerParts
+from sevenfold.layers.shared.idle_gaps import GapCounts, GapForecast
 
 NEAR: Final = 0.9
 """The part of the cache's life after which to decide."""
@@ -150,7 +37,6 @@ HOUR_HOLDS: Final = 0.5
 """How far to trust that a prefix which is read, and marked for an hour at its new end, lives for an hour.
 What is billed says so (only what is new counts as written); nothing that is said of lives promises it."""
 
-KeepWarm: TypeAlias = Callable[[Request], Awaitable[Reply | None]]
 Way: TypeAlias = Literal["let go", "keep warm", "an hour", "sum up"]
 
 
@@ -240,46 +126,33 @@ class CacheExpiry:
 
     label: ClassVar[str] = "PreCold"
 
-    def __init__(
-        self,
-        settings: MicroSettings,
-        prices: Prices,
-        able: Callable[[], Capabilities],
-        emit: Emit,
-        until: Callable[[Frame], float | None],
-        gaps: Callable[[], GapCounts],
-        keep_warm: KeepWarm,
-        summing: SummaryOffer | None = None,
-    ) -> None:
-        """`until` says until when the provider keeps this frame's prefix."""
-        self._settings, self._prices, self._able, self._emit = settings, prices, able, emit
-        self._until, self._gaps = until, gaps
-        self._keep_warm, self._summing = keep_warm, summing
+    def __init__(self, parts: LayerParts, summary: SummaryOffer | None = None) -> None:
+        self._parts, self._summary = parts, summary
         self._kept = CacheRefresh()
         self._decided = 0.0
 
     async def __call__(self, request: Request, idle: float) -> Sequence[Change]:
-        view, price = request.view, self._prices.of(request.frame.model)
+        view, price = request.view, self._parts.prices.of(request.frame.model)
         if view.replied_at is None or price is None or not price.input:
             return ()
         now, kept = view.replied_at + idle, self._so_far(view)
-        ends = max(self._until(request.frame) or 0.0, kept.until)
+        ends = max(self._parts.cached_until(request.frame) or 0.0, kept.until)
         if not now < ends <= now + (1 - NEAR) * kept.life(request.frame) or ends == self._decided:
             return ()
-        if count_request_tokens(request) < scale_constant(LARGE, self._able().window):
+        if count_request_tokens(request) < scale_constant(LARGE, self._parts.window):
             return ()
         self._decided = ends
         choice = choose_cache_action(self._situation(request, idle, ends - now, price))
         self._explain(choice, count_request_tokens(request), price)
         if choice.way == "sum up":
-            return await self._summing.made() if self._summing else ()
+            return await self._summary.made() if self._summary else ()
         return () if choice.way == "let go" else await self._keep(choice.way, request, now)
 
     def _situation(self, request: Request, idle: float, time_left: float, price: Price) -> CacheSituation:
         frame, kept = request.frame, self._so_far(request.view)
         fresh = 0 if kept.times else _fresh(request.view)
         now = (request.view.replied_at or 0.0) + idle
-        offer = self._summing.offered(request, now) if self._summing else None
+        offer = self._summary.offered(request, now) if self._summary else None
         freed, saved, costs, margin = offer or (0.0, 0.0, 0.0, 1.0)
         thinking = (frame.params.get("thinking") or {}).get("budget_tokens") or 0
         return CacheSituation(
@@ -287,14 +160,14 @@ class CacheExpiry:
             idle=idle,
             expires=idle + time_left,
             life=kept.life(frame),
-            gaps=self._gaps().with_prior(),
+            gaps=self._parts.idle_gaps().with_prior(),
             read=price.read,
             write=price.write_1h if frame.ttl == "1h" else price.write_5m,
             write_hour=price.write_1h,
             output=price.units(Usage(output=1)),
             answer=1 + int(thinking),
             fresh=fresh,
-            left=max(0, self._settings.keep_warm - kept.times),
+            left=max(0, self._parts.settings.micro.keep_warm - kept.times),
             freed=freed,
             saved=saved,
             price=costs,
@@ -304,7 +177,8 @@ class CacheExpiry:
     async def _keep(self, way: Way, request: Request, now: float) -> Sequence[Change]:
         before, asked = self._so_far(request.view), way == "an hour"
         sent = replace(request, frame=replace(request.frame, ttl="1h")) if asked else request
-        reply = await self._keep_warm(sent)
+        send = self._parts.keep_warm
+        reply = await send(sent) if send else None
         if reply is None:
             return ()
         hour = before.hour or (asked and reply.usage.cache_write_1h > 0)
@@ -326,7 +200,7 @@ class CacheExpiry:
             f"a cache of {tokens:,} tokens is about to be lost; chosen: {choice.way}. Expected to cost, "
             f"in {price.currency}: {sums}"
         )
-        self._emit(Progress("pre-cold", said, done=True))
+        self._parts.emit(Progress("pre-cold", said, done=True))
 
 
 class CacheRefresh(msgspec.Struct, frozen=True):

@@ -16,7 +16,6 @@ from typing import ClassVar, Final
 
 from msgspec.structs import replace
 
-from sevenfold.cache.prices import Prices
 from sevenfold.core.errors import StorageFailure
 from sevenfold.core.events import Cleared, Emit, Failed
 from sevenfold.core.messages import Json, Message, user
@@ -25,8 +24,8 @@ from sevenfold.core.request import Frame, Request
 from sevenfold.core.tokens import MessageSize, Pressure, scale_constant
 from sevenfold.core.transcript import Entry, Pin, Reply, View
 from sevenfold.layers.l2_microcompaction.candidates import Candidate, ViewScan, describe_call
+from sevenfold.layers.parts import LayerParts
 from sevenfold.settings.layers import MicroSettings, Switches
-from sevenfold.storage.results import ResultStore
 
 PARAMETER: Final = "context_management"
 TOOL_USES: Final = "clear_tool_uses_20250919"
@@ -170,18 +169,9 @@ class CacheEditing:
 
     label: ClassVar[str] = "CacheEditing"
 
-    def __init__(
-        self,
-        store: ResultStore,
-        settings: MicroSettings,
-        prices: Prices,
-        able: Callable[[], Capabilities],
-        emit: Emit,
-        memory: Sequence[Path] = (),
-    ) -> None:
-        self._store, self._settings, self._prices = store, settings, prices
-        self._able, self._emit = able, emit
-        self._scan = ViewScan(settings.tools, memory)
+    def __init__(self, parts: LayerParts) -> None:
+        self._parts, self._settings, self._emit = parts, parts.settings.micro, parts.emit
+        self._scan = ViewScan(self._settings.tools, parts.memory_folders)
         self._seen: tuple[object, object] = (None, None)
         self._gone: frozenset[str] = frozenset()
         self._many = 0
@@ -189,7 +179,8 @@ class CacheEditing:
 
     async def fit(self, request: Request, pressure: Pressure) -> Sequence[Change]:
         view = request.view
-        if request.source != "main" or not self._able().edits_cache or not len(view):
+        able = self._parts.conversation.capabilities
+        if request.source != "main" or not able.edits_cache or not len(view):
             return ()
         self._follow(view)
         left = len(self._scan.found) - self._many
@@ -230,14 +221,14 @@ class CacheEditing:
             results = view[one.at].message.results
             result = next(r for r in results if r.tool_use_id == one.use.id)
             try:
-                kept.append((one, self._store.keep(one.use.id, result.content)))
+                kept.append((one, self._parts.results.keep(one.use.id, result.content)))
             except StorageFailure as error:
                 self._emit(Failed("cache editing", f"a result was not deleted: {error}"))
                 break
         return kept
 
     def _tell(self, request: Request, ids: tuple[str, ...], frees: int) -> None:
-        price = self._prices.of(request.frame.model)
+        price = self._parts.prices.of(request.frame.model)
         saving = frees * (price.read if price else 0.0) * self._settings.requests_ahead
         why = (
             f"{len(ids)} results of {frees:,} tokens were deleted from the provider's cache; "

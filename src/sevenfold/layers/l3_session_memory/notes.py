@@ -14,7 +14,7 @@ The template and the instruction: ours, or the user's own from `<home>/session-m
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -24,9 +24,9 @@ import msgspec
 
 from sevenfold.core.errors import StorageFailure
 from sevenfold.core.events import Emit, Notice
-from sevenfold.core.protocols import Clock
 from sevenfold.core.tokens import TEXT_RATE, count_bytes, estimate_tokens, scale_constant
 from sevenfold.core.transcript import Id, Mark, View
+from sevenfold.layers.parts import LayerParts
 from sevenfold.layers.shared.facts import clip_text, level_sizes
 from sevenfold.layers.shared.restore import TITLE
 from sevenfold.storage.files import (
@@ -287,6 +287,8 @@ def _unused(path: Path, why: str, emit: Emit) -> None:
     emit(Notice(f"{path} is not used, and ours is: {why}", "warning"))
 
 
+NOTES_FILE: Final = Path("session-memory", "summary.md")
+"""The notes, in the folder of their session."""
 NOTES: Final = "notes"
 """The name of the mark that says how far the notes go."""
 DAMAGED: Final = "summary.damaged.md"
@@ -316,13 +318,18 @@ class NotesCoverage(msgspec.Struct, frozen=True, omit_defaults=True):
         return Mark(NOTES, msgspec.to_builtins(self))
 
 
+def find_notes_path(transcript: Path) -> Path:
+    """The notes on the session with this transcript, in its folder."""
+    return transcript.with_suffix("") / NOTES_FILE
+
+
 class Notebook:
     """One conversation's notes."""
 
-    def __init__(
-        self, path: Callable[[], Path], clock: Clock, emit: Emit, home: Path | None = None
-    ) -> None:
-        self._path, self._clock, self._emit, self._home = path, clock, emit, home
+    def __init__(self, parts: LayerParts, path: Path | None = None) -> None:
+        """`path`: the file with the notes, if it is not in the folder of the conversation."""
+        self._parts, self._own_path = parts, path
+        self._clock, self._emit = parts.clock, parts.emit
         self._wording: NotesWording | None = None
         self._good: str | None = None
         self._missed = False
@@ -332,13 +339,13 @@ class Notebook:
 
     @property
     def path(self) -> Path:
-        return self._path()
+        return self._own_path or find_notes_path(self._parts.conversation.transcript_path or Path())
 
     @property
     def wording(self) -> NotesWording:
         """Read once: notes keep the form they were begun in."""
         if self._wording is None:
-            self._wording = NotesWording.load(self._home, self._emit)
+            self._wording = NotesWording.load(self._parts.home, self._emit)
         return self._wording
 
     @property

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from time import perf_counter
 from typing import ClassVar, Final
 
@@ -21,7 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from sevenfold.cache.prefix import make_frontier_mark
-from sevenfold.core.events import Emit, Notice
+from sevenfold.core.events import Notice
 from sevenfold.core.messages import Message, user
 from sevenfold.core.protocols import Capabilities, Change, Fit
 from sevenfold.core.request import Request
@@ -37,6 +36,7 @@ from sevenfold.layers.l4_compaction.summary import (
     format_unread,
 )
 from sevenfold.layers.l4_compaction.summary import SummaryForm as Form_drafts
+from sevenfold.layers.parts import LayerParts
 from sevenfold.layers.shared.boundary import (
     Boundary,
     BoundaryRecord,
@@ -74,6 +74,7 @@ from sevenfold.layers.shared.facts import (
 )
 from sevenfold.layers.shared.fidelity import score_compaction
 from sevenfold.layers.shared.restore import RestoreEstimate, Stands
+from sevenfold.settings.layers import Switches
 
 TAG: Final = "digest"
 _SAID: Final = "## What the user said, word for word, oldest first"
@@ -315,28 +316,23 @@ class DigestDraft(msgspec.Struct, frozen=True):
     tokens: int
 
 
+def is_due(switches: Switches, pressure: Pressure) -> bool:
+    """True if the window is full, or the request was refused as too long."""
+    if pressure.refused:
+        return switches.reactive
+    return switches.compact and pressure.tokens > pressure.thresholds.auto_compact
+
+
 class Digest:
     """Replaces the older part of the view when it is too long and nothing else has helped."""
 
     label: ClassVar[str] = "Digest"
 
-    def __init__(
-        self,
-        emit: Emit,
-        expect: Callable[[str], object],
-        where: Callable[[], Path | None],
-        able: Callable[[], Capabilities],
-        *,
-        auto: bool = True,
-        reactive: bool = True,
-    ) -> None:
-        self._emit, self._expect, self._where, self._able = emit, expect, where, able
-        self._auto, self._reactive = auto, reactive
+    def __init__(self, parts: LayerParts) -> None:
+        self._parts, self._emit = parts, parts.emit
 
     async def fit(self, request: Request, pressure: Pressure) -> Sequence[Change]:
-        full = pressure.tokens > pressure.thresholds.auto_compact
-        due = self._reactive if pressure.refused else self._auto and full
-        if not due:
+        if not is_due(self._parts.switches, pressure):
             return ()
         began, before = perf_counter(), count_context_tokens(request, pressure)
         draft = self.draft(request, pressure)
@@ -351,7 +347,7 @@ class Digest:
             kept_from=draft.kept_from,
             fidelity=score_compaction(request.view, draft.after),
         )
-        self._expect(BREAKS)
+        self._parts.expect(BREAKS)
         self._emit(make_digest_notice(boundary))
         self._emit(boundary.event(perf_counter() - began))
         return BoundaryRecord(draft.facts).mark(draft.message), *draft.edits, boundary.mark
@@ -396,7 +392,7 @@ class Digest:
             message = user(text)
             edits = make_replacements(view, 0, plan.cut, plan.apart, message)
             after = apply_edits(view, edits, BY)
-            if edits and is_thinking_allowed(view, after, self._able()):
+            if edits and is_thinking_allowed(view, after, self._parts.conversation.capabilities):
                 tokens = count_context_tokens(replace(request, view=after), pressure) + back.between(
                     0, plan.cut
                 )
@@ -405,7 +401,7 @@ class Digest:
 
     def _text(self, view: View, plan: DigestPlan, facts: Facts, window: int) -> str | None:
         byte = TEXT_RATE * view.calibration.factors[0]  # tokens of a byte of text
-        path = self._where()
+        path = self._parts.conversation.transcript_path
         tail = plan.cut < len(view)
         form = DigestForm(
             room=int(plan.room / byte),

@@ -10,21 +10,21 @@ become a short projection, which can be expanded again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar, Final
 
 import msgspec
 from msgspec.structs import replace
 
 from sevenfold.cache.prefix import make_frontier_mark
-from sevenfold.core.events import Emit, get_label
+from sevenfold.core.events import get_label
 from sevenfold.core.messages import Message, Opaque, ToolResult, user
-from sevenfold.core.protocols import Capabilities, Change, Fit
+from sevenfold.core.protocols import Change, Fit
 from sevenfold.core.request import Request, find_open_loop
 from sevenfold.core.tokens import Pressure, measure_message
 from sevenfold.core.transcript import Entry, Id, Mark, PlacedMessage, Replace, Transcript, Undo, View
 from sevenfold.layers.l4_compaction.digest import format_command, format_failed_call, format_times
+from sevenfold.layers.parts import LayerParts
 from sevenfold.layers.shared.boundary import (
     BOUNDARY,
     Boundary,
@@ -249,14 +249,8 @@ class Snip:
 
     label: ClassVar[str] = BY
 
-    def __init__(
-        self,
-        emit: Emit,
-        expect: Callable[[str], object],
-        where: Callable[[], Path | None],
-        able: Callable[[], Capabilities],
-    ) -> None:
-        self._emit, self._expect, self._where, self._able = emit, expect, where, able
+    def __init__(self, parts: LayerParts) -> None:
+        self._parts = parts
 
     async def fit(self, request: Request, pressure: Pressure) -> Sequence[Change]:
         limit = pressure.thresholds.auto_compact
@@ -267,7 +261,7 @@ class Snip:
         draft = self._best(request, pressure, target)
         if draft is None or not _worth_it(draft, before, target, pressure):
             return ()
-        if not is_thinking_allowed(request.view, draft.after, self._able()):
+        if not is_thinking_allowed(request.view, draft.after, self._parts.conversation.capabilities):
             return ()
         return self._finished(request.view, draft, before, pressure)
 
@@ -307,7 +301,7 @@ class Snip:
         return FoldDraft(tuple(edits), tuple(records), first, cut, after, count)
 
     def _note(self, facts: Facts, stretch: Sequence[PlacedMessage], rounds: int, tokens: int) -> str:
-        where = format_transcript_hint(self._where())
+        where = format_transcript_hint(self._parts.conversation.transcript_path)
         head = _WHAT.format(rounds=rounds, messages=len(stretch), tokens=tokens, where=where)
         return enclose_in_tag(TAG, [head, *_said(facts), *_told(facts), *_changed(facts)])
 
@@ -321,8 +315,8 @@ class Snip:
             kept_from=view[draft.cut].id,
             fidelity=score_compaction(view, draft.after),
         )
-        self._expect("old rounds were taken out of the conversation")
-        self._emit(boundary.event())
+        self._parts.expect("old rounds were taken out of the conversation")
+        self._parts.emit(boundary.event())
         frontier = make_frontier_mark(view, draft.first, draft.cut + 1)
         return *draft.records, *draft.edits, frontier, boundary.mark
 
@@ -445,14 +439,8 @@ class Collapse:
 
     label: ClassVar[str] = BY_COLLAPSE
 
-    def __init__(
-        self,
-        emit: Emit,
-        expect: Callable[[str], object],
-        where: Callable[[], Path | None],
-        able: Callable[[], Capabilities],
-    ) -> None:
-        self._emit, self._expect, self._where, self._able = emit, expect, where, able
+    def __init__(self, parts: LayerParts) -> None:
+        self._parts = parts
 
     async def fit(self, request: Request, pressure: Pressure) -> Sequence[Change]:
         effective = pressure.thresholds.effective
@@ -462,7 +450,8 @@ class Collapse:
         for urgent in (False, True) if _blocked(pressure) else (False,):
             chosen = self._chosen(request.view, before, _target(before, pressure), urgent)
             after = apply_edits(request.view, _edits(request.view, chosen), BY_COLLAPSE) if chosen else None
-            if after is None or not is_thinking_allowed(request.view, after, self._able()):
+            able = self._parts.conversation.capabilities
+            if after is None or not is_thinking_allowed(request.view, after, able):
                 continue
             tokens = count_context_tokens(replace(request, view=after), pressure)
             if _enough(before, tokens, pressure):
@@ -485,9 +474,8 @@ class Collapse:
         stretch = [view[at] for at in range(first, end)]
         facts, rounds = collect_facts(stretch, view.marks), count_replies(stretch)
         tokens = view.calibration.tokens(sum_sizes(stretch))
-        head = _WHAT_COLLAPSE.format(
-            rounds=rounds, tokens=tokens, where=format_transcript_hint(self._where())
-        )
+        where = format_transcript_hint(self._parts.conversation.transcript_path)
+        head = _WHAT_COLLAPSE.format(rounds=rounds, tokens=tokens, where=where)
         message = user(format_projection([head, _DATA], facts))
         frees = tokens - view.calibration.tokens(measure_message(message))
         return ToolRun(first, end, message, facts, rounds, tokens, frees)
@@ -506,8 +494,8 @@ class Collapse:
             fidelity=score_compaction(view, after),
         )
         records = [BoundaryRecord(run.facts, run.rounds, run.tokens).mark(run.message) for run in chosen]
-        self._expect("finished rounds of tool calls were collapsed")
-        self._emit(boundary.event())
+        self._parts.expect("finished rounds of tool calls were collapsed")
+        self._parts.emit(boundary.event())
         frontier = make_frontier_mark(view, chosen[0].first, last.end + 1)
         return *records, *_edits(view, chosen), frontier, boundary.mark
 

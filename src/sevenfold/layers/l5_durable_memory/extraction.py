@@ -14,8 +14,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from functools import cache, partial
 from html import escape
 from pathlib import Path
@@ -25,24 +24,21 @@ import anyio.to_thread
 from msgspec.structs import replace
 
 from sevenfold.cache.prefix import find_cached_view
-from sevenfold.cache.prices import Prices
 from sevenfold.core.clock import format_date
-from sevenfold.core.errors import BadReply, SevenfoldError
-from sevenfold.core.events import Emit, Failed, Notice, Progress
+from sevenfold.core.errors import BadReply, Mistake, SevenfoldError
+from sevenfold.core.events import Failed, Notice, Progress
 from sevenfold.core.messages import ToolUse, strip_half_characters, user
-from sevenfold.core.protocols import BackgroundStep, Clock, Forker, IdleStep, ToolFailed, Tools
+from sevenfold.core.protocols import BackgroundStep, IdleStep, ToolFailed, Tools
 from sevenfold.core.request import TTL_SECONDS, Frame, Request, make_kept_until_mark
 from sevenfold.core.transcript import Entry, Id, Mark, PlacedMessage, View
-from sevenfold.layers.l5_durable_memory.extraction_tools import AllowCall
 from sevenfold.layers.l5_durable_memory.provenance import SourceMessages, find_replaced_user_words, is_typed
 from sevenfold.layers.l5_durable_memory.recall import extract_typed_text
-from sevenfold.layers.l5_durable_memory.selection import Start, format_manifest
+from sevenfold.layers.l5_durable_memory.selection import format_manifest
+from sevenfold.layers.parts import AllowCall, LayerParts
 from sevenfold.memory.folder.folder import Saved
 from sevenfold.memory.folder.names import ENDING
 from sevenfold.memory.recall_results import Recalled
-from sevenfold.memory.store import MemoryStore
 from sevenfold.models.directives import write_directive
-from sevenfold.settings.layers import ExtractionSettings
 from sevenfold.tools.paths import is_inside
 from sevenfold.tools.permissions import EDITORS
 
@@ -89,61 +85,17 @@ ANSWER: Final = 8_000
 """Tokens of a reply: a handful of memories."""
 
 
-@dataclass(slots=True)
-class ExtractionProgress:
-    """How far the looks at one conversation have come; it outlives a layer that is made anew."""
-
-    busy: bool = False
-    newest: Request | None = None
-    """What ended while a run was on."""
-    cursor: Id | None = None
-    """As in the mark, which is written only at the next step."""
-    waits: bool = False
-    """Whether a turn was left for later."""
-    failures: int = 0
-    runs: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ExtractionParts:
-    """What extraction needs of a conversation and its memory."""
-
-    store: MemoryStore
-    session: str
-    tools: Callable[[], tuple[Tools, AllowCall]]
-    """To look around with, and the rules, for one run: nobody is asked, and its reads are its own."""
-    entries: Callable[[], Sequence[Entry]]
-    """The transcript, for when each thing was said."""
-    start: Start
-    """Starts work beside the conversation."""
-    locate: Callable[[str], Path] = Path
-    """Which file a tool means by a path."""
-    team: bool = True
-    """Whether memory shared with a team is used, where there is any."""
-    progressed: ExtractionProgress = field(default_factory=ExtractionProgress)
-
-
 class Extraction:
     """The `rest` moment of the main conversation."""
 
     label: ClassVar[str] = BY
 
-    def __init__(
-        self,
-        learning: ExtractionParts,
-        fork: Forker,
-        clock: Clock,
-        emit: Emit,
-        settings: ExtractionSettings | None = None,
-        prices: Prices | None = None,
-        until: Callable[[Frame], float | None] = lambda frame: None,
-    ) -> None:
-        """`prices`: what tokens cost; where they cost nothing, nothing waits. `until`: how long the
-        provider keeps the prefix of a frame.
-        """
-        self._learning, self._fork, self._clock, self._emit = learning, fork, clock, emit
-        self._set, self._prices, self._until = settings or ExtractionSettings(), prices, until
-        self._state = learning.progressed
+    def __init__(self, parts: LayerParts) -> None:
+        if parts.extraction is None:
+            raise Mistake("extraction needs a memory to save to: give LayerParts an `extraction`")
+        self._parts, self._learning, self._set = parts, parts.extraction, parts.settings.extraction
+        self._fork, self._clock, self._emit = parts.get_background_fork(), parts.clock, parts.emit
+        self._state = parts.extraction.progress
         self.refused: Counter[str] = Counter()
         """Calls that were not carried out in this session, by the kind of the reason."""
 
@@ -166,7 +118,7 @@ class Extraction:
             return ()
         runs = self._state.runs
         marks = await self._alone(request, trailing=True)
-        until = self._until(request.frame) or 0.0
+        until = self._parts.cached_until(request.frame) or 0.0
         if self._state.runs == runs or until <= self._clock.now():
             return marks
         return (*marks, make_kept_until_mark(request.view, until))  # it has read the prefix, which lives on
@@ -177,7 +129,7 @@ class Extraction:
         """
         if math.isinf(idle):
             return True
-        until, now = self._until(request.frame), self._clock.now()
+        until, now = self._parts.cached_until(request.frame), self._clock.now()
         if until is None or until <= now:
             return False
         return idle >= LULL or now >= until - (TTL_SECONDS["5m"] - LULL)
@@ -243,7 +195,7 @@ class Extraction:
         which the agent itself saved something: then it knew what was worth it. And whether there are any.
         """
         last = max(self._cursors(view), default=-1)
-        gone = find_replaced_user_words(self._learning.entries(), view, last)
+        gone = find_replaced_user_words(self._parts.conversation.entries, view, last)
         said, saved = [extract_typed_text(message) for _, message in gone], False
         turn: list[str] = []
         for at in range(since, len(view)):
@@ -255,7 +207,7 @@ class Extraction:
         return said + turn, saved
 
     def _can_wait(self, request: Request, said: Sequence[str]) -> bool:
-        price = self._prices.of(request.frame.model) if self._prices else None
+        price = self._parts.prices.of(request.frame.model)
         costs = price is not None and price.input > 0
         return self._set.patient and costs and not is_urgent(said)
 
@@ -286,7 +238,7 @@ class Extraction:
         learning, view = self._learning, request.view
         self._emit(Progress(BY, "looking for what is worth remembering"))
         sources, body = await anyio.to_thread.run_sync(
-            self._prepared, view, tuple(learning.entries()), since
+            self._prepared, view, tuple(self._parts.conversation.entries), since
         )
         writer = MemoryWriter(learning.store, sources, learning.session, learning.locate)
         hands = ExtractionTools(tools, writer, may, self._emit)

@@ -11,11 +11,11 @@ session's tools for work in the background: the same rules, nobody is asked, not
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 import anyio.to_thread
 import msgspec
@@ -31,6 +31,7 @@ from sevenfold.layers.l5_durable_memory.provenance import (
     UnfitMemory,
     check_sources,
 )
+from sevenfold.layers.parts import AllowCall
 from sevenfold.memory.dates.relative import list_relative_dates
 from sevenfold.memory.errors import Guarded
 from sevenfold.memory.folder.files import HEAD, ConcurrentWrite, FileStamp, MemoryFiles, OpenFolder
@@ -274,10 +275,6 @@ def _kinds(held: Guarded) -> str:
     if held.quarantined is not None:
         return "instructions"
     return "secret" if any(one.kind == "secret" for one in held.findings) else "form"
-
-
-AllowCall: TypeAlias = Callable[[ToolUse], Awaitable[str | None]]
-"""Whether the rules of the session let a call pass: None, or why not. Nobody is asked."""
 
 
 def make_fork_tools(

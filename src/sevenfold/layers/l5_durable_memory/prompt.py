@@ -200,7 +200,7 @@ class InstructionLoader:
         emit: Emit,
         known: object = None,
         *,
-        besides: Callable[[], Sequence[Path]] = lambda: (),
+        besides: Sequence[Path] = (),
         warns: bool = True,
     ) -> None:
         """`known`: what the mark `LOADED` says, where the conversation goes on. `stands`: which messages
@@ -275,7 +275,7 @@ class InstructionLoader:
             if _tokens(cut, messages) <= room:
                 break
             if not found.always:
-                left = (*left, *self._besides())
+                left = (*left, *self._besides)
                 messages = tuple(self._say(_told(found, left), False))
                 break
         names = ", ".join(format_path(path) for path in left[:NAMED])

@@ -23,10 +23,10 @@ from typing import ClassVar, Final
 import anyio
 import msgspec
 
-from sevenfold.core.errors import SevenfoldError
-from sevenfold.core.events import Emit, Failed, Notice, Surfaced
+from sevenfold.core.errors import Mistake, SevenfoldError
+from sevenfold.core.events import Failed, Notice, Surfaced
 from sevenfold.core.messages import Message, Text, ToolUse
-from sevenfold.core.protocols import Attach, Change, Clock
+from sevenfold.core.protocols import Attach, Change
 from sevenfold.core.tokens import scale_constant
 from sevenfold.core.transcript import Id, Mark, View
 from sevenfold.layers.l5_durable_memory.selection import (
@@ -35,7 +35,6 @@ from sevenfold.layers.l5_durable_memory.selection import (
     Limits,
     ModelSelector,
     RecallAttachment,
-    RecallParts,
     RecallQuery,
     Selection,
     ShownMemories,
@@ -44,11 +43,11 @@ from sevenfold.layers.l5_durable_memory.selection import (
     make_attachment,
     select_by_search,
 )
+from sevenfold.layers.parts import LayerParts
 from sevenfold.layers.shared.facts import TYPED, summarise_call
 from sevenfold.memory.agent_writes import is_memory_ignored
 from sevenfold.memory.recall_results import BY, Recalled
 from sevenfold.models.capabilities import OFFLINE
-from sevenfold.settings.layers import RecallSettings
 
 LONGEST: Final = 2_000
 """Characters to search with. Of a longer text the two ends: a question stands before or after the rest."""
@@ -248,11 +247,11 @@ class Recall:
 
     label: ClassVar[str] = "Recall"
 
-    def __init__(
-        self, sources: RecallParts, clock: Clock, emit: Emit, settings: RecallSettings | None = None
-    ) -> None:
-        self._sources, self._clock, self._emit = sources, clock, emit
-        self._settings = settings or RecallSettings()
+    def __init__(self, parts: LayerParts) -> None:
+        if parts.recall is None:
+            raise Mistake("recall needs memories to search in: give LayerParts a `recall`")
+        self._parts, self._sources, self._settings = parts, parts.recall, parts.settings.recall
+        self._clock, self._emit = parts.clock, parts.emit
         self._by_model = self._model_selector()
         self._threads: ThreadPoolExecutor | None = None
         self._question: UserQuestion | None = None
@@ -379,7 +378,7 @@ class Recall:
     def _limits(self, shown: ShownMemories) -> Limits:
         """Recalled memories take their share of a small window, and no more."""
         settings = self._settings
-        total = int(scale_constant(settings.total_bytes, self._sources.able().window))
+        total = int(scale_constant(settings.total_bytes, self._parts.window))
         each = min(settings.bytes, total // SMALLEST_SHARE)
         return Limits(settings.limit, settings.lines, each, total - shown.bytes)
 

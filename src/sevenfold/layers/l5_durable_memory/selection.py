@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol
 
 import anyio
 import anyio.to_thread
@@ -28,10 +28,11 @@ from sevenfold.core.clock import format_date
 from sevenfold.core.errors import SevenfoldError
 from sevenfold.core.events import Emit, Failed, Notice
 from sevenfold.core.messages import Json, Message, ToolUse, strip_half_characters, user
-from sevenfold.core.protocols import Capabilities, Forker, Work
+from sevenfold.core.protocols import Forker
 from sevenfold.core.request import Frame, Request
 from sevenfold.core.tokens import count_bytes
 from sevenfold.core.transcript import Mark, View
+from sevenfold.layers.parts import FindMemories, RecallParts
 from sevenfold.layers.shared.restore import find_touched_files
 from sevenfold.memory.recall_results import BY, TAG, Recalled, format_age, format_caveat, is_recalled
 from sevenfold.models.directives import write_directive
@@ -43,30 +44,6 @@ NEWEST: Final = 200
 """Memories that a model chooses from where there is no search before it."""
 FAILURES: Final = 3
 """After so many failures in a row the model is not asked any more."""
-
-Find: TypeAlias = Callable[[str, int, frozenset[str]], Sequence[Recalled]]
-"""Searches for a text: at most so many, best first, without these files. Called in a thread."""
-Newest: TypeAlias = Callable[[int], Sequence[Recalled]]
-"""The newest so many memories, newest first. Called in a thread."""
-Start: TypeAlias = Callable[[str, Work], object]
-"""Starts work beside the conversation, under a name."""
-
-
-@dataclass(frozen=True, slots=True)
-class RecallParts:
-    """What recall needs of a conversation and its memory."""
-
-    folder: Path
-    """The memory folder: what the model has read below it is not recalled."""
-    find: Find
-    able: Callable[[], Capabilities] = Capabilities
-    """What the model of the conversation can do; recalled memories take less of a small window."""
-    newest: Newest = lambda most: ()
-    fork: Forker | None = None
-    """Asks the model that chooses. Without it, and without `start`, the search decides."""
-    model: Callable[[], str] = lambda: ""
-    """The name of the model that chooses; an error of ours where it cannot be asked."""
-    start: Start | None = None
 
 
 class RecallQuery(msgspec.Struct, frozen=True):
@@ -100,7 +77,7 @@ class NotChosen(Exception):
     """The model has chosen nothing that counts; the message says why, for people."""
 
 
-def select_by_search(find: Find, wanted: RecallQuery, limit: int = 0) -> Selection:
+def select_by_search(find: FindMemories, wanted: RecallQuery, limit: int = 0) -> Selection:
     """The search alone."""
     began = perf_counter()
     found = find(wanted.text, limit or wanted.limit, wanted.skip)

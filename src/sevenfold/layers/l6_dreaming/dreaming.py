@@ -8,17 +8,18 @@ one that failed or was stopped is not begun again in the same session.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from sevenfold.core.clock import format_date
-from sevenfold.core.errors import SevenfoldError
-from sevenfold.core.protocols import BackgroundStep, Capabilities, Change, Clock, Forker
+from sevenfold.core.errors import Mistake, SevenfoldError
+from sevenfold.core.protocols import BackgroundStep, Change
 from sevenfold.core.request import Frame, Request
-from sevenfold.layers.l6_dreaming.dream_run import DreamMode, DreamResult, DreamRunner
+from sevenfold.layers.l6_dreaming.dream_run import DreamMode, DreamResult
 from sevenfold.layers.l6_dreaming.gates import TRANSCRIPT
-from sevenfold.layers.l6_dreaming.workers import DreamContext, MakeTools, ModelDreamer, RuleDreamer, Think
+from sevenfold.layers.l6_dreaming.workers import DreamContext, ModelDreamer, RuleDreamer, Think
+from sevenfold.layers.parts import LayerParts
 from sevenfold.memory.daily_logs import DailyLogs
 from sevenfold.models.capabilities import OFFLINE
 from sevenfold.tools.permissions import EDITORS
@@ -35,24 +36,16 @@ class Dreaming:
 
     label: ClassVar[str] = "Dreaming"
 
-    def __init__(
-        self,
-        dreams: DreamRunner,
-        fork: Forker,
-        tools: MakeTools,
-        able: Callable[[], Capabilities],
-        clock: Clock,
-        *,
-        nightly: bool = False,
-        learn: Learn | None = None,
-    ) -> None:
-        """`nightly`: the first rest of a day distils the logs before it, and there are no other gates.
+    def __init__(self, parts: LayerParts, *, learn: Learn | None = None) -> None:
+        """`learn` says what of a note in a log is worth remembering, where no model is asked.
 
-        `learn` says what of a note in a log is worth remembering, where no model is asked.
+        In assistant mode the first rest of a day distils the logs before it, and there are no other gates.
         """
-        self.dreams = dreams
-        self._fork, self._tools, self._able, self._clock = fork, tools, able, clock
-        self._nightly, self._learn = nightly, learn
+        if parts.dreams is None:
+            raise Mistake("dreaming needs a memory to put in order: give LayerParts `dreams`")
+        self.dreams, self._tools, self._learn = parts.dreams.runner, parts.dreams.tools, learn
+        self._parts, self._fork, self._clock = parts, parts.get_background_fork(), parts.clock
+        self._nightly = parts.settings.assistant_mode
         self._looked_on = ""
         self._tried = False
 
@@ -78,7 +71,7 @@ class Dreaming:
     def _think(self, request: Request) -> Think:
         if request.frame.model == OFFLINE or not _can_write(request.frame):
             return RuleDreamer(self._clock, lambda: self.dreams.previous, self._learn)
-        longest = self._able().max_output
+        longest = self._parts.conversation.capabilities.max_output
         return ModelDreamer(self._fork, request, self._tools, self._clock, self._known, longest)
 
     def _known(self) -> DreamContext:
@@ -98,7 +91,7 @@ class Dreaming:
         )
 
     def _room(self, request: Request) -> bool:
-        window = self._able().window
+        window = self._parts.window
         fixed = request.frame.tokens if request.view.reported is None else 0
         return window - request.view.tokens - fixed >= ROOM * window
 

@@ -25,6 +25,7 @@ from sevenfold.core.protocols import Clock, Forker, ToolFailed, Tools
 from sevenfold.core.request import Request
 from sevenfold.core.tokens import Usage
 from sevenfold.layers.l6_dreaming.progress import DreamWatch
+from sevenfold.layers.parts import ConfineTools
 from sevenfold.memory.daily_logs import parse_log_day
 from sevenfold.memory.dreams.stage import DreamStage
 from sevenfold.memory.folder.files import HEAD
@@ -250,8 +251,6 @@ def _text(value: object) -> str:
 KIND: Final = "dream"
 ANSWER: Final = 4_000
 """Tokens of a reply: enough for several memories, and what the day's money has to have room for."""
-MakeTools: TypeAlias = Callable[[Path, FileKeeper], ConfinedTools]
-"""The tools of the session, confined to a folder."""
 
 
 class DreamOutput(msgspec.Struct, frozen=True):
@@ -280,7 +279,7 @@ class ModelDreamer:
         self,
         fork: Forker,
         request: Request,
-        tools: MakeTools,
+        tools: ConfineTools,
         clock: Clock,
         known: Callable[[], DreamContext],
         longest: int = ANSWER,

@@ -18,10 +18,11 @@ from sevenfold.cache.ledger import FORK, MAIN, OF
 from sevenfold.core.errors import Refused, StepLimitReached
 from sevenfold.core.events import CacheBroke, Emit, Event, Failed, Forked, Replied, Retrying, Sending
 from sevenfold.core.messages import Message, ToolResult, ToolUse, assistant
-from sevenfold.core.protocols import Accounts, Change, Clock, Forker, ForkReply, Layers, Model, Tools, Work
+from sevenfold.core.protocols import Accounts, Change, Clock, Forker, ForkReply, Layers, Tools, Work
 from sevenfold.core.request import Request, find_open_uses, measure_pressure
-from sevenfold.core.tokens import Thresholds, Usage
+from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Reply, Transcript, View
+from sevenfold.layers.parts import Conversation
 from sevenfold.models.directives import parse_directive
 from sevenfold.turn import Turn
 
@@ -95,13 +96,13 @@ class NoBackground:
 class ForkRunner:
     """Implements `protocols.Forker` for one conversation. A fork cannot fork."""
 
-    model: Callable[[], Model]
+    conversation: Conversation
+    """Says which model is asked, and how large its window is."""
     accounts: Accounts
     clock: Clock
     emit: Emit
-    thresholds: Callable[[], Thresholds]
     layers: Layers = field(default_factory=Layers)
-    """What a fork's own tool results go through: layer 1 and nothing else."""
+    """The layers of a fork. Its own tool results go through layer 1; a fork uses no other moment."""
 
     async def __call__(
         self,
@@ -137,7 +138,7 @@ class ForkRunner:
         if answers := answer_open_calls(request.view):
             transcript.add(*answers, by="fork")
         return Turn(
-            model=self.model(),
+            model=self.conversation.model,
             frame=request.frame,
             tools=tools,
             layers=Layers(intake=self.layers.intake),
@@ -146,7 +147,7 @@ class ForkRunner:
             accounts=accounts,
             clock=self.clock,
             emit=self._aside,
-            thresholds=self.thresholds(),
+            thresholds=self.conversation.thresholds,
             max_steps=steps,
             max_tokens=max_tokens,
             extends=False,  # whoever asked said how long it may get, and a runaway is paid for each time
@@ -158,7 +159,8 @@ class ForkRunner:
         """A prefix that nobody reads again is not worth its price, least of all a cold one."""
         if steps > 1:
             return True
-        return False if measure_pressure(request, self.thresholds(), self.clock.now()).warm else None
+        pressure = measure_pressure(request, self.conversation.thresholds, self.clock.now())
+        return False if pressure.warm else None
 
     def _aside(self, event: Event) -> None:
         if (told := filter_event(event)) is not None:

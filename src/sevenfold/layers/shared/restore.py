@@ -500,21 +500,17 @@ RESTORED: Final = 0.5
 """The most of the room that a compaction leaves that everything else that is given back may take."""
 
 Stands: TypeAlias = Callable[[PlacedMessage], bool]
-"""Whether a message is such a one."""
-Restore: TypeAlias = Callable[[View, range, int, int], Sequence[Message]]
-"""What the model should see again: given the view, the places that leave it, the window and the room."""
+"""True for a message that has to be in the view after every compaction."""
 
 
 class StandingMessages(Protocol):
-    """Gives it back."""
+    """Messages that have to be in the view after every compaction."""
 
     @property
-    def stands(self) -> Stands:
-        """Tells whether a message is it, or a part of it."""
-        ...
+    def stands(self) -> Stands: ...
 
     def again(self, cut: CompactionCut, room: int) -> Sequence[Message]:
-        """It, as it is now; nothing where it has not left the view. Of more than `room` tokens a part."""
+        """The messages as they are now, within `room` tokens; none if they have not left the view."""
         ...
 
 
@@ -536,22 +532,30 @@ class RestoreEstimate:
 
 
 class Restorer:
-    """All that a compaction gives back: what stands, and of the rest what there is room for."""
+    """Gives back after a compaction: the standing messages, and of the sources what there is room for."""
 
-    def __init__(self, restore: Restore, standing: StandingMessages | None = None) -> None:
-        self._restore, self._standing = restore, standing
+    def __init__(
+        self, sources: Sequence[RestoreSource] = (), standing: StandingMessages | None = None
+    ) -> None:
+        self.sources, self._standing = tuple(sources), standing
+
+    @property
+    def stands(self) -> Stands | None:
+        return self._standing.stands if self._standing else None
 
     def __call__(self, cut: CompactionCut, room: int, whole: int) -> list[Message]:
-        """`room`: tokens that may be filled again; `whole`: the same for what has to come back."""
-        first = self._standing.again(cut, max(0, whole)) if self._standing else ()
+        """`room`: tokens that may be filled again; `whole`: the same for standing messages."""
+        first = self.restore_standing(cut, whole)
         room -= sum(cut.tokens(message.text) for message in first)
-        part = max(0, int(room * RESTORED))
-        return [*first, *self._restore(cut.view, cut.gone, cut.window, part)]
+        return [*first, *self.restore_sources(cut, room)]
 
-    def at_once(self, view: View, gone: range, window: int, room: int) -> Sequence[Message]:
-        """The same for whoever hands in the part of the room that is for the rest."""
-        there = int(room / RESTORED)
-        return self(CompactionCut(view, gone, window), there, there)
+    def restore_standing(self, cut: CompactionCut, room: int) -> Sequence[Message]:
+        return self._standing.again(cut, max(0, room)) if self._standing else ()
+
+    def restore_sources(self, cut: CompactionCut, room: int) -> list[Message]:
+        """Fills the share of `room` that sources may take."""
+        share = max(0, int(room * RESTORED))
+        return restore_messages(cut.view, cut.gone, self.sources, cut.window, share)
 
 
 AUTO: Final = "auto"
@@ -579,18 +583,16 @@ class CompactionRefused(Exception):
 
 
 class CompactionHooks:
-    """Shared by all layers of a conversation that put something else in place of its older part."""
+    """The user's hooks, shared by all layers of a conversation that replace its older part."""
 
-    def __init__(
-        self, emit: Emit, before: Before = agree_to_compaction, after: Afterwards = ignore_compaction
-    ) -> None:
-        self._emit, self._before, self.told = emit, before, after
+    def __init__(self, before: Before = agree_to_compaction, after: Afterwards = ignore_compaction) -> None:
+        self._before, self.told = before, after
         self._asked: tuple[Id, str] | None = None
         self._answer = NOTHING
         self._refused = ""
 
     async def ask(self, view: View, trigger: str = AUTO, instructions: str = "") -> str:
-        """The instructions, with what hooks add to them; `CompactionRefused` when one of them refuses."""
+        """The instructions, with what hooks add to them. Raises `CompactionRefused` if one refuses."""
         outcome = await self._outcome(view, trigger, instructions)
         if outcome.block or outcome.stop:
             raise CompactionRefused(outcome.reason)
@@ -606,9 +608,9 @@ class CompactionHooks:
             self._asked, self._answer = now, outcome
         return outcome
 
-    def declined(self, reason: str) -> None:
-        """Say that a hook refused, if it was not the last thing that was said here."""
+    def decline(self, reason: str, emit: Emit) -> None:
+        """Emit that a hook refused, unless the same was the last thing emitted here."""
         said = f"{REFUSED}{reason}"
         if said != self._refused:
-            self._emit(Notice(said, "warning"))
+            emit(Notice(said, "warning"))
         self._refused = said
