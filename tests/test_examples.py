@@ -14,6 +14,7 @@ SAYS = {
     "ask.py": "requests",
     "context_anthropic.py": "tokens less in each request\n4 requests, ",
     "context_openai.py": "tokens less in each request\n4 requests, ",
+    "own_layer.py": "the rule was added 1 time",
     "own_tool.py": "umbrella",
     "simulated_cache.py": "simulated cost: $0.00",
 }
