@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
@@ -11,9 +11,9 @@ from typing import Final
 import anyio
 
 from sevenfold.core.errors import ModelFailure, Unreachable
-from sevenfold.core.events import Delta, Emit, Failed, ToolStarted
+from sevenfold.core.events import Delta, Emit, Failed, Retrying, ToolStarted
 from sevenfold.core.messages import Block, Message, Text, ToolResult, ToolUse
-from sevenfold.core.protocols import Model, Tools
+from sevenfold.core.protocols import Clock, Model, Tools
 from sevenfold.core.request import Request, find_open_uses
 from sevenfold.core.transcript import Reply, View
 
@@ -115,16 +115,29 @@ def answer_interrupted_calls(view: View) -> Message | None:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often a failed request is sent again, and after how long."""
+    """Sends a failed request again, so often and after such waits."""
 
     tries: int = 8
     tries_to_connect: int = 4
-    """A server nobody can reach is more often a wrong address than a passing fault."""
+    """Fewer tries for a server that cannot be reached: its address is more often wrong."""
     first: float = 0.5
     most: float = 32.0
     longest_asked: float = 300.0
     """A provider that asks for a longer wait than this is not waited for."""
     chance: Callable[[], float] = random.random
+
+    async def run(self, send: Callable[[], Awaitable[Reply]], clock: Clock, emit: Emit) -> Reply:
+        """Send until there is a reply. Raises the last `ModelFailure` if it should not be tried again."""
+        attempt = 0
+        while True:
+            try:
+                return await send()
+            except ModelFailure as error:
+                attempt += 1
+                if (wait := self.wait(error, attempt)) is None:
+                    raise
+                emit(Retrying(str(error), attempt, wait))
+                await clock.sleep(wait)
 
     def wait(self, error: ModelFailure, attempt: int) -> float | None:
         """Seconds to wait before asking again; None: do not ask again."""

@@ -403,6 +403,12 @@ class Transcript:
             self._take(entry)
         return [e.id for e in new]
 
+    def make_undo(self, what: What | None) -> tuple[Undo, ...]:
+        """The undo of this, if it is the last entry; else nothing."""
+        if what is None or not self.entries or (last := self.entries[-1]).what is not what:
+            return ()
+        return (Undo(frozenset({last.id})),)
+
     def _take(self, entry: Entry) -> None:
         self.view = self._view_after(entry)
         self.entries.append(entry)
