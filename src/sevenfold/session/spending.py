@@ -195,9 +195,8 @@ class CacheWarmer:
             return None
         cost = self.accounts.after(small, reply) if reply else None
         if reply:
-            took = perf_counter() - began
-            said = (assistant(), reply.usage, reply.stop)
-            self.emit(Replied(*said, took, cost, reply.model, small.source))
+            took, usage = perf_counter() - began, reply.usage
+            self.emit(Replied(assistant(), usage, reply.stop, took, cost, reply.model, small.source))
         self._settle(reserved, reserved if cost is None else cost)
         return reply
 

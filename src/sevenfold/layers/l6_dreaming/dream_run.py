@@ -90,8 +90,7 @@ class DreamRunner:
         self.settings = settings or DreamSettings()
         stale = self.settings.stale_minutes * 60
         self.lock = DreamLock(store.folder, store.state, clock, stale=stale)
-        known = transcripts, session, self.settings, clock, enabled
-        self.gates = DreamGates(self.lock, *known)
+        self.gates = DreamGates(self.lock, transcripts, session, self.settings, clock, enabled)
         self.enabled = enabled
         self._clock, self._emit = clock, emit
         self._scope: anyio.CancelScope | None = None

@@ -447,8 +447,7 @@ class SessionListener:
                 self._user = get_own_user() if self._user is None else self._user
                 path = make_socket_path(make_private_folder(self._folder))
                 listener = opened.enter_context(open_listener(path))
-                about = (self._session, self._project, path)
-                self.here = register_session(self._folder, *about, self._clock)
+                self.here = register_session(self._folder, self._session, self._project, path, self._clock)
             except (SevenfoldError, OSError) as error:
                 self.problem = str(error)
                 self._emit(Notice(f"other sessions cannot reach this one: {error}", "warning"))

@@ -89,9 +89,16 @@ class Boundary(msgspec.Struct, frozen=True, omit_defaults=True):
         return Mark(BOUNDARY, msgspec.to_builtins(self))
 
     def event(self, seconds: float = 0.0, usage: Usage | None = None) -> Compacted:
-        """The same for whoever listens, with how long it took and what asking for it used."""
-        told = (self.by, self.trigger, self.tokens_before, self.tokens_after, self.fidelity)
-        return Compacted(*told, seconds, usage or Usage())
+        """The event, with the seconds that it took and the usage of asking for it."""
+        return Compacted(
+            self.by,
+            self.trigger,
+            self.tokens_before,
+            self.tokens_after,
+            self.fidelity,
+            seconds,
+            usage or Usage(),
+        )
 
 
 def find_last_boundary(view: View) -> Boundary | None:
