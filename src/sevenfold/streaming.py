@@ -23,7 +23,7 @@ INTERRUPTED: Final = "[interrupted: this call was stopped before it finished]"
 
 
 class StreamedReply:
-    """What is known of a reply so far. Whenever it stops, `reply` and `results` fit together."""
+    """A reply while it is streamed. Whenever it stops, `reply` and `results` fit together."""
 
     def __init__(self, model: Model, tools: Tools, emit: Emit, written: Callable[[Reply], object]) -> None:
         self._model, self._tools, self._emit, self._written = model, tools, emit, written
@@ -79,7 +79,7 @@ class StreamedReply:
             self._partial = ""
 
     def _queued(self, use: ToolUse) -> tuple[list[anyio.Event], anyio.Event]:
-        """What this call waits for: safe ones for every unsafe one before, unsafe ones for all."""
+        """The events to wait for: a safe call waits for unsafe ones before it, an unsafe one for all."""
         try:
             safe = self._tools.safe(use)
         except Exception:  # anyone's code; not knowing means alone

@@ -46,7 +46,7 @@ class SevenfoldError(Exception):
 
 
 class Mistake(SevenfoldError):
-    """What was asked cannot be done as asked; the message says what to change."""
+    """The request cannot be carried out as made; the message says what to change."""
 
     exit_code = 2
 
@@ -144,7 +144,7 @@ class Unreachable(ModelFailure):
 
 
 class BadReply(ModelFailure):
-    """What came back is not what the protocol says."""
+    """The reply is not what the protocol says."""
 
     retryable = True
 

@@ -1,4 +1,4 @@
-"""What a conversation gives its layers: one `LayerParts`, which every layer takes whole.
+"""The parts that a conversation gives its layers: one `LayerParts`, which every layer takes whole.
 
     parts = LayerParts(results=ResultStore(lambda: Path("results")), emit=print)
     layer = ToolResults(parts)
@@ -109,7 +109,7 @@ ConfineTools: TypeAlias = "Callable[[Path, FileKeeper], ConfinedTools]"
 
 @dataclass(frozen=True, slots=True)
 class RecallParts:
-    """What recall searches in, and the model that chooses from what was found."""
+    """The memories that recall searches in, and the model that chooses among them."""
 
     folder: Path
     """The memory folder: what the model has read below it is not recalled."""
@@ -124,7 +124,7 @@ class RecallParts:
 
 @dataclass(slots=True)
 class ExtractionProgress:
-    """How far the extractions from one conversation have come; it outlives a layer that is made anew."""
+    """The progress of extraction in one conversation; it outlives a layer that is made anew."""
 
     busy: bool = False
     newest: Request | None = None
@@ -189,7 +189,7 @@ def _make_results() -> ResultStore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerParts:
-    """What layers need of their conversation. The defaults are enough to use most layers alone."""
+    """The parts of a conversation that its layers use. Most layers can be used alone with the defaults."""
 
     conversation: Conversation = field(default_factory=PlainConversation)
     settings: Settings = field(default_factory=Settings)

@@ -1,4 +1,4 @@
-"""Whom a session works with: its agents, their mail, and other sessions on this machine.
+"""The session's agents, their mail, and other sessions on this machine.
 
 Begins conversations beside the main one: agents with a prompt and tools of their own, and forks.
 """
@@ -85,10 +85,10 @@ if TYPE_CHECKING:
     from sevenfold.session.session import Session
 
 FOLDER: Final = "agents"
-"""Where a session keeps the transcripts of its agents."""
+"""The folder with the transcripts of a session's agents."""
 BY: Final = "session"
 PASSED_ON: Final = (*FROM_FORKS, Notice, Denied)
-"""What happens in an agent and concerns the session; what it says and does is its own."""
+"""Events of an agent that the session passes on. The agent's words and tool calls are its own."""
 
 
 @dataclass
@@ -228,7 +228,7 @@ class AgentConversation:
     # --- how it is made ---------------------------------------------------------------------------------
 
     def _own_workspace(self) -> Workspace:
-        """What a fork's parent has read counts as read; an agent has seen nothing yet."""
+        """The workspace. A fork has read what its parent has read; an agent has read nothing yet."""
         spec, main = self.spec, self._of.tools.workspace
         parent = self._parent._workspace if self._parent else main
         seen = dict(parent.seen) if spec.on else {}
@@ -245,7 +245,7 @@ class AgentConversation:
         return own
 
     def _own_instructions(self) -> InstructionLoader:
-        """What the project says: to a fork, what its parent has not heard; to an agent, all of it."""
+        """The project's instructions: all for an agent, for a fork those its parent has not seen."""
         spec, knowledge = self.spec, self._of.knowledge
         view = spec.on.view if spec.on else self._recording.transcript.view
 
@@ -259,7 +259,7 @@ class AgentConversation:
         return knowledge.beside(spec.memory, own, _opens, self._near, self._aside, known)
 
     def _near(self, path: str) -> Path:
-        """Which file of the project a tool means: instructions are the project's in a work tree too."""
+        """The project file that a tool means: in a work tree, instructions are the project's too."""
         there, root = self._workspace.locate(path), self._workspace.root
         main = self._of.tools.workspace.root
         return main / there.relative_to(root) if there.is_relative_to(root) else there
@@ -380,7 +380,7 @@ class AgentConversation:
 
 
 def _opens(placed: PlacedMessage) -> bool:
-    """Whether this brings an agent what the project says, or the index of its memory."""
+    """True for a message with the project's instructions, or with the index of an agent's memory."""
     return is_opening(placed) or agent_memory.is_opening(placed)
 
 
@@ -388,7 +388,7 @@ _check: tuple[type[Spawner], type[Agent]] = (AgentSpawner, AgentConversation)
 
 
 class AgentMemoryPaths(TypedDict):
-    """Where the memories of agents are."""
+    """The folders of agents' memories."""
 
     home: Path
     tree: Path
@@ -442,7 +442,7 @@ class SessionAgents:
 
     @property
     def heard(self) -> bool:
-        """Whether somebody has something to say that the main conversation does not know yet."""
+        """True if an agent or another session has said something that the main conversation does not know."""
         return bool(self.roster.notices.ids) or bool(self._mail.waiting(self._of.view))
 
     async def news(self) -> bool:
@@ -513,7 +513,7 @@ class SessionAgents:
         return PeerSessions(self._sockets, self._of.id, self._clock)
 
     def _beside(self) -> Forker:
-        """How an agent is asked what it does: nobody waits for it, so the day's money limits it."""
+        """Asks a running agent what it does. That is background work, so the day's limit holds."""
         at, prices = self._of.at, self._of.ledger.prices
         limit = at.settings.daily_background_limit
         spending = SpendingFile(at.environment.home, limit, self._clock)
@@ -574,5 +574,5 @@ class SessionAgents:
 
 
 def _shared(at: Project) -> Path:
-    """Where the user's own definitions are: beside another program's, if its folder is shared."""
+    """The folder of the user's own definitions: another program's, if that is shared."""
     return at.environment.shared or at.environment.home

@@ -1,4 +1,4 @@
-"""What a person does to the conversation itself: summarise it now, go back in it, look at its notes.
+"""Commands of a person on the conversation itself: compact it now, go back in it, read its notes.
 
 Nothing here takes anything out of the transcript. A summary is an edit of the view, going back is the undo
 of all that came since, and both are one write that happens whole or not at all.
@@ -45,7 +45,7 @@ from sevenfold.turn import Turn
 MOST_NOTES: Final = 1 << 20
 """Bytes of notes that are shown; more was not written by us."""
 SUMMARIES: Final = (SOURCE + KIND, SOURCE + PLAIN)
-"""Where the ledger counts what summaries cost."""
+"""The ledger's sources for the cost of summaries."""
 _BY_HAND: Final = ("manual", "from", "up_to")
 _LASTING: Final = ("session", "frame", "calibration", "mail", "agents")
 """Marks about the session and its model, which going back in the conversation does not change."""
@@ -103,7 +103,7 @@ class PastTurn(msgspec.Struct, frozen=True):
     id: Id
     """The entry with the user's words."""
     in_view: bool
-    """Whether the model still sees those words as they were said."""
+    """True if the model still sees those words as they were said."""
 
 
 def list_past_turns(transcript: Transcript) -> tuple[PastTurn, ...]:
@@ -140,7 +140,7 @@ def _standing(entries: Sequence[Entry]) -> Iterator[Entry]:
 
 
 def _is_beside(entry: Entry) -> bool:
-    """What the session and the hooks say just before the user's words: it goes when these go."""
+    """True for messages that stand just before the user's words and go with them."""
     if entry.by not in ("session", "hooks"):
         return False
     what = entry.what
@@ -155,7 +155,7 @@ class ExpandableFold(msgspec.Struct, frozen=True):
 
 
 def list_folds(transcript: Transcript) -> list[ExpandableFold]:
-    """What was collapsed or snipped and can be put back, in the order of the view."""
+    """The collapsed or snipped stretches that can be put back, in the order of the view."""
     layers = (collapse.BY_COLLAPSE, collapse.find_collapsed), (snip.BY, snip.find_snips)
     found = [ExpandableFold(by, fold) for by, folds in layers for fold in folds(transcript)]
     return sorted(found, key=lambda one: transcript.view.where(one.fold.id) or 0)
@@ -165,13 +165,13 @@ def list_folds(transcript: Transcript) -> list[ExpandableFold]:
 
 
 class CompactionReport(msgspec.Struct, frozen=True):
-    """What came of a compaction that somebody asked for."""
+    """The result of a compaction by hand."""
 
     boundary: Boundary | None = None
-    """What was written down; None: the view is as it was, and the events have said why."""
+    """The boundary that was written; None: the view is as it was, and the events have said why."""
     stopped: bool = False
     fidelity: Fidelity | None = None
-    """What of the replaced part can still be found, by kind."""
+    """The shares of the replaced part that can still be found, by kind."""
     usage: Usage = Usage()
     cost: float | None = None
     """In the currency of the price table; None where no price is known."""

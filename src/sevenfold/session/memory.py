@@ -1,4 +1,4 @@
-"""What a session knows before anything is said: its memory and its instruction files.
+"""The memory and the instruction files of a session.
 
 It gives the memory part of the system prompt, the message that opens the conversation, what recall
 searches in, and who looks after the memory files when tools read or write them.
@@ -44,7 +44,7 @@ from sevenfold.tools.paths import is_secret_file, resolve_path
 from sevenfold.tools.workspace import FileKeeper
 
 MANAGED: Final = Path("/etc/sevenfold")
-"""Where whoever looks after the machine puts instructions for everybody on it."""
+"""The folder with instructions for all users of a machine."""
 BY: Final = "memory"
 
 
@@ -97,7 +97,7 @@ class SessionMemory:
 
     @property
     def system(self) -> tuple[str, ...]:
-        """What is said about memory in front of every request."""
+        """The part of the system prompt about memory."""
         if self.store is None:
             return ()
         place, guidelines = self._at.memory, self._at.settings.guidelines
@@ -106,7 +106,7 @@ class SessionMemory:
         return (format_memory_prompt(place.folder, project, guidelines, logs=logs, team=team),)
 
     def opening(self) -> tuple[Message | Mark, ...]:
-        """What opens the conversation: instruction files and the index, read now."""
+        """The messages that open the conversation: instruction files and the index, read now."""
         return self._instructing.opening()
 
     @property
@@ -153,7 +153,7 @@ class SessionMemory:
     # --- beside the conversation ------------------------------------------------------------------------
 
     def attach(self, view: View) -> Sequence[Message | Mark]:
-        """What the folders of newly touched files say, and which day it is where a new one began."""
+        """Instructions for folders of newly touched files, and the date when a new day began."""
         self._flush()
         known = view.marks.get("surroundings")
         day = opening.make_date_news(known if isinstance(known, dict) else {}, self._clock.now())
@@ -220,7 +220,7 @@ class SessionMemory:
 
 
 def _shared(store: MemoryStore) -> bool:
-    """Whether there is a team; its folder may have vanished, and is brought back by the next sync."""
+    """True if there is a team; its folder may have vanished, and is brought back by the next sync."""
     return store.has_team or (store.state / "team" / "team.json").exists()
 
 
@@ -276,7 +276,7 @@ class AgentOpening:
 
 
 class MemoryKeeper:
-    """What the agent's own file tools do in the memory folder: checked before, taken in after, dated."""
+    """Guards the memory folder for the agent's file tools: checks before a write, records after it."""
 
     def __init__(self, store: MemoryStore, clock: Clock, emit: Emit) -> None:
         self._store, self._clock, self._emit = store, clock, emit

@@ -1,4 +1,4 @@
-"""What work in the background may cost in a day: one small file that all sessions of a user share.
+"""The day's limit for background work: one small file that all sessions of a user share.
 
 Money is reserved before it is spent, so that two sessions together do not go over the limit, and what was
 reserved too much is given back. A ledger that cannot be read or written lets nothing be spent.
@@ -71,7 +71,7 @@ class SpendingFile:
 
     @property
     def today(self) -> SpendingDay:
-        """What was spent today."""
+        """The money spent today."""
         return self._today()
 
     def _today(self) -> SpendingDay:
@@ -250,7 +250,7 @@ def make_warm_question(request: Request) -> Message:
 
 
 def estimate_warm_usage(request: Request) -> Usage:
-    """What it will be charged for: all of the prefix read, and what a model that thinks may think."""
+    """The usage that the request is charged for: the whole prefix read, and any thinking."""
     thinking = (request.frame.params.get("thinking") or {}).get("budget_tokens") or 0
     fixed = request.frame.tokens if request.view.reported is None else 0
     return Usage(input=100, cache_read=request.view.tokens + fixed, output=1 + int(thinking))

@@ -1,4 +1,4 @@
-"""How long this user is usually silent, kept from session to session in one small file.
+"""The usual silences of this user, kept from session to session in one small file.
 
 What was learned about each model's tokens, kept from session to session in one small file.
 """
@@ -27,7 +27,7 @@ class IdleGapFile:
         self._new = GapCounts()
 
     def gaps(self) -> GapCounts:
-        """What is known of this user, the last minutes included."""
+        """The gaps of this user, the last minutes included."""
         if self._before is None:
             self._before = self._kept()
         return self._before + self._new

@@ -173,7 +173,7 @@ def _make_extraction_parts(session: Session) -> ExtractionParts | None:
 
 
 def _make_dream_parts(session: Session) -> DreamParts | None:
-    """Where no person talks, no dream begins by itself unless the settings say so."""
+    """Dreams begin by themselves where a person talks, or where the settings say so."""
     store, settings = session.knowledge.store, session.settings.dream
     if store is None:
         return None

@@ -51,16 +51,16 @@ class SummaryOffer(Protocol):
 
 
 class CacheSituation(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known at the moment of deciding. Times are seconds since the reply."""
+    """The facts for a decision. Times are seconds since the reply."""
 
     tokens: int
     """The context, which is in the cache."""
     idle: float
     """Now."""
     expires: float
-    """When the cache is lost, if nothing is done."""
+    """The time at which the cache is lost, if nothing is done."""
     life: float
-    """How long it lives from each use on."""
+    """Seconds that the cache lives from each use on."""
     gaps: GapCounts
     read: float
     """Prices, as multiples of the plain input price."""
@@ -72,9 +72,9 @@ class CacheSituation(msgspec.Struct, frozen=True, kw_only=True):
     fresh: int = 0
     """Tokens at the end that are not in the cache yet: the reply. Only they can be written for an hour."""
     left: int = 2
-    """How many such requests are still allowed in this silence."""
+    """Such requests still allowed in this silence."""
     freed: float = 0.0
-    """What a summary would take out; 0 when none is offered ..."""
+    """Tokens that a summary would take out; 0 when none is offered ..."""
     saved: float = 0.0
     """... what the requests after the silence save by it, what it costs now, and how many times as much it
     has to save."""
@@ -83,7 +83,7 @@ class CacheSituation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CacheChoice(msgspec.Struct, frozen=True):
-    """What to do, and what each way was expected to cost, in base-price input tokens."""
+    """The chosen way, and the expected cost of each way in base-price input tokens."""
 
     way: Way
     costs: dict[str, float]
@@ -187,7 +187,7 @@ class CacheExpiry:
         return (Mark(KEPT_WARM, msgspec.to_builtins(self._kept)),)
 
     def _so_far(self, view: View) -> CacheRefresh:
-        """What was done in this silence, also by a process that is gone."""
+        """The requests of this silence, also those by a process that is gone."""
         marked = _kept_in(view.marks.get(KEPT_WARM))
         known = [k for k in (self._kept, marked) if k.since == view.replied_at]
         return max(known, key=lambda k: k.times, default=CacheRefresh())
@@ -204,10 +204,10 @@ class CacheExpiry:
 
 
 class CacheRefresh(msgspec.Struct, frozen=True):
-    """What was done to keep the cache during one silence."""
+    """The requests that kept the cache warm during one silence."""
 
     since: float = -1.0
-    """When the reply came that this silence follows."""
+    """The time of the reply that this silence follows."""
     times: int = 0
     until: float = 0.0
     hour: bool = False

@@ -36,11 +36,11 @@ REREAD: Final = "micro.reread"
 """The name of the mark that counts what was asked for again."""
 MOST_REMEMBERED: Final = 50
 BREAKER_LEAST, BREAKER_SHARE = 10, 0.25
-"""When so many results, and such a share of what was cleared, were asked for again, clearing ends."""
+"""Clearing ends when so many results, and such a share of those cleared, were asked for again."""
 
 
 class RereadStats(msgspec.Struct, frozen=True):
-    """What was asked for again in this session: how often, of how many cleared, and what most."""
+    """Counts of cleared results that were asked for again in this session."""
 
     count: int = 0
     cleared: int = 0
@@ -116,7 +116,7 @@ class Microcompaction:
         return broken
 
     def _worth_a_look(self, view: View, pressure: Pressure) -> bool:
-        """Whether enough has come since the sums were last done for them to come out otherwise."""
+        """True if enough is new since the last sums for another result."""
         if self._held:  # by a tool loop: when that ends, the sums are as they were
             if is_in_open_loop(view):
                 return False
@@ -157,7 +157,7 @@ class Microcompaction:
         return (Results(shown), make_frontier_mark(view, first, then))
 
     def _would_unthink(self, view: View, clear: Sequence[Candidate]) -> bool:
-        """Whether it would take thinking out of a tool loop that still goes on, which is refused."""
+        """True if it would take thinking out of a tool loop that still goes on, which is refused."""
         first = view[min(one.at for one in clear)].id
         return self._parts.conversation.capabilities.loses_thinking and is_loop_broken(view, first)
 

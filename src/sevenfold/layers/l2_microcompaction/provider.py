@@ -35,11 +35,11 @@ TRIGGER: Final = 180_000
 AT_LEAST: Final = 140_000
 """Less than this is not worth the cache that is lost by it."""
 SPARED: Final = ("Edit", "Write")
-"""What the model itself changed is short, and it must not do it twice."""
+"""Tools whose results stay: they are short, and the model must not repeat its changes."""
 
 
 def is_wanted(switches: Switches, settings: MicroSettings) -> bool:
-    """Where our own cost model clears, the provider does not: it would clear anew at every request."""
+    """True if the provider should clear: where our cost model clears, it would clear anew each time."""
     ours = switches.micro_cost and settings.policy == "cost"
     return switches.micro_api and not ours
 
@@ -62,7 +62,7 @@ def add_context_management(frame: Frame, able: Capabilities, settings: MicroSett
 
 
 def is_clear_request(frame: Frame) -> bool:
-    """Whether the provider was asked to clear results: then we do not clear beside it."""
+    """True if the provider was asked to clear results: then we do not clear beside it."""
     edits = (frame.params.get(PARAMETER) or {}).get("edits") or ()
     return any(isinstance(edit, dict) and edit.get("type") == TOOL_USES for edit in edits)
 
@@ -107,7 +107,7 @@ class ProviderEdits:
 
 
 def read_cleared_counts(reply: Reply) -> tuple[int, int]:
-    """How many results, and how many tokens, the provider reports to have cleared for this reply."""
+    """The numbers of results and tokens that the provider reports as cleared for this reply."""
     edits = [edit for edit in reply.applied if edit.get("type") == TOOL_USES]
     return _sum(edits, "cleared_tool_uses"), _sum(edits, "cleared_input_tokens")
 
@@ -118,7 +118,7 @@ def _sum(edits: Iterable[Json], key: str) -> int:
 
 
 def find_newly_cleared(request: Request, reply: Reply, known: tuple[int, int] = (0, 0)) -> Cleared | None:
-    """What the provider has cleared beyond what is known already; None when that is nothing."""
+    """The event for results that the provider cleared since the last report; None when there are none."""
     results, tokens = read_cleared_counts(reply)
     if results <= known[0]:
         return None
@@ -246,7 +246,7 @@ def find_deleted_uses(view: View) -> frozenset[str]:
 
 
 def estimate_freed_tokens(candidates: Sequence[Candidate], view: View) -> int:
-    """What the provider will count less, in the measure of what it has counted last."""
+    """Tokens that the provider will count less, in the measure of its last count."""
     tokens = view.calibration.tokens(sum((one.size for one in candidates), MessageSize()))
     if view.reported is None:
         return tokens
@@ -255,7 +255,7 @@ def estimate_freed_tokens(candidates: Sequence[Candidate], view: View) -> int:
 
 
 def make_deletion_note(kept: Sequence[tuple[Candidate, Path]]) -> Message:
-    """What the model is told: which results are gone, and where they are."""
+    """The message that tells the model which results are gone, and where they are stored."""
     lines = [GONE, *(f"- {describe_call(one.use)}: {path}" for one, path in kept)]
     text = "\n".join(lines).replace("</context", "&lt;/context")  # a call may quote anything
     return user(f"<context>\n{text}\n</context>")

@@ -95,7 +95,7 @@ class NotesForm(msgspec.Struct, frozen=True):
         return cls("\n".join(lines).strip() + "\n", preamble, sections)
 
     def bodies(self, text: str) -> tuple[str, ...]:
-        """What stands in each section; `NotesFormError` when a fixed line was changed."""
+        """The text of each section. Raises `NotesFormError` if a fixed line was changed."""
         known = {section.heading: n for n, section in enumerate(self.sections)}
         found: list[int] = []
         parts: list[list[str]] = [[]]
@@ -120,7 +120,7 @@ class NotesForm(msgspec.Struct, frozen=True):
                 raise NotesFormError(f"the section '{self.sections[at].heading}' was moved")
 
     def empty(self, text: str) -> bool:
-        """Whether nothing was noted yet."""
+        """True if nothing was noted yet."""
         return self.bodies(text) == self.bodies(self.template)
 
     def written(self, bodies: Sequence[str]) -> str:
@@ -132,7 +132,7 @@ class NotesForm(msgspec.Struct, frozen=True):
         return "\n\n".join(parts) + "\n"
 
     def too_long(self, text: str, limits: NotesLimits) -> list[str]:
-        """What is over its limit, in words, for whoever is to shorten it."""
+        """The sections over their limit, in words for the model that is to shorten them."""
         sizes = [estimate_tokens(body) for body in self.bodies(text)]
         out = [
             f"'{section.title}' holds about {size:,} tokens, more than {limits.section:,}"
@@ -144,7 +144,7 @@ class NotesForm(msgspec.Struct, frozen=True):
         return out
 
     def cut_to(self, text: str, limits: NotesLimits, where: str = "") -> list[str]:
-        """What stands in each section, cut to size; `where` says where the rest can be found."""
+        """The text of each section, cut to size; `where` says where the rest can be found."""
         bodies = self.bodies(text)
         sizes = [count_bytes(body) for body in bodies]
         section, total = (int(tokens / TEXT_RATE) for tokens in (limits.section, limits.total))
@@ -212,7 +212,7 @@ _SECTION: Final = re.compile(r'<section title="([^"\n]+)">\n?(.*?)</section>', r
 
 
 class NotesWording(msgspec.Struct, frozen=True):
-    """What the notes look like, and how the model is asked to keep them."""
+    """The template of the notes, and the instruction by which the model keeps them."""
 
     form: NotesForm
     instruction: str
@@ -292,9 +292,9 @@ NOTES_FILE: Final = Path("session-memory", "summary.md")
 NOTES: Final = "notes"
 """The name of the mark that says how far the notes go."""
 DAMAGED: Final = "summary.damaged.md"
-"""Where a file that is not of the form any more is put, beside the notes."""
+"""The name for notes that do not have the form any more."""
 UNDONE: Final = "summary.undone.md"
-"""Where notes are put that tell what is not part of the conversation any more."""
+"""The name for notes on a part of the conversation that was undone."""
 LONGEST_TITLE: Final = 100
 """Characters."""
 LARGEST: Final = 256 << 10
@@ -302,7 +302,7 @@ LARGEST: Final = 256 << 10
 
 
 class NotesCoverage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How far the notes go."""
+    """The part of the conversation that the notes cover."""
 
     tokens: int = 0
     """Of context, when they were last brought up to date."""
@@ -355,7 +355,7 @@ class Notebook:
     # --- how far they go --------------------------------------------------------------------------------
 
     def covered(self, view: View) -> NotesCoverage | None:
-        """What this process knows, and after a resume what the transcript says."""
+        """The coverage known to this process; after a resume, the one in the transcript."""
         if self._covered is None and (marked := view.marks.get(NOTES)) is not None:
             try:
                 self._covered = msgspec.convert(marked, NotesCoverage)
@@ -364,7 +364,7 @@ class Notebook:
         return self._covered
 
     def anchor(self, view: View) -> int | None:
-        """Where the last message stands that the notes cover; None when it is not in the view."""
+        """The place of the last message that the notes cover; None when it is not in the view."""
         marked = view.marks.get(NOTES)
         known = [self._covered.anchor] if self._covered else []
         if isinstance(marked, dict) and isinstance(id := marked.get("anchor"), int):
@@ -472,7 +472,7 @@ class Notebook:
         self._good, self._covered = text, covered
 
     def title(self, notes: str, view: View) -> tuple[Mark, ...]:
-        """What the notes call this session, if they have a section for that and it says something new."""
+        """A mark with the title in the notes, if there is such a section and it says something new."""
         if "title" not in self.form.sections[0].title.casefold():
             return ()
         line = next(filter(None, map(str.strip, self.form.bodies(notes)[0].splitlines())), "")

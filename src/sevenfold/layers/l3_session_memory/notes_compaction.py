@@ -58,7 +58,7 @@ from sevenfold.layers.shared.restore import CompactionCut, CompactionRefused, Re
 
 
 class TailSize(msgspec.Struct, frozen=True):
-    """How much is to stay: tokens as they are padded, and messages with words in them."""
+    """The size of the tail that stays: padded tokens, and messages with words in them."""
 
     tokens: int
     messages: int
@@ -66,7 +66,7 @@ class TailSize(msgspec.Struct, frozen=True):
 
 
 def find_tail_start(view: View, anchor: int, keep: TailSize) -> int | None:
-    """Where the tail begins; None when nothing could go.
+    """The place where the tail begins; None when nothing could go.
 
     All that follows the anchor stays, and at least the newest round. Before it, messages stay until
     there are enough of them, as long as they are not too many and none of them was there before the
@@ -99,7 +99,7 @@ def _growing(view: View, cuts: list[int]) -> Iterator[tuple[int, int, int]]:
 
 
 def find_boundary_end(view: View) -> int:
-    """Where the messages begin that no compaction has touched."""
+    """The place where the messages begin that no compaction has touched."""
     boundary = find_last_boundary(view)
     if boundary is None:
         return 0
@@ -161,7 +161,7 @@ def make_notes_message(
 
 
 def _in(said: str, notes: str) -> bool:
-    """Whether it is in the notes, which stand on one line."""
+    """True if it is in the notes, which stand on one line."""
     flat = " ".join(said.split())
     return not flat or (len(flat) >= SHORT and flat in notes)
 
@@ -181,7 +181,7 @@ def _fitted(texts: Sequence[str], room: int) -> list[str]:
 def collect_removed_facts(
     removed: Sequence[PlacedMessage], marks: Mapping[str, Any], *, started: bool
 ) -> Facts:
-    """What was said in these messages, and in those that stand for earlier ones.
+    """The facts of these messages, and of those that stand for earlier ones.
 
     Without `started`, what hooks said before the first reply is left to whoever restores it.
     """
@@ -189,7 +189,7 @@ def collect_removed_facts(
     start = {placed.id for placed in removed[:first] if placed.by == "hooks" and not started}
 
     def quoted(placed: PlacedMessage) -> bool:
-        """What others put beside the conversation is theirs to put there again."""
+        """False for messages of layers and hooks: those are restored by their own sources."""
         return placed.by in SPOKEN | COMPACTIONS and placed.id not in start
 
     return collect_facts(removed, marks, quoted)

@@ -102,7 +102,7 @@ def _places(text: str, old: str) -> list[tuple[int, int]]:
 
 
 def has_edit_tool(frame: Frame) -> bool:
-    """Whether the conversation offers Edit as we know it; its list of tools cannot be changed."""
+    """True if the conversation offers Edit as we know it; its list of tools cannot be changed."""
     for tool in frame.tools:
         if tool.get("name") == EDIT and isinstance(schema := tool.get("input_schema"), dict):
             fields = schema.get("properties")
@@ -264,13 +264,13 @@ class NotesUpdater:
 
 
 def _tokens(request: Request) -> int:
-    """How full the context is."""
+    """Tokens of the context."""
     view = request.view
     return view.tokens + (request.frame.tokens if view.reported is None else 0)
 
 
 def _calling(view: View) -> bool:
-    """Whether the last thing the model did was to call tools."""
+    """True if the last thing the model did was to call tools."""
     for at in range(len(view) - 1, -1, -1):
         if view[at].message.role == "assistant":
             return bool(view[at].message.tool_uses)

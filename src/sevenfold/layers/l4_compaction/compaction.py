@@ -61,7 +61,7 @@ from sevenfold.layers.shared.restore import AUTO, REFUSED, CompactionCut, Compac
 BUSY: Final = 2.5
 """In the middle of a task, when what was just read is in use, it has to pay so many times better."""
 ENOUGH: Final = 0.5
-"""What is made because it pays must free this part of what was expected, and have this fidelity."""
+"""A summary made because it pays must free this share of what was expected, and score so much."""
 
 STOPPED: Final = "stopped: nothing was changed"
 
@@ -108,7 +108,7 @@ class Compaction:
     def paying(
         self, request: Request, pressure: Pressure, margin: float | None = None
     ) -> tuple[CompactionPlan, SummaryWorth] | None:
-        """What is worth a summary now. Where nothing is known of prices, nothing is."""
+        """A plan for a summary that pays now; None where prices are unknown."""
         settings, view = self.settings, request.view
         on = settings.by_price and self._parts.switches.compact and self._parts.can_wait
         if not on or request.source != "main":
@@ -263,13 +263,13 @@ class Compaction:
         return await (summarise or self._summarise)(self._wanted(planned, instructions))
 
     def draft(self, planned: CompactionPlan, written: WrittenSummary) -> Draft:
-        """What was written, in its place; `NoSummary` when that would not do."""
+        """The written summary in its place. Raises `NoSummary` if it would not do."""
         path = self._parts.conversation.transcript_path
         return draft_from_summary(planned, written, str(path) if path else "", self._able)
 
     def _wanted(self, planned: CompactionPlan, instructions: str) -> SummaryJob:
-        """What to fork from: the view that is in the cache. Where that is too long, the view up to the
-        newest reply: it is what the request before had, and that was not too long.
+        """The job for the summariser: it forks from the view in the cache, or, where that is too long, from
+        the view up to the newest reply, which the request before had.
         """
         request, pressure, view = planned.request, planned.pressure, planned.view
         budget = int(scale_constant(self.settings.summary_tokens, pressure.window))

@@ -97,11 +97,11 @@ _ENDINGS: Final = {
     "since is told above. Go on from here.",
     (False, False): "Go on from here with what the user said last.",
 }
-"""Whether messages follow word for word, and whether the user's last one was left out of the digest."""
+"""The ending, by two questions: do messages follow word for word, is the user's last one apart?"""
 
 
 class DigestForm(msgspec.Struct, frozen=True):
-    """How a digest is to come out."""
+    """Limits and contents of a digest."""
 
     room: int
     """Bytes it may take, and more only if the user's last words alone need more."""
@@ -109,13 +109,13 @@ class DigestForm(msgspec.Struct, frozen=True):
     """Bytes of it that may tell what was done: lists could go on for ever."""
     path: str = ""
     tail: bool = True
-    """Whether messages follow it word for word."""
+    """True if messages follow it word for word."""
     apart: bool = False
-    """Whether the last thing the user said stands beside it as a message of its own."""
+    """True if the last thing the user said stands beside it as a message of its own."""
     last_whole: bool = False
-    """Whether the last thing the user said stands in the digest and nowhere else."""
+    """True if the last thing the user said stands in the digest and nowhere else."""
     cutting: Cutting = "none"
-    """Which messages of the user may be cut when all of them do not fit."""
+    """The messages of the user that may be cut when all of them do not fit."""
     newest: tuple[tuple[str, str], ...] = ()
     """Calls whose results nobody has read yet, with the results, when they do not follow."""
 
@@ -166,7 +166,7 @@ def _sections(facts: Facts, form: DigestForm, room: int) -> list[str]:
 
 
 def _context(facts: Facts, room: int) -> list[str]:
-    """What it was told by the program, and last what a model wrote about all this, which counts most."""
+    """Texts of the program, and last what a model wrote about all this, which counts most."""
     texts = (*facts.contexts, facts.account)
     told = [escape_quote(text) for text in texts if text]
     return _listed("## What the model was told besides", told, room, clip=True)
@@ -289,17 +289,17 @@ TAILS: Final = (0.40, 0.20)
 NEWEST: Final = 0.75
 """The most that the newest round may take and still stay word for word."""
 FILLED: Final = 0.75
-"""How much of the room a digest and its tail take, so that work can go on for a while."""
+"""The share of the room that a digest and its tail take, so that work can go on for a while."""
 FACTS: Final = 10_000
 """Tokens, in a large window, that may tell what was done."""
 
 
 class DigestPlan(msgspec.Struct, frozen=True):
-    """Where the kept tail begins, tokens for the digest, and how the user's words may be cut."""
+    """The start of the kept tail, tokens for the digest, and how the user's words may be cut."""
 
     cut: int
     apart: int | None
-    """Where the last message of the user is, if it is before the tail: it stays."""
+    """The place of the user's last message, if it is before the tail: it stays."""
     room: int
     cutting: Cutting
 
@@ -312,7 +312,7 @@ class DigestDraft(msgspec.Struct, frozen=True):
     facts: Facts
     after: View
     kept_from: Id
-    """Where what is kept begins; -1 when nothing is."""
+    """The place where the kept part begins; -1 when nothing is kept."""
     tokens: int
 
 
@@ -417,7 +417,7 @@ class Digest:
 
 
 def make_digest_notice(boundary: Boundary) -> Notice:
-    """What the user is told: this is not what a model would have made of it."""
+    """The notice that this is a digest by rule, without a model."""
     return Notice(
         "the window was full: the older part of the conversation is now a digest made without a model, "
         f"{boundary.tokens_before:,} tokens before and about {boundary.tokens_after:,} after; the "
@@ -460,7 +460,7 @@ def _plans(view: View, room: int) -> Iterator[DigestPlan]:
 
 
 def _tails(view: View, most: int) -> list[tuple[int, int]]:
-    """Where a tail of at most so many tokens may begin, and its padded size, the longest tail first."""
+    """The places where a tail of at most so many tokens may begin, the longest tail first."""
     found: list[tuple[int, int]] = []
     loop, size = find_thinking_loop(view), MessageSize()
     for at in range(len(view) - 1, 0, -1):
@@ -487,7 +487,7 @@ class CompactionDraft(msgspec.Struct, frozen=True):
     edits: tuple[Replace, ...]
     text: str
     after: View
-    """What the view will be."""
+    """The view with the edits made."""
     marks: tuple[Mark, ...]
     usage: Usage = Usage()
     """Of all that was asked of a model for it, also of what came to nothing."""

@@ -76,7 +76,7 @@ class Fold(msgspec.Struct, frozen=True):
 
 
 def count_replies(stretch: Iterable[PlacedMessage]) -> int:
-    """How many rounds these messages are: each begins with a reply of the model."""
+    """The number of rounds: each begins with a reply of the model."""
     return sum(placed.message.role == "assistant" for placed in stretch)
 
 
@@ -100,12 +100,12 @@ def format_paths(paths: Sequence[str]) -> str:
 
 
 def find_visible_start(view: View) -> int:
-    """Where what the model sees begins: at the newest summary that the provider made, if there is one."""
+    """The place where the model's view begins: the provider's newest summary, if there is one."""
     return next((at for at in range(len(view) - 1, -1, -1) if read_server_summary(view[at].message)), 0)
 
 
 def find_newest_rounds(view: View) -> int:
-    """Where the newest rounds begin, which stay."""
+    """The place where the newest rounds begin, which stay."""
     left = KEEP_ROUNDS
     for at in range(len(view) - 1, -1, -1):
         left -= view[at].message.role == "assistant"
@@ -140,7 +140,7 @@ def find_folds(transcript: Transcript, by: str) -> list[Fold]:
 
 
 def expand_folds(transcript: Transcript, by: str, ids: Iterable[Id]) -> tuple[Undo, Mark] | tuple[()]:
-    """What puts these stretches back, and keeps them from being folded again at once.
+    """The changes that put these stretches back, and keep them from being folded again at once.
 
     Nothing when none of them is in the view. It is written as any layer's hand-back, so that thinking
     which is bound to the shorter prefix goes with it.
@@ -169,7 +169,7 @@ def find_expanded(view: View) -> list[list[Id]]:
 
 
 def find_restored_positions(view: View) -> frozenset[int]:
-    """Where in the view the messages stand that were put back."""
+    """The places in the view of messages that were put back."""
     places: set[int] = set()
     for first, last in find_expanded(view):
         a, b = view.where(first), view.where(last)
@@ -179,7 +179,7 @@ def find_restored_positions(view: View) -> frozenset[int]:
 
 
 def _writes(transcript: Transcript, by: str) -> Iterator[list[Entry]]:
-    """What the layer wrote, one list for each time; a boundary ends each."""
+    """The writes of a layer, one list each; a boundary ends each."""
     group: list[Entry] = []
     for entry in transcript.entries:
         if entry.by != by:
@@ -207,7 +207,7 @@ def _folds_of(transcript: Transcript, group: Sequence[Entry]) -> list[Fold]:
 
 
 def _belongs(entry: Entry, chosen: Sequence[Fold], transcript: Transcript) -> bool:
-    """Whether this is the record of one of them."""
+    """True if this is the record of one of them."""
     view = transcript.view
     places = (view.where(fold.id) for fold in chosen)
     own = {record_name(view[at].message) for at in places if at is not None}
@@ -322,12 +322,12 @@ class Snip:
 
 
 def find_snips(transcript: Transcript) -> list[Fold]:
-    """What has been snipped and can be put back."""
+    """The snipped stretches that can be put back."""
     return find_folds(transcript, BY)
 
 
 def expand_snip(transcript: Transcript, id: Id | None = None) -> tuple[Undo, Mark] | tuple[()]:
-    """What puts the rounds behind this note back; without an id, those behind all of them."""
+    """The changes that put the rounds behind this note back; without an id, behind all notes."""
     known = [fold.id for fold in find_snips(transcript)]
     return expand_folds(transcript, BY, known if id is None else [id])
 
@@ -368,7 +368,7 @@ def _after_replaced(view: View) -> int:
 
 
 def _stretches(view: View, first: int, cut: int) -> list[tuple[int, int]]:
-    """What goes, around the user's last message: that stays as it is."""
+    """The stretches that go. The user's last message between them stays."""
     last = find_last_typed(view)
     if last is None or not first <= last < cut:
         return [(first, cut)]
@@ -388,7 +388,7 @@ def _said(facts: Facts) -> list[str]:
 
 
 def _told(facts: Facts) -> list[str]:
-    """What the program said: its beginning, as the rest is on record."""
+    """The beginning of each text of the program; the rest is on record."""
     lines = [to_bounded_line(text, 300) for text in facts.contexts]
     return format_newest("What the model was told in them besides:", lines, 5)
 
@@ -512,12 +512,12 @@ class UnlessCollapsing:
 
 
 def find_collapsed(transcript: Transcript) -> list[Fold]:
-    """What is collapsed and can be expanded, in the order of the view."""
+    """The collapsed stretches that can be expanded, in the order of the view."""
     return find_folds(transcript, BY_COLLAPSE)
 
 
 def expand_collapse(transcript: Transcript, id: Id) -> tuple[Undo, Mark] | tuple[()]:
-    """What puts the rounds behind this projection back; nothing when it is not in the view."""
+    """The changes that put the rounds behind this projection back; none when it is not in the view."""
     return expand_folds(transcript, BY_COLLAPSE, [id])
 
 
@@ -534,7 +534,7 @@ def _target(before: int, pressure: Pressure) -> int:
 
 
 def _enough(before: int, after: int, pressure: Pressure) -> bool:
-    """Whether it is worth the break, and where the window is full, whether it is out of danger."""
+    """True if it is worth the break and, in a full window, frees enough."""
     effective = pressure.thresholds.effective
     if pressure.refused:
         return after <= compute_target_tokens(before, pressure)
@@ -544,7 +544,7 @@ def _enough(before: int, after: int, pressure: Pressure) -> bool:
 
 
 def _scale(view: View) -> float:
-    """What the provider counts for one token of our estimate, as far as it is less."""
+    """Tokens that the provider counts for one of our estimate, at most 1."""
     if view.reported is None:
         return 1.0
     estimate = view.calibration.tokens(view.reported.size)
@@ -579,7 +579,7 @@ def _end(view: View, at: int) -> int:
 
 
 def _round(reply: PlacedMessage, answer: PlacedMessage) -> bool:
-    """Whether these two are a call and its results, and nothing else that somebody said."""
+    """True if these two are a call and its results, and nothing else that somebody said."""
     if not reply.message.tool_uses or any(isinstance(b, Opaque) for b in reply.message.content):
         return False
     return all(isinstance(b, ToolResult) for b in answer.message.content)
@@ -593,7 +593,7 @@ def _edits(view: View, chosen: Sequence[ToolRun]) -> tuple[Replace, ...]:
 
 
 def format_projection(head: Sequence[str], facts: Facts) -> str:
-    """What came of the rounds, in lines."""
+    """The results of the rounds, in lines."""
     read = [f.path for f in facts.files if not f.changes]
     changed = [f.path for f in facts.files if f.changes]
     kept = [f"{k.path}: {to_bounded_line(k.call, 120)}" for k in facts.kept]

@@ -100,7 +100,7 @@ def read_instructions() -> str:
 
 
 def remove_server_summaries(view: View) -> tuple[Replace, ...]:
-    """What takes the provider's blocks out, for a model that cannot read them."""
+    """The edits that take the provider's blocks out, for a model that cannot read them."""
     edits: list[Replace] = []
     for placed in view:
         kept = tuple(block for block in placed.message.content if not _is_summary(block))
@@ -181,7 +181,7 @@ class ServerCompaction:
 
 
 def read_summary_usage(reply: Reply) -> Usage:
-    """What the provider used for the summary: it is not in the usage of the reply."""
+    """The usage of the provider's summary, which is not in the usage of the reply."""
     total = Usage()
     for used in _iterations(reply):
         if used.get("type") == SERVER_SUMMARY:
@@ -210,7 +210,7 @@ def _count(value: Any) -> int:
 
 
 def _with_its_cost(accounts: Accounts, request: Request, reply: Reply) -> float | None:
-    """What the reply cost, and the summary with it, which has a column of its own."""
+    """The cost of the reply and of its summary, which the ledger counts under a source of its own."""
     spent = read_summary_usage(reply)
     own = accounts.after(request, reply)
     if not spent.total:
@@ -223,7 +223,7 @@ def _with_its_cost(accounts: Accounts, request: Request, reply: Reply) -> float 
 def quote_missing_words(
     before: Facts, summary: str, most: int, asking: bool = False
 ) -> tuple[Message, ...]:
-    """What the user said before a summary and it does not say, in a message; or nothing.
+    """A message with the user's words before a summary that does not repeat them; or nothing.
 
     `asking`: what they said last is not said again behind it.
     """
@@ -235,7 +235,7 @@ def quote_missing_words(
 
 
 def _before(view: View, end: int) -> Facts:
-    """What was said before message `end`."""
+    """The facts of the messages before `end`."""
     return collect_facts((view[at] for at in range(end)), view.marks)
 
 
@@ -273,7 +273,7 @@ class RequestedCompaction:
         return await self._put_in(request, pressure, cut, block, reply, wanted)
 
     def _cut(self, view: View) -> int | None:
-        """Where what is kept begins: at the newest round, or behind its results."""
+        """The place where the kept part begins: at the newest round, or behind its results."""
         for at in find_tail_starts(view):
             if 0 < at < len(view) and view[at - 1].message.tool_uses == ():
                 trial = apply_edits(view, (Replace(view[0].id, view[at - 1].id, (user("-"),)),), BY)
@@ -368,7 +368,7 @@ def read_compaction_block(reply: Reply) -> Opaque:
 
 
 def _failures(request: Request) -> int:
-    """How often in a row this model has failed."""
+    """The failures of this model in a row."""
     value = request.view.marks.get(BREAKER)
     if not isinstance(value, dict) or value.get("model") != request.frame.model:
         return 0

@@ -109,7 +109,7 @@ class SummaryAhead:
     # --- preparing --------------------------------------------------------------------------------------
 
     def _planned(self, request: Request) -> CompactionPlan | None:
-        """What is to be summarised now, if anything is."""
+        """The plan for a summary now; None if none is due."""
         limits, boundary = self._limits, request.view.marks.get(BOUNDARY)
         if limits is None or self.ready or self._ended or boundary == self._tried:
             return None
@@ -147,14 +147,14 @@ class SummaryAhead:
     # --- putting it in place ----------------------------------------------------------------------------
 
     def failure(self, request: Request) -> Sequence[Mark]:
-        """What the breaker has to be told, once."""
+        """A mark that counts the failure for the breaker, once."""
         failed, self._failed = self._failed, ""
         if failed != request.frame.model:
             return ()
         return (CompactionBreaker.of(request.view, failed).failed().mark,)
 
     async def in_place(self, request: Request, pressure: Pressure) -> Sequence[Change]:
-        """What is to be written for the summary that is ready; nothing when it has to be dropped."""
+        """The changes that put the ready summary in place; none when it has to be dropped."""
         ready, self.ready = self.ready, None
         if ready is None:
             return ()
@@ -239,7 +239,7 @@ def _enough(planned: CompactionPlan) -> CompactionPlan:
 
 
 def _check_the_same(ready: ReadySummary, request: Request, pressure: Pressure) -> int:
-    """Where the last message stands that the summary covers."""
+    """The place of the last message that the summary covers."""
     if request.frame.model != ready.model:
         raise _StaleSummary("another model has taken over")
     if pressure.window != ready.window:

@@ -61,13 +61,13 @@ _LASTING: Final = re.compile(
     r"|我是|我叫|我们用|我們用|我们不|我們不|决定|決定|截止|规定|規定|约定|約定",
     re.IGNORECASE,
 )
-"""What people say when they mean more than this session. It decides when, never whether."""
+"""Words for something that lasts beyond this session. They decide the time of a look, nothing else."""
 _UNKNOWN: Final = re.compile(r"[^\W\d_\u0000-\u024f\u3400-\u9fff\uf900-\ufaff]")
 """Letters of scripts for which there are no such words here."""
 
 
 def is_urgent(texts: Sequence[str]) -> bool:
-    """Whether what was typed since the last look, in order, should be looked through without delay."""
+    """True if what was typed since the last look, in order, should be looked through without delay."""
     return len(texts) >= MOST or any(map(is_lasting, texts))
 
 
@@ -109,7 +109,7 @@ class Extraction:
 
     @property
     def waiting(self) -> bool:
-        """Whether a turn was left for later."""
+        """True if a turn was left for later."""
         return self._state.waits and not self._state.busy
 
     async def catch_up(self, request: Request, idle: float) -> Sequence[Mark]:
@@ -181,7 +181,7 @@ class Extraction:
         return (self._advanced(view),)
 
     def _looked_at(self, view: View) -> int:
-        """How many messages were looked at before; none when those have left the view."""
+        """The number of messages looked at before; none when those have left the view."""
         places = map(view.where, self._cursors(view))
         return 1 + max((place for place in places if place is not None), default=-1)
 
@@ -191,8 +191,10 @@ class Extraction:
         return [id for id in (last, self._state.cursor) if isinstance(id, int)]
 
     def _said(self, view: View, since: int) -> tuple[list[str], bool]:
-        """What was typed since the last look, also what a summary stands for by now, without the turns in
-        which the agent itself saved something: then it knew what was worth it. And whether there are any.
+        """The texts typed since the last look, and True if the agent saved something itself.
+
+        Turns in which it did are left out: it knew what was worth saving. Texts for which a summary stands
+        by now are among them.
         """
         last = max(self._cursors(view), default=-1)
         gone = find_replaced_user_words(self._parts.conversation.entries, view, last)
@@ -216,7 +218,7 @@ class Extraction:
         return Mark(CURSOR, {"last": self._state.cursor})
 
     def _wrote_memory(self, placed: PlacedMessage, view: View) -> bool:
-        """Whether the agent itself has saved something here."""
+        """True if the agent itself has saved something here."""
         return any(
             use.name in EDITORS and self._is_memory(use) and _worked(use, view)
             for use in placed.message.tool_uses
@@ -256,7 +258,7 @@ class Extraction:
             raise BadReply("the model's reply was cut off")
 
     def _prepared(self, view: View, entries: Sequence[Entry], since: int) -> tuple[SourceMessages, str]:
-        """Who said what, and the question; in a thread, since a conversation may be long."""
+        """The authors of all texts, and the question; in a thread, since a conversation may be long."""
 
         store, now = self._learning.store, self._clock.now()
         memories = store.newest(NEWEST)
@@ -287,7 +289,7 @@ class Extraction:
 
 
 def _can_write(frame: Frame) -> bool:
-    """Whether the conversation offers a tool to write with; its list of tools cannot be changed."""
+    """True if the conversation offers a tool to write with; its list of tools cannot be changed."""
     return any(tool.get("name") in EDITORS for tool in frame.tools)
 
 

@@ -1,4 +1,4 @@
-"""What an extraction may do, decided when it calls: look around, and write memories. Nothing else.
+"""The tools of an extraction: it may look around and write memories, nothing else.
 
 The tools of the conversation stay in the request, since another list would be another prefix. Reads go
 to the session's own tools, with nobody to ask; writes go to `MemoryWriter`. Every refusal has a reason,
@@ -79,7 +79,7 @@ class MemoryWriter:
         self._files = MemoryFiles(store.folder)
         self._read: set[str] = set()
         self.saved: dict[str, Saved] = {}
-        """What this run has saved, by file."""
+        """The memories that this run has saved, by file."""
 
     def file_of(self, asked: str) -> str:
         """The memory file that a path means; `UnfitMemory` when it is none."""
@@ -289,7 +289,7 @@ def make_fork_tools(
 
 
 def _unheard(event: Event) -> None:
-    """What a fork is denied is counted by who started it."""
+    """Drops the event: the fork counts what it is denied."""
 
 
 _SCHEMAS: Final[dict[str, Json]] = {
@@ -321,7 +321,7 @@ class ExtractionTools:
 
     @property
     def kinds(self) -> Counter[str]:
-        """How many refusals of each kind."""
+        """The number of refusals of each kind."""
         return Counter(one.kind for one in self.refusals)
 
     def safe(self, use: ToolUse) -> bool:

@@ -1,4 +1,4 @@
-"""What the model is told about memory: the rules in the system prompt, the index where a session opens.
+"""The rules of memory in the system prompt, and the index where a session opens.
 
 Both are the same bytes for the same arguments: a prompt that changed would throw away the provider's cache.
 
@@ -69,7 +69,7 @@ def format_memory_prompt(
 
 
 def format_opening(index: str, instructions: str, team_index: str = "") -> str | None:
-    """What opens the first user message: instruction files, then the indexes; None when there are none.
+    """The opening of the first user message: instruction files, then the indexes; None without any.
 
     `instructions` are delimited already, by whoever knows the files.
     """
@@ -83,7 +83,7 @@ def format_opening(index: str, instructions: str, team_index: str = "") -> str |
 
 
 def is_opening(placed: PlacedMessage) -> bool:
-    """Whether this is such a message, first sent or given back after a compaction."""
+    """True if this is such a message, first sent or given back after a compaction."""
     told = placed.message.role == "user" and placed.by not in TYPED
     return told and OPENS in placed.message.text[:200]
 
@@ -131,7 +131,7 @@ class FolderInstructions:
         self._touched: set[str] = set()
 
     def forget(self) -> None:
-        """What was brought in has left the conversation: files that are touched again bring it again."""
+        """Forgets what was brought in: files that are touched again bring it again."""
         self._touched.clear()
 
     def attach(self, view: View) -> Sequence[Message | Mark]:
@@ -159,7 +159,7 @@ _check_nearby: type[Attach] = FolderInstructions
 
 
 TRIES: Final = 20
-"""How often less is tried; each time at least one file more is left out."""
+"""Attempts with less; each leaves out at least one file more."""
 NAMED: Final = 20
 """Files that are named at most."""
 _LEFT: Final = (
@@ -220,7 +220,7 @@ class InstructionLoader:
         """Given back, if the compaction that asked for it came about."""
 
     def opening(self) -> tuple[Message | Mark, ...]:
-        """What opens the conversation, read now."""
+        """The messages that open the conversation, read now."""
         opened = self._whole()
         self._take(opened)
         return (*opened.messages, self._mark) if opened.messages else ()
@@ -238,7 +238,7 @@ class InstructionLoader:
         return opened.messages
 
     def attach(self, view: View) -> Sequence[Message | Mark]:
-        """What the folders of newly touched files say."""
+        """The instructions in the folders of newly touched files."""
         waiting, self._waiting = self._waiting, None
         again = waiting is not None and _in_place(waiting, view)
         if waiting is not None and again:
@@ -257,7 +257,7 @@ class InstructionLoader:
         return _OpeningDraft(files, tuple(self._say(render_instructions(found), True)), found, said)
 
     def _take(self, opened: _OpeningDraft) -> None:
-        """What was brought in before has left the conversation, or was never there."""
+        """Takes these files as the loaded ones; those of before have left the conversation."""
         self.files = opened.files
         self._nearby.forget()
         for text in opened.notices:
@@ -303,7 +303,7 @@ def _told(found: Instructions, left: Sequence[Path]) -> str:
 
 
 def _in_place(opened: _OpeningDraft, view: View) -> bool:
-    """Whether what was given back is there now: what it took the place of is gone, or it is in view."""
+    """True if what was given back is there now: what it took the place of is gone, or it is in view."""
     if opened.since is not None and view.where(opened.since) is None:
         return True
     new = (placed for placed in view if placed.id > opened.before and _by_a_layer(placed))

@@ -1,4 +1,4 @@
-"""What a memory rests on: the words that were said, when, and by whom. Without them it is not saved.
+"""The grounds of a memory: the words, their time and their author. Without them it is not saved.
 
     user, feedback        a quote of what the person typed, and nothing copied from results or files
     project, reference    the same, or a sentence of the assistant's that the person went on from
@@ -92,7 +92,7 @@ class SourceMessages:
         self.said += self._heard()
 
     def find(self, quote: str, *, assistant: bool) -> SourceQuote | None:
-        """Who said this word for word, the newest first; of the assistant what nobody objected to."""
+        """The newest text that says this word for word; of the assistant, one without objection."""
         parts = [flatten_text(part) for part in _ELLIPSIS.split(quote) if split_words(part)]
         if not parts:
             return None
@@ -120,7 +120,7 @@ class SourceMessages:
         return "\n".join(map(flatten_text, texts))
 
     def _heard(self) -> Iterator[SourceQuote]:
-        """What the assistant said counts from where the person went on without objecting."""
+        """Texts of the assistant after which the person went on without objecting."""
         waiting: list[SourceQuote] = []
         for placed in self._view:
             if is_typed(placed):
@@ -138,7 +138,7 @@ class SourceMessages:
 
 
 def is_typed(placed: PlacedMessage) -> bool:
-    """Whether a person typed this."""
+    """True if a person typed this."""
     message = placed.message
     if message.role != "user" or placed.by not in TYPED or message.results:
         return False
@@ -148,7 +148,7 @@ def is_typed(placed: PlacedMessage) -> bool:
 def find_replaced_user_words(
     entries: Sequence[Entry], view: View, after: Id = -1
 ) -> list[tuple[Id, Message]]:
-    """What a person typed after this entry and a summary now stands for, which has it word for word."""
+    """The user's words after this entry for which a summary stands, which has them word for word."""
     found: list[tuple[Id, Message]] = []
     replaced: list[Replace] = []
     undone: set[Id] = set()
@@ -172,7 +172,7 @@ def find_replaced_user_words(
 
 
 def is_related(statement: str, said: SourceQuote, quote: str) -> bool:
-    """Whether a quote has anything to do with what a memory states.
+    """True if a quote has anything to do with what a memory states.
 
     An approval ("yes, exactly like that") is about what the assistant had said before it.
     """
@@ -223,7 +223,6 @@ def _foreign(placed: PlacedMessage) -> Iterable[str]:
 
 
 def _piped(placed: PlacedMessage) -> Iterable[str]:
-    """What was piped in behind the words is a file, whoever piped it."""
     whole = "\n".join(b.text for b in placed.message.content if isinstance(b, Text))
     rest = whole.replace(extract_typed_text(placed.message), "", 1)
     return (rest,) if rest.strip() else ()
@@ -347,7 +346,7 @@ def _bare(line: str) -> str:
 
 
 def _readings(block: str) -> list[str]:
-    """What a block may mean by its quote: all of it, or what stands in quotation marks."""
+    """The meanings of a quote: all of it, or the part in quotation marks."""
     inside = _INSIDE.search(block)
     plain = block.strip("“”\"'「」 ")
     return [plain, inside[1].strip()] if inside else [plain]

@@ -115,7 +115,7 @@ def count_words(text: str) -> float:
 
 
 def make_search_text(question: str) -> str:
-    """What is searched for."""
+    """The text to search for."""
     if len(question) <= LONGEST:
         return question
     return f"{question[: LONGEST // 2]}\n{question[-LONGEST // 2 :]}"
@@ -160,7 +160,7 @@ def find_tools_in_use(view: View) -> frozenset[str]:
 
 
 def is_tool_explanation(memory: Recalled, tools: frozenset[str]) -> bool:
-    """Whether this only tells the model how to use what it is using already."""
+    """True if this only tells the model how to use what it is using already."""
     if memory.type != "reference" or not tools:
         return False
     about = f"{memory.name}\n{memory.description}"
@@ -218,7 +218,7 @@ class _RunningSearch:
 
 
 class _RecallView:
-    """What a view says about recall, looked up when it is needed and once."""
+    """The facts of a view that recall needs, looked up once, when they are needed."""
 
     def __init__(self, view: View, folder: Path) -> None:
         self._view, self._folder = view, folder
@@ -238,7 +238,7 @@ class _RecallView:
 
     @property
     def ignored(self) -> bool:
-        """Whether the person wants memory to be as if it were empty."""
+        """True if the person wants memory to be as if it were empty."""
         return is_memory_ignored(find_typed_texts(self._view))
 
 
@@ -337,7 +337,7 @@ class Recall:
         return search
 
     def _no_model(self) -> str:
-        """Why there is no model that could choose; empty when there is one."""
+        """The reason why no model can choose; empty when one can."""
         try:
             return "the offline engine is none" if self._sources.model() == OFFLINE else ""
         except SevenfoldError as error:  # no key for it, or no such model
@@ -353,7 +353,7 @@ class Recall:
     # --- handing back -----------------------------------------------------------------------------------
 
     def _result(self, search: _RunningSearch) -> Selection | None:
-        """What it found; what broke it is said here, or by the turn where it is none of our errors."""
+        """The result of a search. Emits our own errors; the turn reports others."""
         try:
             return search.found.result()
         except SevenfoldError as error:
@@ -367,7 +367,7 @@ class Recall:
         search.drop()
 
     def _attachment(self, found: Selection, seen: _RecallView) -> RecallAttachment | None:
-        """What is not in view, by now, and not about how to use what is in use."""
+        """The memories that are not in view by now, without those about tools in use."""
         fitting: dict[str, Recalled] = {}
         for one in found.memories:
             if one.file not in seen.files and not is_tool_explanation(one, seen.tools):

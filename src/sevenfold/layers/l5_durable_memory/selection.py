@@ -1,4 +1,4 @@
-"""How memories are chosen for a question: by search, by a model, or by a model from what a search found.
+"""Chooses memories for a question: by search, by a model, or by a model from what a search found.
 
     hybrid          the search alone: plain code, milliseconds
     model           a model chooses from the newest 200
@@ -47,7 +47,7 @@ FAILURES: Final = 3
 
 
 class RecallQuery(msgspec.Struct, frozen=True):
-    """What memories are wanted for."""
+    """A question for memories."""
 
     text: str
     limit: int
@@ -56,7 +56,7 @@ class RecallQuery(msgspec.Struct, frozen=True):
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """What was chosen, best first, by whom, and how long that took."""
+    """The chosen memories, best first, the selector, and the milliseconds it took."""
 
     memories: tuple[Recalled, ...]
     selector: SelectorName
@@ -114,7 +114,7 @@ class ByModel:
         return Selection(chosen, self.selector, 1_000 * (perf_counter() - began))
 
     async def _instead(self, wanted: RecallQuery, candidates: Sequence[Recalled], why: str) -> Selection:
-        """What the search says, where the model said nothing."""
+        """The search's choice, where the model made none."""
         self._failed += 1
         self.emit(Failed(BY, f"the model did not choose, and the search does: {why}"))
         if self.gave_up:
@@ -247,7 +247,7 @@ _check: type[MemoryChooser] = ModelSelector
 
 
 MARK: Final = "recalled:"
-"""How the names of our marks begin; the number of the message follows."""
+"""The first part of the names of our marks; the number of the message follows."""
 NAME: Final = 200
 PATH: Final = 4_096
 """Characters of a name and of a path that are shown."""
@@ -260,13 +260,13 @@ _TAGS: Final = re.compile(
 _CONTROL: Final = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff]"
 )
-"""What is not seen, or turns what is seen around."""
+"""Characters that are not seen, or that turn the text around."""
 _CLOSING: Final = "</memory>"
 _END: Final = f"</{TAG}>"
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """How many memories a message shows, and how much of each and of all."""
+    """Limits for the memories in a message: their number, and the bytes of each and of all."""
 
     count: int
     lines: int
@@ -277,7 +277,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class ShownMemories(msgspec.Struct, frozen=True):
-    """What a view shows of recalled memories now, and the number of the next message."""
+    """The recalled memories that a view shows now, and the number of the next message."""
 
     files: frozenset[str]
     bytes: int

@@ -46,11 +46,11 @@ DreamMode: TypeAlias = Literal["commit", "review", "preview"]
 
 
 class DreamResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a dream, as `sevenfold dream --json` prints it."""
+    """The result of a dream, as `sevenfold dream --json` prints it."""
 
     status: DreamEnding
     gate: str | None = None
-    """Which gate was closed, when it was skipped."""
+    """The gate that was closed, when it was skipped."""
     why: str = ""
     files_before: int = 0
     files_after: int = 0
@@ -99,7 +99,7 @@ class DreamRunner:
 
     @property
     def previous(self) -> float | None:
-        """When the last dream was that came to its end; asked while one goes on, the one before."""
+        """The time of the last dream that ended; while one goes on, of the one before."""
         return self._before if self._scope is not None else self.lock.last()
 
     @property
@@ -214,7 +214,7 @@ def _skipped(gate: str, why: str) -> DreamResult:
 
 
 class _DreamRun:
-    """What one dream holds while it goes on."""
+    """The state of one dream while it goes on."""
 
     def __init__(self, store: MemoryStore, transcripts: Path, session: str) -> None:
         self._store, self._transcripts = store, transcripts
@@ -271,7 +271,7 @@ def _told(outcome: DreamOutcome, run: _DreamRun, how: DreamMode) -> DreamResult:
 
 
 def describe_result(ended: DreamResult, undo: str = "/dream undo", review: str = "/dream review") -> str:
-    """What a dream came to, for people, with what can be typed next."""
+    """The result of a dream in words, with commands to type next."""
     if not ended.files:
         if ended.kept:
             back = f"{len(ended.kept):,} statement{'s' * (len(ended.kept) != 1)}"

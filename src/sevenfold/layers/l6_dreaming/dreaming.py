@@ -96,7 +96,7 @@ class Dreaming:
         return window - request.view.tokens - fixed >= ROOM * window
 
     def _night_is_over(self) -> bool:
-        """Whether a day has begun since the last dream, and something was noted before it."""
+        """True if a day has begun since the last dream, and something was noted before it."""
         today, last = format_date(self._clock.now()), self.dreams.lock.last()
         since = format_date(last) if last is not None else ""
         if since >= today or self._looked_on == today or not self.dreams.enabled():
@@ -121,7 +121,7 @@ def find_sessions_since(transcripts: Path, since: float, current: str) -> list[s
 
 
 def _can_write(frame: Frame) -> bool:
-    """Whether the conversation offers tools to write with; its list of tools cannot be changed."""
+    """True if the conversation offers tools to write with; its list of tools cannot be changed."""
     return {tool.get("name") for tool in frame.tools} >= EDITORS
 
 

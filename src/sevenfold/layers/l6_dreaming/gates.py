@@ -1,4 +1,4 @@
-"""Whether it is time to dream: four questions, the cheapest first, so that a closed gate costs nothing.
+"""The gates of a dream: four questions, the cheapest first, so that a closed gate costs nothing.
 
 | gate | question | what it costs |
 |---|---|---|
@@ -85,8 +85,10 @@ class DreamGates:
         return None
 
     def _last(self, now: float) -> float | None:
-        """When the last dream was. While one may be going on it is looked at closely, now and then:
-        one that died puts its time back."""
+        """The time of the last dream.
+
+        While one may be going on, its lock is read again now and then: one that died puts its time back.
+        """
         stale, hours = self._settings.stale_minutes * 60, self._settings.hours
         last = self.lock.last()
         if last is not None and abs(now - last) < stale and self._may_look(now):
@@ -105,7 +107,7 @@ class DreamGates:
         return True
 
     def _enough(self, since: float) -> bool:
-        """Whether so many transcripts were written since; counting ends as soon as they are."""
+        """True if so many transcripts were written since; counting ends as soon as they are."""
         left = self._settings.sessions
         if left <= 0:
             return True

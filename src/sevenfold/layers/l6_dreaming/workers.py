@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from sevenfold.memory.dreams.losses import LossReason
 
 KEPT_APART: Final = (f"{LOGS}/", "team/")
-"""What a dream reads and does not change."""
+"""Files that a dream reads and does not change."""
 
 
 class DreamTools:
@@ -136,7 +136,7 @@ _FENCED: Final = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL)
 
 
 class DreamContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What a dream is told about the folder and its surroundings."""
+    """The folder and its surroundings, as a dream is told about them."""
 
     transcripts: Path
     now: float
@@ -145,7 +145,7 @@ class DreamContext(msgspec.Struct, frozen=True, kw_only=True):
     sessions: tuple[str, ...] = ()
     """Those since the last dream, the newest first."""
     findings: tuple[str, ...] = ()
-    """What a check of the folder found, a sentence each."""
+    """The findings of a check of the folder, a sentence each."""
 
 
 def format_dream_request(staged: DreamStage, known: DreamContext) -> str:
@@ -217,7 +217,7 @@ def _sessions(sessions: Sequence[str]) -> str:
 
 
 def parse_account(text: str) -> Mapping[str, LossReason]:
-    """What the model says became of what is gone; whatever cannot be understood is left out."""
+    """The model's account of what is gone; lines that cannot be understood are left out."""
     from sevenfold.memory.dreams.losses import LossReason, Reason
 
     reasons = get_args(Reason)
@@ -254,12 +254,12 @@ ANSWER: Final = 4_000
 
 
 class DreamOutput(msgspec.Struct, frozen=True):
-    """What a dream hands in beside the files it changed."""
+    """The output of a dream beside the files it changed."""
 
     explained: Mapping[str, LossReason] = {}
     usage: Usage = Usage()
     notes: tuple[str, ...] = ()
-    """What it left alone, and why, a sentence each."""
+    """The things it left alone, with the reason, a sentence each."""
 
 
 Think: TypeAlias = Callable[[DreamStage, DreamWatch], Awaitable[DreamOutput]]

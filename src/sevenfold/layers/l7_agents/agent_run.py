@@ -130,7 +130,7 @@ class AgentRunner:
         return ()
 
     async def until_rest(self, member: Member, seconds: float) -> bool:
-        """Whether it came to rest within so many seconds; 0: however long it takes."""
+        """True if it came to rest within so many seconds; 0: however long it takes."""
         async with anyio.create_task_group() as race:
             if seconds:
 

@@ -1,4 +1,4 @@
-"""Which kinds of agent there are: those that are built in, the user's, and the project's.
+"""The kinds of agent: built in, the user's, and the project's.
 
     found = find_definitions(definition_folders(home, tree if trusted else None))
     fitted(found.definitions["reviewer"], tools, model)      with the tools and the model there really are
@@ -57,11 +57,11 @@ _NO: Final = {"false": False, "no": False, "off": False, "0": False, "": False}
 
 
 class AgentDefinition(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent of one kind is."""
+    """The definition of one kind of agent."""
 
     name: str
     description: str = ""
-    """When it is of use: what the model chooses by."""
+    """The use of this agent; the model chooses by it."""
     prompt: str
     tools: tuple[str, ...] | None = None
     """The names of its tools; None: all there are."""
@@ -73,7 +73,7 @@ class AgentDefinition(msgspec.Struct, frozen=True, kw_only=True):
     background: bool = False
     isolation: Isolation | None = None
     only_looks: bool = False
-    """Whether it may change nothing, whatever the rules say."""
+    """True if it may change nothing, whatever the rules say."""
     max_turns: int = 0
     """0: as many as the session allows."""
     path: Path | None = None
@@ -81,7 +81,7 @@ class AgentDefinition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DefinitionFile(msgspec.Struct, frozen=True):
-    """What came of one file."""
+    """The definition in one file, or the problem with it."""
 
     definition: AgentDefinition | None = None
     problems: tuple[str, ...] = ()
@@ -142,7 +142,7 @@ def parse_definition(text: str, path: Path) -> DefinitionFile:
 
 
 def explain_bad_name(name: str) -> str:
-    """Why an agent cannot be called this; empty when it can."""
+    """The reason why an agent cannot be called this; empty when it can."""
     if len(name) > _LONGEST_NAME:
         return f"it has more than {_LONGEST_NAME} characters"
     if not _NAME.fullmatch(name):
@@ -176,7 +176,7 @@ class _DefinitionReader:
         return DefinitionFile(definition, tuple(self.problems), tuple(unknown), tuple(unapplied))
 
     def _is_default(self, key: str) -> bool:
-        """Whether it says no more than it would if it were not there."""
+        """True if it says no more than it would if it were not there."""
         entry = self._entries[key]
         return not entry.inner and not entry.items and entry.value in (None, "", "default")
 
@@ -304,7 +304,7 @@ _INSTEAD: Final = "the rules and hooks of the session hold for every agent"
 _LISTED: Final = 40
 """Kinds that a mistake names."""
 _FORMER: Final = {"task": "Agent"}
-"""What tools are called elsewhere."""
+"""Names of tools in other programs."""
 _SIZES: Final = {"opus": "claude-opus-5-5", "sonnet": "claude-sonnet-5-5", "haiku": "claude-haiku-5-5"}
 """Names of models that only say how large, as other programs' files have them."""
 
@@ -335,15 +335,15 @@ class AgentDefinitions(msgspec.Struct, frozen=True):
 
     definitions: dict[str, AgentDefinition]
     problems: tuple[str, ...] = ()
-    """What somebody should mend, in a few lines for each folder."""
+    """Problems to mend, in a few lines for each folder."""
     every: tuple[str, ...] = ()
     """The same for each file by itself, however many there are."""
     notes: tuple[str, ...] = ()
-    """Which definition stands in place of which; that may be just what was wanted."""
+    """Definitions that replace others; that may be just what was wanted."""
 
 
 def list_definition_folders(home: Path, tree: Path | None) -> tuple[Path, ...]:
-    """Where definitions are looked for, the last one going before all others.
+    """The folders with definitions; the last one goes before all others.
 
     `home` is the user's folder, or the one that is shared with another program. `tree` is the project's,
     and None where the workspace is not trusted.
@@ -417,7 +417,7 @@ class _DefinitionFolder:
             yield f"{where}: nothing is done with {_keys_in(self._unknown)}; {_ALL}"
 
     def in_place_of(self, known: Mapping[str, AgentDefinition]) -> Iterator[str]:
-        """Which of those that are known this folder replaces."""
+        """Sentences that name the known definitions which this folder replaces."""
         replaced = [(one, known[key]) for key, one in self.own.items() if key in known]
         for one, hidden in replaced[:NAMED]:
             what = hidden.path or f"the built-in agent {hidden.name!r}"

@@ -27,22 +27,22 @@ from sevenfold.models.directives import parse_directive
 from sevenfold.turn import Turn
 
 SOURCE: Final = FORK
-"""How the source of a fork's requests begins; the ledger keeps a column for each kind."""
+"""The first part of the source of a fork's requests; the ledger keeps a column for each kind."""
 PLACEHOLDER: Final = "[still running: its result goes to the conversation this was taken from]"
-"""What forks see for a tool of their parent that has not answered. The same for all: one prefix."""
+"""The answer that forks see for a call of their parent that is still open. One for all: one prefix."""
 PASSED_ON: Final = (Sending, CacheBroke, Failed, Retrying)
-"""What happens in a fork and concerns the session; what it says and does is its own."""
+"""Events of a fork that the session passes on. The fork's words and tool calls are its own."""
 
 
 def filter_event(event: Event, kinds: tuple[type[Event], ...] = PASSED_ON) -> Event | None:
-    """What the session is told of an event beside it: of a reply what it used, and not its words."""
+    """The event as the session passes it on: of a reply only its usage; None: it is not passed on."""
     if isinstance(event, Replied):
         return replace(event, message=assistant())
     return event if isinstance(event, kinds) else None
 
 
 def name_fork_source(kind: str, parent: str) -> str:
-    """What the ledger calls a fork; one of an agent is compared with that agent's requests."""
+    """The source of a fork in the ledger; a fork of an agent is compared with that agent's requests."""
     return SOURCE + kind + ("" if parent == MAIN else f"{OF}{parent}")
 
 

@@ -65,7 +65,7 @@ class AgentDirectory(Protocol):
     """The agents of this process."""
 
     async def deliver(self, name: str, letter: Letter) -> str | None:
-        """What was done with the letter, in words; None: there is no such agent."""
+        """Delivers the letter and says what was done with it; None: there is no such agent."""
         ...
 
     def names(self) -> Sequence[str]: ...

@@ -217,7 +217,7 @@ class SessionAddress(msgspec.Struct, frozen=True):
     pid: int
     started: float
     began: str = ""
-    """When its process began, as the system counts."""
+    """The start of its process, as the system counts."""
     socket: str = ""
 
     @property
@@ -238,7 +238,7 @@ class NotSent(Mistake):
 
 
 def find_runtime_folder(home: Path, variables: Mapping[str, str]) -> Path:
-    """Where the sessions of this home say how they are reached; `Refused` when no path is short enough."""
+    """The folder where sessions of this home can be reached. Raises `Refused` if every path is too long."""
     digest = hashlib.sha256(os.fsencode(home.absolute())).hexdigest()[:10]
     places = [
         Path(variables.get("TMPDIR") or "/tmp") / f"sevenfold-{get_own_user()}-{digest}",
@@ -358,7 +358,7 @@ def _read(file: Path) -> SessionAddress | None:
 
 
 def _listens(path: Path) -> bool:
-    """Whether somebody takes connections there; a long queue counts as yes."""
+    """True if connections are taken there; a long queue counts as yes."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         try:
@@ -381,7 +381,7 @@ CONNECTIONS: Final = 16
 SECONDS: Final = 5.0
 """For all of one exchange."""
 TRIES: Final = 3
-"""How often a letter is sent that may not have arrived."""
+"""Attempts for a letter that may not have arrived."""
 PAUSE: Final = 0.1
 """Seconds before it is sent again."""
 _FLOOD: Final = 4
@@ -438,7 +438,7 @@ class SessionListener:
         self._open: set[socket.socket] = set()
         self._stack = contextlib.AsyncExitStack()
         self.here: SessionAddress | None = None
-        """How others see it; None when it cannot be reached."""
+        """The address that others see; None when it cannot be reached."""
         self.problem = ""
 
     async def __aenter__(self) -> SessionListener:

@@ -19,11 +19,11 @@ EDGES: Final = (
     15, 30, 60, 90, 120, 180, 240, 300, 420, 600, 900, 1_200, 1_800, 2_700, 3_600, 7_200, 14_400,
     28_800, 86_400,
 )  # fmt: skip
-"""Where each bin ends, in seconds; the first one begins at `QUICKEST`."""
+"""The end of each bin, in seconds; the first one begins at `QUICKEST`."""
 QUICKEST: Final = 1.0
 """Nobody reads a reply and answers it faster: that was a program."""
 WEIGHT: Final = 20.0
-"""How many gaps of this user the recorded ones are worth."""
+"""Gaps of this user that the recorded ones are worth."""
 MOST: Final = 500.0
 """Older gaps fade when there are more: people change their ways."""
 
@@ -86,7 +86,7 @@ def load_prior_gaps() -> GapCounts:
 
 
 class GapForecast:
-    """What can be expected of somebody who has said nothing for so long."""
+    """The forecast for a user who has been silent for so long."""
 
     def __init__(self, gaps: GapCounts, idle: float) -> None:
         self._sums = (0.0, *accumulate(gaps.counts))
@@ -110,7 +110,7 @@ class GapForecast:
         return 1.0 - self.back_between(self._idle, time)
 
     def _within(self, time: float) -> float:
-        """How many gaps were no longer than this."""
+        """The number of gaps that were no longer than this."""
         if time >= EDGES[-1]:
             return self._come
         if time <= QUICKEST:

@@ -1,4 +1,4 @@
-"""What the model is given back after a compaction, so that it need not ask for it first.
+"""The messages that the model is given back after a compaction, so that it need not ask for them.
 
 The files it worked on last are read again from disk; what hooks said at the start is repeated; skills,
 plans, listings, instruction files and a session title come in through the same seam, `RestoreSource`.
@@ -60,7 +60,7 @@ _START: Final = (
 
 
 class CompactionCut(msgspec.Struct, frozen=True):
-    """What a compaction takes out of a view, and what stays."""
+    """The part of a view that a compaction takes out, and the part that stays."""
 
     view: View
     """As it was before."""
@@ -98,7 +98,7 @@ class RestoreSource(Protocol):
 def restore_messages(
     view: View, cut: int | range, restorables: Iterable[RestoreSource], window: int, room: int | None = None
 ) -> list[Message]:
-    """What to append behind the kept messages, in the order of `restorables`, within one budget.
+    """The messages to append behind the kept ones, in the order of `restorables`, within one budget.
 
     `cut` is where the kept messages begin, or the places that leave the view. `room` is how many tokens
     there are before the window is full again, if that is known. What is larger than it may be is left out.
@@ -260,7 +260,7 @@ def find_restored_names(placed: PlacedMessage, what: str, until: str = "") -> It
 
 
 class StartContext:
-    """What hooks told the model before it first spoke."""
+    """Repeats what hooks told the model before its first reply."""
 
     name = "start hooks"
 
@@ -365,7 +365,7 @@ _NAME: Final = re.compile(r"\b[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)
 _SHAPED: Final = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]|_\w|[A-Za-z]\d")
 """Plain words say nothing about where they are from."""
 _RANDOM: Final = re.compile(r"(?:[A-Za-z]*\d){4}|(?=\w{12})[A-Za-z]*\d+[A-Za-z]|[A-Z0-9]{16}")
-"""How a key or a hash begins, between the dots and lines of a name."""
+"""The beginning of a key or a hash, between the dots and lines of a name."""
 _PARTS: Final = re.compile(r"[._]")
 _CREDENTIAL: Final = re.compile(
     r"^.*(?:(?:passw(?:or)?d|passphrase|secret|token|api_?key|credential|bearer)\w*[\"']?\s*[:=]"
@@ -461,7 +461,7 @@ def _each(word: str, text: str) -> Iterator[int]:
 
 
 def _texts(removed: Sequence[PlacedMessage]) -> Iterator[tuple[str, str]]:
-    """What tools said and were told, and earlier lists of names, each with its place; the newest first."""
+    """Texts of tools and earlier lists of names, each with its place; the newest first."""
     uses = {use.id: use for placed in removed for use in placed.message.tool_uses}
     failed: set[str] = set()
     for placed in reversed(removed):
@@ -515,7 +515,7 @@ class StandingMessages(Protocol):
 
 
 class RestoreEstimate:
-    """How many tokens of what leaves a view come back. `room`: tokens that there are for messages."""
+    """The tokens of leaving messages that come back. `room`: tokens that there are for messages."""
 
     def __init__(self, view: View, stands: Stands | None, room: int) -> None:
         self._view, self._most = view, max(0, int(room * SHARE))
@@ -526,7 +526,7 @@ class RestoreEstimate:
         return self.between(0, len(self._view))
 
     def between(self, first: int, end: int) -> int:
-        """Where it is messages `first` to before `end` that leave."""
+        """The tokens that come back if messages `first` to before `end` leave."""
         gone = [self._view[at] for at in self._places if first <= at < end]
         return min(self._most, self._view.calibration.tokens(sum_sizes(gone))) if gone else 0
 
@@ -559,7 +559,7 @@ class Restorer:
 
 
 AUTO: Final = "auto"
-"""What hooks are told of a compaction that nobody asked for; else it is `manual`."""
+"""The trigger that hooks see for an automatic compaction; else it is `manual`."""
 
 REFUSED: Final = "a hook refused the compaction: "
 
