@@ -107,6 +107,16 @@ class StreamedReply:
             return ToolResult(use.id, f"{use.name} broke: {error!r}", True)
 
 
+async def read_reply(model: Model, request: Request) -> Reply | None:
+    """Asks beside the conversation: no tools are run, and only the whole reply counts."""
+    reply: Reply | None = None
+    async with aclosing(model.stream(request)) as stream:
+        async for item in stream:
+            if isinstance(item, Reply):
+                reply = item
+    return reply
+
+
 def answer_interrupted_calls(view: View) -> Message | None:
     """The answer to calls that have none: what a crash or a full disk left open."""
     results = tuple(ToolResult(id, INTERRUPTED, True) for id in find_open_uses(view))

@@ -81,6 +81,11 @@ class Request(msgspec.Struct, frozen=True):
     source: str = "main"
     """The sender: the main conversation, a kind of fork, an agent. The ledger counts by it."""
 
+    @property
+    def tokens(self) -> int:
+        """The whole context: what the provider reported last has the frame in it."""
+        return self.view.tokens + (self.frame.tokens if self.view.reported is None else 0)
+
 
 def measure_pressure(
     request: Request, thresholds: Thresholds, now: float, refused: PromptTooLong | None = None
@@ -88,7 +93,7 @@ def measure_pressure(
     """Measures how full the window would be, and the silence of the user so far."""
     view, frame = request.view, request.frame
     idle = max(0.0, now - view.replied_at) if view.replied_at is not None else 0.0
-    tokens = view.tokens + (frame.tokens if view.reported is None else 0)
+    tokens = request.tokens
     kept = view.marks.get(KEPT_WARM)
     until = kept.get("until") if isinstance(kept, dict) else None
     warm = idle < TTL_SECONDS[frame.ttl] or (isinstance(until, int | float) and now < until)

@@ -442,7 +442,7 @@ class SessionAgents:
 
     @property
     def heard(self) -> bool:
-        """True if an agent or another session has said something that the main conversation does not know."""
+        """True if an agent or a session said something that the main conversation does not know."""
         return bool(self.roster.notices.ids) or bool(self._mail.waiting(self._of.view))
 
     async def news(self) -> bool:

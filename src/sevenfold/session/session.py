@@ -28,7 +28,7 @@ from sevenfold.core.transcript import Mark, Reply, View
 from sevenfold.layers.l5_durable_memory.recall import Recall
 from sevenfold.layers.l7_agents.roster import Roster
 from sevenfold.layers.ladder import make_standard_layers
-from sevenfold.layers.parts import LayerParts, ServerSummaries
+from sevenfold.layers.parts import ServerSummaries
 from sevenfold.layers.shared.background import BackgroundTasks, open_task_group
 from sevenfold.layers.shared.restore import RestoreSource
 from sevenfold.models import connect_model
@@ -60,7 +60,6 @@ from sevenfold.session.team_sync import SessionTeamSync
 from sevenfold.session.user_stats import CalibrationFile, IdleGapFile
 from sevenfold.session.wiring import make_layer_parts, wrap_ledger
 from sevenfold.settings.environment import Environment
-from sevenfold.settings.flags import Flags
 from sevenfold.settings.schema import Settings
 from sevenfold.storage.cleanup import DailyCleanup
 from sevenfold.storage.places import ProjectPaths, claim_or_fail, find_session, make_session_id
@@ -71,21 +70,6 @@ from sevenfold.turn import Turn
 
 class Session:
     """The whole loop. `async with Session(...) as session: reply = await session.ask("...")`"""
-
-    id: str
-    at: Project
-    flags: Flags
-    model: Model
-    ledger: Ledger
-    knowledge: SessionMemory
-    spawning: AgentSpawner
-    company: SessionAgents
-    tools: Toolset
-    tray: BackgroundTasks
-    idle_gaps: IdleGapFile
-    parts: LayerParts
-    turn: Turn
-    steering: ConversationEditor
 
     def __init__(
         self,

@@ -9,7 +9,6 @@ request that only keeps the provider's cache warm: the same prefix, and one word
 
 from __future__ import annotations
 
-from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -32,6 +31,7 @@ from sevenfold.layers.parts import Conversation
 from sevenfold.models.directives import write_directive
 from sevenfold.storage.files import read_if_there, write_atomic
 from sevenfold.storage.locks import hold_file_lock
+from sevenfold.streaming import read_reply
 
 NAME: Final = "spending.json"
 _LARGEST: Final = 100_000
@@ -152,9 +152,8 @@ class CappedForker:
 
 def _expected(request: Request, steps: int, max_tokens: int) -> Usage:
     """The prefix is read from the cache at every step, and each reply is read again by the next."""
-    fixed = request.frame.tokens if request.view.reported is None else 0
     output = max_tokens or ANSWER
-    prefix = steps * (request.view.tokens + fixed)
+    prefix = steps * request.tokens
     return Usage(input=100 + output * (steps - 1), cache_read=prefix, output=output * steps)
 
 
@@ -188,7 +187,7 @@ class CacheWarmer:
         self.accounts.before(small)
         began = perf_counter()
         try:
-            reply = await self._sent(small)
+            reply = await read_reply(self.conversation.model, small)
         except ModelFailure as error:
             self.emit(Failed(SOURCE, str(error)))
             self._settle(reserved, 0.0)
@@ -198,14 +197,6 @@ class CacheWarmer:
             took, usage = perf_counter() - began, reply.usage
             self.emit(Replied(assistant(), usage, reply.stop, took, cost, reply.model, small.source))
         self._settle(reserved, reserved if cost is None else cost)
-        return reply
-
-    async def _sent(self, request: Request) -> Reply | None:
-        reply: Reply | None = None
-        async with aclosing(self.conversation.model.stream(request)) as stream:
-            async for item in stream:
-                if isinstance(item, Reply):
-                    reply = item
         return reply
 
     def _may_spend(self, amount: float) -> bool:
@@ -252,5 +243,4 @@ def make_warm_question(request: Request) -> Message:
 def estimate_warm_usage(request: Request) -> Usage:
     """The usage that the request is charged for: the whole prefix read, and any thinking."""
     thinking = (request.frame.params.get("thinking") or {}).get("budget_tokens") or 0
-    fixed = request.frame.tokens if request.view.reported is None else 0
-    return Usage(input=100, cache_read=request.view.tokens + fixed, output=1 + int(thinking))
+    return Usage(input=100, cache_read=request.tokens, output=1 + int(thinking))

@@ -139,11 +139,11 @@ class CacheExpiry:
         ends = max(self._parts.cached_until(request.frame) or 0.0, kept.until)
         if not now < ends <= now + (1 - NEAR) * kept.life(request.frame) or ends == self._decided:
             return ()
-        if count_request_tokens(request) < scale_constant(LARGE, self._parts.window):
+        if request.tokens < scale_constant(LARGE, self._parts.window):
             return ()
         self._decided = ends
         choice = choose_cache_action(self._situation(request, idle, ends - now, price))
-        self._explain(choice, count_request_tokens(request), price)
+        self._explain(choice, request.tokens, price)
         if choice.way == "sum up":
             return await self._summary.made() if self._summary else ()
         return () if choice.way == "let go" else await self._keep(choice.way, request, now)
@@ -156,7 +156,7 @@ class CacheExpiry:
         freed, saved, costs, margin = offer or (0.0, 0.0, 0.0, 1.0)
         thinking = (frame.params.get("thinking") or {}).get("budget_tokens") or 0
         return CacheSituation(
-            tokens=count_request_tokens(request),
+            tokens=request.tokens,
             idle=idle,
             expires=idle + time_left,
             life=kept.life(frame),
@@ -221,12 +221,6 @@ def _kept_in(value: Any) -> CacheRefresh:
         return msgspec.convert(value, CacheRefresh)
     except msgspec.ValidationError:
         return CacheRefresh()
-
-
-def count_request_tokens(request: Request) -> int:
-    """The whole context of a request."""
-    view = request.view
-    return view.tokens + (request.frame.tokens if view.reported is None else 0)
 
 
 def _fresh(view: View) -> int:

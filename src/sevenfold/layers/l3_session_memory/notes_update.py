@@ -147,7 +147,7 @@ class NotesUpdater:
         if self._book.covered(request.view) is not None and not self._pays(request):
             return ()
         request = replace(request, view=find_cached_view(request.view))
-        tokens = _tokens(request)
+        tokens = request.tokens
         if not self._due(request.view, tokens):
             return ()
         self._low, self._calls = tokens, 0
@@ -191,7 +191,7 @@ class NotesUpdater:
         price = self._parts.prices.of(request.frame.model)
         if price is None or not price.input:
             return True
-        return _tokens(request) >= scale_constant(self._set.pays_from, self._parts.window)
+        return request.tokens >= scale_constant(self._set.pays_from, self._parts.window)
 
     def _look_at_what_is_new(self, view: View, covered: NotesCoverage | None, tokens: int) -> None:
         """Cost grows with what came since the last look."""
@@ -261,12 +261,6 @@ class NotesUpdater:
         self._refused_for = why
         stopped = "; not tried again before the next compaction" if self._failures >= FAILURES else ""
         self._emit(Failed(BY, f"the notes were left as they were: {why}{stopped}"))
-
-
-def _tokens(request: Request) -> int:
-    """Tokens of the context."""
-    view = request.view
-    return view.tokens + (request.frame.tokens if view.reported is None else 0)
 
 
 def _calling(view: View) -> bool:

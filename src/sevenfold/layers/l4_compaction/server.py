@@ -17,7 +17,6 @@ does not repeat follows it word for word, in a message of ours.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import aclosing
 from pathlib import Path
 from time import perf_counter
 from typing import Any, ClassVar, Final
@@ -47,6 +46,7 @@ from sevenfold.layers.shared.boundary import (
 from sevenfold.layers.shared.facts import Facts, enclose_in_tag, format_quotes, number_turns
 from sevenfold.layers.shared.fidelity import measure_fidelity, score_compaction
 from sevenfold.layers.shared.restore import CompactionCut, CompactionRefused
+from sevenfold.streaming import read_reply
 
 EDIT: Final = "compact_20260112"
 ON_DEMAND_BETA: Final = "compact-2026-09-04"
@@ -324,13 +324,9 @@ class SideRequestSender:
         self._conversation, self._accounts, self._emit = conversation, accounts, emit
 
     async def __call__(self, request: Request) -> Reply:
-        reply: Reply | None = None
         self._accounts.before(request)
         began = perf_counter()
-        async with aclosing(self._conversation.model.stream(request)) as stream:
-            async for item in stream:
-                if isinstance(item, Reply):
-                    reply = item
+        reply = await read_reply(self._conversation.model, request)
         if reply is None:
             raise BadReply("the provider closed the connection without a reply; try again")
         used = reply.usage + read_summary_usage(reply)

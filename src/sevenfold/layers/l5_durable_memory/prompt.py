@@ -24,6 +24,7 @@ from sevenfold.layers.shared.facts import TYPED, summarise_call
 from sevenfold.layers.shared.restore import CompactionCut, StandingMessages, Stands, make_context_message
 from sevenfold.memory.instructions.loader import InstructionFiles, render_instructions, render_touched
 from sevenfold.memory.instructions.reader import (
+    Instruction,
     InstructionLimits,
     Instructions,
     TouchedInstructions,
@@ -113,51 +114,6 @@ LOADED: Final = "instructions"
 TOUCHING: Final = ("read", "change")
 
 
-class FolderInstructions:
-    """Attaches what the folders of a touched file say, each file of instructions once."""
-
-    label: ClassVar[str] = "Nearby"
-
-    def __init__(
-        self,
-        bring: Callable[[Path], TouchedInstructions],
-        known: Callable[[], Sequence[str]],
-        locate: Callable[[str], Path],
-        emit: Emit,
-    ) -> None:
-        """`bring`: what a touched file brings in. `known`: all that the conversation has by then."""
-        self._bring, self._known, self._locate, self._emit = bring, known, locate, emit
-        self._seen: Id | None = None
-        self._touched: set[str] = set()
-
-    def forget(self) -> None:
-        """Forgets what was brought in: files that are touched again bring it again."""
-        self._touched.clear()
-
-    def attach(self, view: View) -> Sequence[Message | Mark]:
-        found: list[TouchedInstructions] = []
-        for placed in view.since(self._seen):
-            if placed.message.role == "assistant":
-                for use in placed.message.tool_uses:
-                    call = summarise_call(use)
-                    if call.kind in TOUCHING and call.about not in self._touched:
-                        self._touched.add(call.about)
-                        found.append(self._bring(self._locate(call.about)))
-        if len(view):
-            self._seen = view[-1].id
-        for text in dict.fromkeys(said for one in found for said in one.warnings):
-            self._emit(Notice(text, "warning"))
-        new = tuple(one for each in found for one in each.instructions)
-        if not new:
-            return ()
-        return make_context_message(render_touched(TouchedInstructions(new))), Mark(
-            LOADED, list(self._known())
-        )
-
-
-_check_nearby: type[Attach] = FolderInstructions
-
-
 TRIES: Final = 20
 """Attempts with less; each leaves out at least one file more."""
 NAMED: Final = 20
@@ -213,9 +169,10 @@ class InstructionLoader:
         self.files = files(known if isinstance(known, list) else (), None)
         if known:  # what was said stays, and rules for certain files wait for these again
             self.files.load()
-        self._nearby = FolderInstructions(
-            lambda path: self.files.touched(path), lambda: self.files.known, locate, emit
-        )
+        self._locate = locate
+        self._seen: Id | None = None
+        """The last message whose calls were looked at."""
+        self._touched: set[str] = set()
         self._waiting: _OpeningDraft | None = None
         """Given back, if the compaction that asked for it came about."""
 
@@ -243,8 +200,25 @@ class InstructionLoader:
         again = waiting is not None and _in_place(waiting, view)
         if waiting is not None and again:
             self._take(waiting)
-        handed = self._nearby.attach(view)
-        return (self._mark,) if again and not handed else handed
+        new = self._bring_in(view)
+        if not new:
+            return (self._mark,) if again else ()
+        return make_context_message(render_touched(TouchedInstructions(new))), self._mark
+
+    def _bring_in(self, view: View) -> tuple[Instruction, ...]:
+        """The instructions in the folders of newly touched files, each file of instructions once."""
+        found: list[TouchedInstructions] = []
+        for placed in view.since(self._seen):
+            for use in placed.message.tool_uses if placed.message.role == "assistant" else ():
+                call = summarise_call(use)
+                if call.kind in TOUCHING and call.about not in self._touched:
+                    self._touched.add(call.about)
+                    found.append(self.files.touched(self._locate(call.about)))
+        if len(view):
+            self._seen = view[-1].id
+        for text in dict.fromkeys(said for one in found for said in one.warnings):
+            self._emit(Notice(text, "warning"))
+        return tuple(one for each in found for one in each.instructions)
 
     @property
     def _mark(self) -> Mark:
@@ -259,7 +233,7 @@ class InstructionLoader:
     def _take(self, opened: _OpeningDraft) -> None:
         """Takes these files as the loaded ones; those of before have left the conversation."""
         self.files = opened.files
-        self._nearby.forget()
+        self._touched.clear()  # files that are touched again bring theirs again
         for text in opened.notices:
             self._emit(Notice(text, "warning"))
 

@@ -92,8 +92,7 @@ class Dreaming:
 
     def _room(self, request: Request) -> bool:
         window = self._parts.window
-        fixed = request.frame.tokens if request.view.reported is None else 0
-        return window - request.view.tokens - fixed >= ROOM * window
+        return window - request.tokens >= ROOM * window
 
     def _night_is_over(self) -> bool:
         """True if a day has begun since the last dream, and something was noted before it."""
