@@ -9,14 +9,14 @@
     │  ├─ SessionBusy          another process is writing this transcript
     │  ├─ FromTheFuture        a transcript written by a newer version
     │  ├─ ScriptError          a script for the simulator or a model is wrong or used up
-    │  ├─ MemoryOff            durable memory is switched off here          (remembering)
-    │  ├─ NoSuchMemory         no memory of that name, or several           (memory.refusing)
-    │  ├─ NoTeam               this memory is shared with no team            (memory.team.values)
-    │  ├─ NotSent              a message to another session did not arrive (l7_agents.reachable)
+    │  ├─ MemoryOff            durable memory is switched off here          (memory.api)
+    │  ├─ NoSuchMemory         no memory of that name, or several           (memory.errors)
+    │  ├─ NoTeam               this memory is shared with no team            (memory.team.git)
+    │  ├─ NotSent              a message to another session did not arrive (l7_agents.sockets)
     │  └─ Refused              a guard, a permission or missing trust said no
-    │     ├─ Guarded           the guard of memory: what it found, and where (memory.refusing)
-    │     ├─ MailboxFull       too many messages wait for somebody          (l7_agents.letters)
-    │     └─ TooLong, Damaged  a message that is none                       (l7_agents.letters)
+    │     ├─ Guarded           the guard of memory: what it found, and where (memory.errors)
+    │     ├─ MailboxFull       too many messages wait in a mailbox          (l7_agents.mailbox)
+    │     └─ TooLong, Damaged  a message that is none                       (l7_agents.mailbox)
     └─ Failure                 the run failed: nothing is lost, and it may be tried again
        ├─ ModelFailure         the model's provider failed
        │  ├─ PromptTooLong     it says how long, and how long is allowed
@@ -29,9 +29,9 @@
        │  └─ BadReply          what came back is not what the protocol says
        ├─ ContextFull          every layer had its say and the view still does not fit
        ├─ StepLimitReached     the model was still calling tools after the last allowed step
-       ├─ GitFailed, Behind    git, or the team's repository, said no       (memory.team.values)
+       ├─ GitFailed, Behind    git, or the team's repository, said no       (memory.team.git)
        └─ StorageFailure       the disk refused
-          └─ Busy              somebody else holds a mailbox                (l7_agents.short_lock)
+          └─ Busy              another process holds a mailbox              (l7_agents.locks)
 
 `str(error)` is one sentence for people, with the fix where there is one.
 """

@@ -321,7 +321,7 @@ class EventSource:
         return partial(self._subscribers.remove, subscriber)
 
     def overhear(self, listener: Callable[[Event], object]) -> None:
-        """Be told everything from now on, and take nothing from whoever subscribes first."""
+        """Be told everything from now on. The first subscriber still gets the early events."""
         self._overhearing.append(listener)
 
     def emit(self, event: Event) -> None:

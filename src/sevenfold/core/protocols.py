@@ -88,7 +88,7 @@ Work: TypeAlias = Callable[[], Awaitable[Sequence[Change]]]
 
 
 class Background(Protocol):
-    """Work that keeps nobody waiting. What it hands back is collected at the next step."""
+    """Background work. What it hands back is collected at the next step."""
 
     def start(self, name: str, work: Work) -> None: ...
     def collect(self) -> list[tuple[str, Sequence[Change]]]: ...
@@ -131,7 +131,7 @@ class Forker(Protocol):
 
 
 class AgentSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A conversation beside the main one, as somebody wants it begun."""
+    """An order for a conversation beside the main one."""
 
     id: str
     name: str
@@ -192,7 +192,7 @@ class Agent(Protocol):
     def steps(self) -> int: ...
 
     def unattended(self) -> None:
-        """Nobody watches it from here on, so nobody is asked."""
+        """It goes on in the background, so no person is asked."""
         ...
 
     async def run(self, said: Message | None = None) -> Reply:
@@ -243,7 +243,7 @@ class BackgroundStep(Protocol):
 
 
 class IdleStep(Protocol):
-    """By the session's timer while nobody speaks, with the seconds since the last reply."""
+    """By the session's timer while the user is silent, with the seconds since the last reply."""
 
     async def __call__(self, request: Request, idle: float) -> Sequence[Change]: ...
 

@@ -32,7 +32,7 @@ from sevenfold.core.transcript import (
 Ttl: TypeAlias = Literal["5m", "1h"]
 TTL_SECONDS: Final[dict[Ttl, float]] = {"5m": 300.0, "1h": 3600.0}
 KEPT_WARM: Final = "kept_warm"
-"""The mark that says until when the provider keeps the prefix although nobody has spoken."""
+"""The mark with the time until which the provider keeps the prefix in this silence."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -109,7 +109,7 @@ def encode_message(message: Message) -> bytes:
 
 
 def strip_unsigned_thinking(message: Message) -> Message:
-    """Without thinking that nobody signed: it came from another kind of model, and is refused."""
+    """Without unsigned thinking: it came from another kind of model, and is refused."""
     if not any(isinstance(b, Thinking) and not b.signature for b in message.content):
         return message
     kept = (b for b in message.content if not isinstance(b, Thinking) or b.signature)

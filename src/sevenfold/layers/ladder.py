@@ -31,7 +31,7 @@ from sevenfold.layers.l6_dreaming.dreaming import Dreaming
 from sevenfold.layers.parts import LayerParts
 
 NEAR: Final = 0.75
-"""Nobody is warned before this share of what is compacted: the limit may have been set very low."""
+"""No warning below this share of the auto-compact threshold: the warning may be set very low."""
 
 
 class BlockCheck:

@@ -129,7 +129,7 @@ class _ShownView:
         if isinstance(what, Edit):
             self._edit(entry, self._layer_of(entry))
             for message in what.by if isinstance(what, Replace) else ():
-                self._spare(entry.id, message)  # somebody's change of a message may hold envelopes
+                self._spare(entry.id, message)  # a change of a message may hold envelopes
         else:
             self.view = self.view.after(entry)
         if isinstance(what, Message):

@@ -398,7 +398,7 @@ class AgentMemoryPaths(TypedDict):
 
 
 class SessionAgents:
-    """Of one session. With agents switched off it is nobody, and costs nothing."""
+    """The agents of one session. With agents switched off there are none, at no cost."""
 
     def __init__(self, spawning: AgentSpawner, tasks: TaskGroup, *, interactive: bool) -> None:
         self._spawning, self._of, at = spawning, spawning.session, spawning.session.at
@@ -452,7 +452,7 @@ class SessionAgents:
         return self.heard
 
     async def send(self, to: str, text: str) -> str:
-        """Write to somebody by hand, as the lead; what was done, in words. `ToolFailed` says why not."""
+        """Write to an agent or a session by hand, as the lead. Returns what was done, in words."""
         args = {"to": to, "message": text, "summary": summarise_text(text)}
         return await self._messenger(LEAD).run(args, "")
 
@@ -522,7 +522,7 @@ class SessionAgents:
     # --- coming and going -------------------------------------------------------------------------------
 
     async def start(self, folder: Path, view: View) -> None:
-        """Take up agents of an earlier run, and be reachable where somebody wants that."""
+        """Take up agents of an earlier run, and be reachable where the settings say so."""
         if not self._settings.enabled:
             return
         self.roster.restore(folder / FOLDER, view)
@@ -545,7 +545,7 @@ class SessionAgents:
         await self._tasks.start(self._listen, listener)
 
     async def _receive(self, letter: Letter) -> None:
-        """Written down before it is acknowledged; whoever sits at the terminal hears of it at once."""
+        """Write a letter down before it is acknowledged, and tell the user at once."""
         if await self.post.inbox(LEAD).accept(letter):
             text = f"{letter.sender} writes: {letter.summary} (Enter lets the conversation read it)"
             self._emit(Notice(text))
@@ -561,7 +561,7 @@ class SessionAgents:
             async with listener:
                 task_status.started()
                 await self._leaving.wait()
-        finally:  # also when it is cancelled: whoever closes the session waits for it
+        finally:  # also when it is cancelled: closing the session waits for it
             self._left.set()
 
     async def close(self) -> None:

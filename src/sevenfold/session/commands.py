@@ -97,7 +97,7 @@ class PastTurn(msgspec.Struct, frozen=True):
     at: float
     said: str
     tokens: int
-    """Of context when it ended; 0 where nobody has said."""
+    """Of context when it ended; 0 where it was not reported."""
     first: Id
     """The entry it begins with: what was put beside the user's words comes before them."""
     id: Id

@@ -99,7 +99,7 @@ def repair_transcript(
     """The entries that make the view of this log valid again; none when nothing was lost.
 
     `lines` is what the log was loaded from, `find` says where the whole result of a tool use is stored.
-    Tool uses at the very end that nobody answered are left to whoever resumes, unless it is known that
+    Tool uses at the very end without an answer are left to the resumed session, unless it is known that
     their results were lost.
     """
     noted = log.view.marks.get(MENDED)

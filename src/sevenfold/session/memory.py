@@ -178,7 +178,7 @@ class SessionMemory:
         return MemoryKeeper(store, self._clock, self._tell)
 
     async def prepare(self) -> Sequence[Change]:
-        """Take in what others wrote since, and bring the search up to date; nobody waits for it."""
+        """Take in what others wrote since, and bring the search up to date, in the background."""
         if self.store is not None and self.store.folder.is_dir():
             await anyio.to_thread.run_sync(partial(self.store.take_in, Author("other")))
             await anyio.to_thread.run_sync(self.store.prepare)
@@ -209,7 +209,7 @@ class SessionMemory:
             self._emit(Failed(BY, str(error)))
 
     def _tell(self, event: Event) -> None:
-        """Tools and searches run in threads; whoever listens is not made for that."""
+        """Emit in the session's own thread. Tools and searches run in others."""
         self._waiting.append(event)
         if threading.get_ident() == self._own:
             self._flush()

@@ -82,7 +82,7 @@ class SpendingFile:
         try:
             known = msgspec.json.decode(data, type=SpendingDay)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            return SpendingDay(day, self._limit or 0.0)  # nobody knows: nothing more today
+            return SpendingDay(day, self._limit or 0.0)  # unknown: nothing more today
         return known if known.day == day else SpendingDay(day)
 
     def _write(self, day: SpendingDay) -> None:
@@ -95,7 +95,7 @@ def _plus(day: SpendingDay, by: str, amount: float) -> SpendingDay:
 
 
 ANSWER: Final = 1_500
-"""Tokens of a reply where nobody said how long it may get."""
+"""Tokens of a reply without a limit."""
 
 
 @dataclass(slots=True)

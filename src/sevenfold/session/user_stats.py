@@ -38,7 +38,7 @@ class IdleGapFile:
             self._new = self._new.after(self._clock.now() - replied_at)
 
     def leave(self) -> None:
-        """The session ends. If somebody ever came back in it, this time nobody did."""
+        """The session ends. If the user ever came back in it, this time they did not."""
         if not self._new.seen:
             return
         try:

@@ -1,12 +1,9 @@
-"""While nobody speaks and the cache is about to be lost: let it go, keep it warm, or sum up what is in it.
+"""Acts in a silence, before the cache is lost: let it go, keep it warm, or sum up what is in it.
 
-It is off unless the flag `pre_cold` is set, because it spends while nobody looks.
-`choose_cache_action` is the whole
-decision: what each way is expected to cost on top of a next request that finds everything in the cache,
-in base-price input tokens. Clearing is none of the ways: once the cache is cold it is free, and the next
-request does it; before that it can only be dearer.
-
-How long people are silent between a reply and what they say next, and what follows from it.
+It is off unless the flag `pre_cold` is set, because it spends while the user is away.
+`choose_cache_action` is the whole decision: the expected cost of each way on top of a next request that
+finds everything in the cache, in base-price input tokens. Clearing is none of the ways: once the cache is
+cold it is free, and the next request does it; before that it can only be dearer.
 """
 
 from __future__ import annotations
@@ -101,7 +98,7 @@ def choose_cache_action(s: CacheSituation) -> CacheChoice:
     costs: dict[str, float] = {"let go": user.back_after(s.expires) * rewrite}
 
     def kept(requests: int) -> float:
-        """So many requests, each just before the cache is lost, for as long as nobody speaks."""
+        """So many requests, each just before the cache is lost, as long as the user is silent."""
         times = [s.idle + i * NEAR * s.life for i in range(requests)]
         sent = sum(user.still(time) for time in times)
         return sent * request + user.back_after(times[-1] + s.life) * rewrite
@@ -112,7 +109,7 @@ def choose_cache_action(s: CacheSituation) -> CacheChoice:
         until, sure = s.idle + HOUR, s.idle + s.life
         lost = user.back_after(until) + (1 - HOUR_HOLDS) * user.back_between(sure, until)
         costs["an hour"] = request + s.fresh * (s.write_hour - s.read) + lost * rewrite
-    if s.freed:  # whoever does not come back pays for it in vain
+    if s.freed:  # a user who does not come back pays for it in vain
         late = user.back_after(s.expires)
         gain = user.back_after(s.idle) * s.saved + late * s.freed * (s.write - s.read)
         if gain >= s.margin * s.price:

@@ -1,6 +1,6 @@
 """The tool results of a view that could be cleared. Only new messages are read.
 
-Takes results out of the view: all of a batch go into one file first, and what is left says where.
+`store_cleared_results` writes a batch into one file; the markers in the view say where it is.
 """
 
 from __future__ import annotations
@@ -385,7 +385,7 @@ def store_cleared_results(
         whole = text.split("\n")
         places.append((one, len(lines) + 1, len(whole)))
         lines += whole
-    try:  # the transcript has it all too, so that nobody has to wait for the disk
+    try:  # the transcript has it all too, so there is no need to wait for the disk
         path = store.keep(f"cleared-{candidates[-1].call}", "\n".join(lines), lasting=False)
     except StorageFailure as error:
         emit(Failed("microcompaction", f"nothing was cleared: {error}"))

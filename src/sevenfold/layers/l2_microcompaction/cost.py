@@ -5,7 +5,7 @@ needed after all, reading it again costs a request over the whole context, its o
 carrying it again. The first change in the prompt breaks the cache from there on: what stands behind it is
 written once more, unless the cache is cold and all of it would be written anyway.
 
-How likely a result will be needed again: a logistic model whose few coefficients are data.
+The chance that a result is needed again comes from a logistic model whose few coefficients are data.
 """
 
 from __future__ import annotations

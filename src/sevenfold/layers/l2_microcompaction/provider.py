@@ -4,8 +4,7 @@ The parameter is part of the frame, which is stored with the session and sent ag
 that began without it goes on without it. What the server clears stays in the transcript as it was; the
 server says only how much it took out, and clears anew for each request from the whole history.
 
-Where the provider can delete from its cached prefix: old results go, and the prompt keeps every
-byte.
+`CacheEditing` is for providers that can delete from their cached prefix: the prompt keeps every byte.
 """
 
 from __future__ import annotations

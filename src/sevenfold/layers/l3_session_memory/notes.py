@@ -7,7 +7,7 @@
 A form is read from a template. A text is of that form when it has each heading once, in order, with its
 description below. Other lines that look like headings are text like any other.
 
-The notes on disk: read, checked, put right when somebody has damaged them, written all or nothing.
+The notes on disk: read, checked, repaired when they were damaged, written all or nothing.
 The template and the instruction: ours, or the user's own from `<home>/session-memory/config`.
 """
 
@@ -463,7 +463,7 @@ class Notebook:
         self._emit(Notice(text))
 
     def write(self, text: str, before: str | None, covered: NotesCoverage) -> None:
-        """Put new notes in place of those that were read before, unless somebody else just did."""
+        """Put new notes in place of those that were read before, unless another writer just did."""
         path = self.path
         if self.read() != before:
             raise StorageFailure(f"{path} was changed while it was being brought up to date")

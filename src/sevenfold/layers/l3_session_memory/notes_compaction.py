@@ -1,7 +1,7 @@
 """The notes stand in for the older part of the conversation when the window is full: no model is asked.
 
-Which messages stay word for word when the notes stand in for those before them. The message that
-stands for the older part: the notes, what the user said, where the rest is.
+The newest messages stay word for word. One message stands for those before them: the notes, the user's
+words, and where the rest is.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def collect_removed_facts(
 ) -> Facts:
     """The facts of these messages, and of those that stand for earlier ones.
 
-    Without `started`, what hooks said before the first reply is left to whoever restores it.
+    Without `started`, what hooks said before the first reply is left to `StartContext`.
     """
     first = next((at for at, p in enumerate(removed) if p.message.role == "assistant"), len(removed))
     start = {placed.id for placed in removed[:first] if placed.by == "hooks" and not started}

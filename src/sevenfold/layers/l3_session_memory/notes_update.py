@@ -3,7 +3,7 @@
 It costs one small reply on a prefix that is in the provider's cache, off the user's path. Nothing is
 written that is not of the form, and a failed update leaves the notes, and how far they go, as they were.
 
-The tools of an update: Edit, on a copy of the one file, and nothing else.
+The only tool of an update is Edit, on a copy of the one file.
 """
 
 from __future__ import annotations

@@ -1,15 +1,18 @@
 """Layer 4: the older part of the view is replaced by a summary. Read `compact` from top to bottom.
 
-    1  what would be replaced, and what stays word for word    planning
-    2  do the user's hooks agree? may a model be asked?        hooks, breaker
+    1  what would be replaced, and what stays word for word    plan.py
+    2  do the user's hooks agree? may a model be asked?        `agreed`, `CompactionBreaker`
     3  a summary: on the cached prefix, nudged, plain,
-       or of as much as fits                                   asking
-    4  all headings, the user's words, smaller than before     drafts
-    5  where any of that fails: a digest, without a model      digest
+       or of as much as fits                                   summary.py
+    4  all headings, the user's words, smaller than before     `draft`
+    5  where any of that fails: a digest, without a model      digest.py
     6  restored, measured, told, and handed back in one piece  `finished`
 
+A full window is often answered before this layer: by the notes (`l3_session_memory/notes_compaction.py`)
+or by a summary made ahead (`summary_ahead.py`). `paying` is about a window that is not full.
+
 Nothing leaves the view before 6 hands everything back, and the turn writes that at once or not at all:
-whoever cancels earlier finds the view as it was.
+a compaction that is cancelled earlier leaves the view as it was.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ leaves the view before a replacement exists that is valid and smaller. What the 
 message of its own, the newest rounds stay word for word where they fit, and everything else that the
 user said stands in the digest word for word before anything else does.
 
-The digest as text: sections in order of worth, each within its share of the room. A replacement
-before it is written: from the model's summary, or from the digest.
+`format_digest` makes the text: sections in order of worth, each within its share of the room.
+`CompactionDraft` is a replacement before it is written: from a model's summary, or from the digest.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class DigestForm(msgspec.Struct, frozen=True):
     cutting: Cutting = "none"
     """The messages of the user that may be cut when all of them do not fit."""
     newest: tuple[tuple[str, str], ...] = ()
-    """Calls whose results nobody has read yet, with the results, when they do not follow."""
+    """Calls with results that the model has not read yet, when they do not follow."""
 
 
 def format_digest(facts: Facts, form: DigestForm) -> str | None:
@@ -178,7 +178,7 @@ def _work(facts: Facts, form: DigestForm, room: int) -> list[str]:
 
 
 def _unread(facts: Facts, form: DigestForm, room: int) -> list[str]:
-    """Results that came last: whoever reads the digest has not seen them."""
+    """Results that came last: the model has not seen them."""
     parts = [f"{escape_quote(call)} gave:\n{escape_quote(text)}" for call, text in form.newest]
     return _listed("## The newest results", parts, room, clip=True)
 

@@ -4,8 +4,8 @@ Snipping and collapsing leave the same traces: an edit that puts one message in 
 record of what it stands for, and the boundary that ends the write. Taking the edit back brings every
 message back as it was.
 
-Whole old rounds leave the view in one piece, and a short note says so. Finished runs of tool rounds
-become a short projection, which can be expanded again.
+`Snip` takes whole old rounds out and leaves a short note. `Collapse` turns finished runs of tool rounds
+into a short projection, which can be expanded again.
 """
 
 from __future__ import annotations
@@ -579,7 +579,7 @@ def _end(view: View, at: int) -> int:
 
 
 def _round(reply: PlacedMessage, answer: PlacedMessage) -> bool:
-    """True if these two are a call and its results, and nothing else that somebody said."""
+    """True if these two are a call and its results, and no other words."""
     if not reply.message.tool_uses or any(isinstance(b, Opaque) for b in reply.message.content):
         return False
     return all(isinstance(b, ToolResult) for b in answer.message.content)

@@ -1,8 +1,8 @@
 """The plan of a compaction: the stretch it replaces, the part it keeps, and the tokens after it.
 
-Which stretch of a view is summed up: its rounds, where a tail may begin, what stood before it.
-Whether a summary pays although the window is not full: the sums, in base-price input tokens. When
-to stop asking for summaries: too many failures in a row, or a window that fills up at once.
+Three parts: `CompactionPlan` (the stretch, and where a tail may begin), `SummaryWorth` (does a summary pay
+although the window is not full? in base-price input tokens) and `CompactionBreaker` (no more summaries
+after too many failures in a row, or when the window fills up again at once).
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def make_view_before(view: View, cut: int) -> View:
 
 
 def find_unread_results(view: View) -> tuple[tuple[str, str], ...]:
-    """The newest calls and their results, when nobody has answered them yet."""
+    """The newest calls and their results, when the model has not answered them yet."""
     if len(view) < 2 or not (results := view[-1].message.results):
         return ()
     uses = {use.id: use for use in view[-2].message.tool_uses}
@@ -111,7 +111,7 @@ AHEAD: Final = "ahead"
 PRICE: Final = "price"
 """The trigger of a summary that pays although the window is not full."""
 AUTOMATIC: Final = ("auto", "refused", AHEAD, PRICE)
-"""The triggers that nobody pulled by hand."""
+"""The triggers that are not by hand."""
 NEWEST: Final = 0.75
 """The most of the room that what is kept may take."""
 LEAST: Final = 500

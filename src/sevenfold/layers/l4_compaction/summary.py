@@ -249,7 +249,7 @@ class SummaryForm(msgspec.Struct, frozen=True):
     tail: bool = True
     """True if messages follow it word for word."""
     newest: str = ""
-    """Results that nobody has answered yet, when they do not follow."""
+    """Results without an answer yet, when they do not follow."""
     longest: int = 0
     """Bytes to which each message of the user is cut; 0: none is."""
     last_whole: bool = False
@@ -289,7 +289,7 @@ def _said_text(said: Sequence[str], form: SummaryForm) -> str:
 
 
 def format_unread(view: View, most: int) -> str:
-    """The newest calls and their results, at most so many bytes, when nobody has answered them."""
+    """The newest calls and their results, at most so many bytes, when they have no answer."""
     newest = find_unread_results(view)
     share = most // max(1, len(newest))
     return "\n".join(f"{call} gave:\n{escape_quote(clip_text(text, share))}" for call, text in newest)

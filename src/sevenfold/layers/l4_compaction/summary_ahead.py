@@ -1,4 +1,4 @@
-"""A summary that is prepared before the window is full, and put in place when it is: nobody waits for it.
+"""A summary that is prepared before the window is full, and put in place when it is, without a wait.
 
     the window is nearly full    `SummaryAhead` asks for the summary, in the background    after a reply
     it is full                   `PrecomputedSummary` puts it in place, no model is asked     before a
@@ -8,7 +8,7 @@ The summary covers the conversation up to a certain entry. What came after that 
 so that the conversation may go on meanwhile. Before the summary is put in place all is looked at again:
 the same model and window, the same messages, smaller than before, nothing torn.
 
-A summary while nobody speaks and the cache is about to be lost: asked for now, it reads what it
+A summary in a silence, before the cache is lost: asked for now, it reads what it
 would have to write later, and what comes after the silence is smaller.
 """
 

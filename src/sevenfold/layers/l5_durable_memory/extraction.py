@@ -2,11 +2,8 @@
 
 It runs on the prefix that the provider has in its cache, off the user's path. A mark records how far it
 has looked. One run at a time: a turn that ends meanwhile leaves its request behind, the newest one only,
-and one more run follows. What may be saved is decided in `founding`, what may be done in
-`extraction_tools`, what can wait in `pacing`; this is about the rest of when.
-
-When a conversation is looked through: at once for words that last, else when that costs next to
-nothing. What an extraction is asked: the instruction, then what a program can read as well.
+and one more run follows. A conversation with words that last is looked through at once, else when that
+costs next to nothing. `provenance.py` decides what may be saved, `extraction_tools.py` what may be done.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The tools of an extraction: it may look around and write memories, nothing else.
 
 The tools of the conversation stay in the request, since another list would be another prefix. Reads go
-to the session's own tools, with nobody to ask; writes go to `MemoryWriter`. Every refusal has a reason,
+to the session's own tools, and no person is asked; writes go to `MemoryWriter`. Every refusal has a reason,
 which the model reads, and is counted.
 
 Turns the Write and Edit calls of an extraction into memories, or says why it does not. The
-session's tools for work in the background: the same rules, nobody is asked, nothing is shared.
+session's tools for work in the background: the same rules, no questions, nothing shared.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Both are the same bytes for the same arguments: a prompt that changed would throw away the provider's cache.
 
-The instruction files of one conversation: what it opens with, what is added later, what comes back.
-Instruction files near what the model works on: loaded when a file below them is first touched.
+`InstructionLoader` brings the instruction files to one conversation: at its opening, when a file below them
+is first touched, and again after a compaction.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def format_memory_prompt(
 def format_opening(index: str, instructions: str, team_index: str = "") -> str | None:
     """The opening of the first user message: instruction files, then the indexes; None without any.
 
-    `instructions` are delimited already, by whoever knows the files.
+    `instructions` are delimited already.
     """
     parts = [
         _TAGS.sub("&lt;", instructions),
@@ -161,7 +161,7 @@ class InstructionLoader:
     ) -> None:
         """`known`: what the mark `LOADED` says, where the conversation goes on. `stands`: which messages
         are its opening. `besides`: the files of what else it opens with. `warns`: whether what is odd
-        about the files is said; not where somebody has heard it already.
+        about the files is said; not where the user was told already.
         """
         self._make, self._say, self._emit = files, say, emit
         self.stands: Stands = stands

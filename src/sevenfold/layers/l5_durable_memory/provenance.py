@@ -179,7 +179,7 @@ def is_related(statement: str, said: SourceQuote, quote: str) -> bool:
     about, own = _telling(statement), _telling(quote)
     if _UNSPACED.search(statement + quote):
         if not (_UNSPACED.search(statement) and _UNSPACED.search(quote)):
-            return True  # one is a translation of the other, and nobody here can tell
+            return True  # one may be a translation of the other
         own, about = own | _pairs(quote), about | _pairs(statement)
     if own & about:
         return True
@@ -257,7 +257,7 @@ class FoundedMemory(msgspec.Struct, frozen=True):
 
 
 def check_sources(new: Topic, old: Topic | None, sources: SourceMessages, session: str) -> FoundedMemory:
-    """The memory as it may be saved; `UnfitMemory` when nobody said it. `old` is what its file holds
+    """The memory as it may be saved; `UnfitMemory` when it was not said. `old` is what its file holds
     now.
     """
     _check_form(new)

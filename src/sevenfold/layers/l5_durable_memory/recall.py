@@ -5,8 +5,8 @@ At the first attach of a turn a search begins. It takes a few milliseconds as a 
 of a session opens the index and gets a second. What takes longer goes on beside the reply and is attached
 at the next step, or dropped when the user has asked something else by then.
 
-What was asked: the newest thing that a person typed, and whether it is worth a search. Which tools
-the model is getting along with, so that nobody explains to it how to use them.
+Only the newest text that a person typed is searched for. Explanations of tools that the model already uses
+with success are left out.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ def _words(text: str) -> Iterator[str]:
 SMALLEST_SHARE: Final = 3
 """In a small window one memory takes at most such a part of what all of them may."""
 _THREADS: Final = 2
-"""One may be stuck in a search that nobody waits for any more."""
+"""One may be stuck in a search whose result is not needed any more."""
 
 
 @dataclass(slots=True)
@@ -306,7 +306,7 @@ class Recall:
             self._search = self._at_once(question, wanted, wanted.limit + spare)
 
     def _at_once(self, question: UserQuestion, wanted: RecallQuery, limit: int) -> _RunningSearch:
-        """In a thread, waited for as long as nobody notices; longer when the index has to be opened."""
+        """Search in a thread. The wait is too short to notice; longer when the index has to be opened."""
         wait = self._settings.first_wait_ms if self._threads is None else self._settings.wait_ms
         self._threads = self._threads or ThreadPoolExecutor(_THREADS, "recall")
         found = self._threads.submit(select_by_search, self._sources.find, wanted, limit)
@@ -361,7 +361,7 @@ class Recall:
             return None
 
     def _drop(self, search: _RunningSearch) -> None:
-        """Nobody needs it any more. A failure is told even so."""
+        """Drop a search. A failure is reported even so."""
         if search.found.done() and (error := search.found.exception()):
             self._emit(Failed(BY, str(error) or repr(error)))
         search.drop()

@@ -4,10 +4,9 @@
     model           a model chooses from the newest 200
     hybrid+model    a model chooses from the best 20 of the search
 
-Whatever a model cannot answer, the search does, and an event says so.
-
-A model chooses memories by their descriptions: one small question beside the conversation. Recalled
-memories as a message: delimited as data, with name, type, age and path, and cut to size.
+A model chooses by the descriptions, in one small question beside the conversation. If it fails, the search
+decides, and an event says so. `make_attachment` makes a message of the chosen memories: delimited as data,
+with name, type, age and path, and cut to size.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ class MemoryChooser(Protocol):
     async def __call__(
         self, wanted: RecallQuery, candidates: Sequence[Recalled], *, standing: bool
     ) -> tuple[Recalled, ...]:
-        """`standing`: the candidates are the same for every question, as far as nobody saves."""
+        """`standing`: the candidates are the same for every question, until a memory is saved."""
         ...
 
 

@@ -1,6 +1,6 @@
 """One dream from its gate to its end: the lock, a copy, the work, the commit; or nothing at all.
 
-Whatever goes wrong on the way, and whoever stops it, the folder is as it was, the copy is gone and the
+If it fails or is stopped, the folder is as it was, the copy is gone and the
 lock has the time it had before: the next session tries again.
 """
 
@@ -37,9 +37,9 @@ if TYPE_CHECKING:  # they take a while to import, and most sessions do not dream
     from sevenfold.memory.dreams.statements import MemoryFact
 
 LOOK: Final = 0.5
-"""Seconds between looks whether somebody wants the dream to stop."""
+"""Seconds between looks for a request to stop."""
 REFRESH: Final = 600.0
-"""Seconds after which a long dream says that it still goes on, so that nobody takes its lock."""
+"""Seconds after which a long dream says that it still goes on, so that its lock is not taken."""
 DreamEnding: TypeAlias = Literal["completed", "failed", "killed", "skipped"]
 STOPPED: Final = "somebody stopped it, or its session ended; the memories are as they were"
 DreamMode: TypeAlias = Literal["commit", "review", "preview"]
@@ -182,7 +182,7 @@ class DreamRunner:
         return ended
 
     async def _attend(self, watch: DreamWatch, held: HeldDreamLock) -> None:
-        """Stop when somebody in another process wants it, and keep the lock young."""
+        """Stop at the request of another process, and keep the lock young."""
         fresh = self._clock.now()
         while True:
             await anyio.sleep(LOOK)
@@ -245,7 +245,7 @@ class _DreamRun:
 
 
 def _let_go(held: HeldDreamLock, *, done: bool) -> None:
-    with contextlib.suppress(SevenfoldError):  # the disk refuses: in an hour the lock blocks nobody
+    with contextlib.suppress(SevenfoldError):  # the disk refuses: in an hour the lock is stale
         held.done() if done else held.give_back()
 
 

@@ -1,7 +1,7 @@
 """Layer 6: once in a while, when the agent is at rest, the memories are put in order.
 
 A closed gate costs one look at the disk. An open one costs a fork of many steps on the prefix that the
-provider has in its cache, or a second of rules where there is no model. It is never in anybody's way, and
+provider has in its cache, or a second of rules where there is no model. It runs in the background, and
 one that failed or was stopped is not begun again in the same session.
 """
 
@@ -64,7 +64,7 @@ class Dreaming:
     async def asked(
         self, request: Request, *, by_hand: bool = True, how: DreamMode | None = None
     ) -> DreamResult:
-        """A dream that somebody asked for; `by_hand`: whatever the gates say, only not beside another."""
+        """A dream on demand. `by_hand`: whatever the gates say, but never beside another."""
         by_hand = by_hand or self._nightly
         return await self.dreams.dream(self._think(request), by_hand=by_hand, how=how)
 
@@ -75,7 +75,7 @@ class Dreaming:
         return ModelDreamer(self._fork, request, self._tools, self._clock, self._known, longest)
 
     def _known(self) -> DreamContext:
-        """Reads the folder and looks at the transcripts: not to be called where somebody waits."""
+        """Reads the folder and looks at the transcripts: too slow for the event loop."""
         dreams, last = self.dreams, self.dreams.previous
         try:
             findings = tuple(f"{one.file}: {one.text}" for one in dreams.store.check())

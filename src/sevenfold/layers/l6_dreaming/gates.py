@@ -56,13 +56,13 @@ class DreamGates:
         self._looked: float | None = None
 
     def enter(self) -> HeldDreamLock | ClosedGate:
-        """Go through all gates; whoever gets the lock dreams, and has to give it back."""
+        """Go through all gates. A dream that gets the lock has to give it back."""
         if (closed := self.check()) is not None:
             return closed
         return self.take()
 
     def take(self) -> HeldDreamLock | ClosedGate:
-        """Only the last gate: for a dream that somebody asked for by hand."""
+        """Only the last gate: for a dream by hand."""
         found = self.lock.acquire()
         return ClosedGate("lock", str(found)) if isinstance(found, DreamLockBusy) else found
 

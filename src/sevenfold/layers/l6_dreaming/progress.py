@@ -1,9 +1,9 @@
 """The progress of a dream, in this process and for others through a small file.
 
     <state>/dream.json     what the dream of now does, or how the last one ended
-    <state>/dream-stop     somebody wants the dream with this id to stop
+    <state>/dream-stop     a request to stop the dream with this id
 
-Nobody is signalled from outside: the dream looks for the second file and stops itself, so that no process
+No signals are sent: the dream looks for the second file and stops itself, so that no process
 can be hit by mistake.
 """
 

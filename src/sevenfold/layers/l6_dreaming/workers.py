@@ -1,7 +1,7 @@
 """The work of a dream: a fork of the conversation does it, or rules do where there is no model.
 
-What the calls of a dream do: they look around, and change the copy it was given. What the model is
-asked in a dream, and how its last words account for what is gone.
+The tools of a dream look around, and change the copy it was given. The model's last words account for what
+is gone.
 """
 
 from __future__ import annotations
@@ -309,11 +309,11 @@ class ModelDreamer:
 
 
 class RuleDreamer:
-    """Asks nobody: what can be told by rule is done by rule."""
+    """Asks no model: it does what can be done by rule."""
 
     def __init__(self, clock: Clock, last: Callable[[], float | None], learn: Learn | None = None) -> None:
         """`last`: when the dream before this one was; logs from that day on are distilled by `learn`,
-        which says what of a note is to be remembered: all of it, when nobody says otherwise."""
+        which says what of a note is to be remembered: all of it by default."""
         self._clock, self._last, self._learn = clock, last, learn
 
     async def __call__(self, staged: DreamStage, watch: DreamWatch) -> DreamOutput:

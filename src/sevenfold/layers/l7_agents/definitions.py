@@ -1,14 +1,12 @@
 """The kinds of agent: built in, the user's, and the project's.
 
-    found = find_definitions(definition_folders(home, tree if trusted else None))
-    fitted(found.definitions["reviewer"], tools, model)      with the tools and the model there really are
+    found = find_definitions(list_definition_folders(home, tree if trusted else None))
 
 A later folder goes before an earlier one: built in, `<home>/agents`, `<tree>/.claude/agents`,
-`<tree>/.sevenfold/agents`. Nothing of a workspace that nobody trusts may be loaded: what a definition says
+`<tree>/.sevenfold/agents`. Nothing of a workspace that is not trusted may be loaded: what a definition says
 becomes the first words of an agent that has tools. So its folders are not handed in at all.
 
-One agent definition: a markdown file whose first lines say what the agent is; the rest is its
-prompt.
+A definition is a markdown file: its first lines say what the agent is, the rest is its prompt.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ from sevenfold.memory.topic_file import shorten_text, trim_body
 Isolation: TypeAlias = Literal["worktree"]
 
 LARGEST: Final = 64 * 1024
-"""Bytes of a definition; nobody needs a longer prompt, and every request would carry it."""
+"""Longest definition, in bytes: every request carries it."""
 DESCRIPTION: Final = 600
 """Characters of a description that are kept: all of them stand in the description of one tool."""
 MOST_TURNS: Final = 10_000
@@ -44,9 +42,9 @@ RESERVED: Final = frozenset({"fork"})
 KEYS: Final = "name, description, tools, disallowedTools, model, memory, background, isolation, maxTurns"
 _KNOWN: Final = frozenset(key.strip().lower() for key in KEYS.split(","))
 _FOREIGN: Final = frozenset({"color", "effort", "initialprompt", "mcpservers", "skills"})
-"""Keys of other programs that ask for something this one does not have, and harm nobody by that."""
+"""Keys of other programs that ask for something this one does not have, which does no harm."""
 _UNAPPLIED: Final = ("hooks", "permissionmode")
-"""Keys of theirs that somebody may rely on for their safety."""
+"""Keys of theirs that users may rely on for their safety."""
 _LONGEST_NAME: Final = 64
 _NAME: Final = re.compile(r"[^\W_]+(?:[-_.: ][^\W_]+)*")
 _TOOL: Final = re.compile(r"[A-Za-z][\w.:-]*\*?")
@@ -68,7 +66,7 @@ class AgentDefinition(msgspec.Struct, frozen=True, kw_only=True):
     without: tuple[str, ...] = ()
     """Tools that it never has."""
     model: str | None = None
-    """None: the model of whoever starts it."""
+    """None: the model of the conversation that starts it."""
     memory: AgentScope | None = None
     background: bool = False
     isolation: Isolation | None = None
@@ -461,7 +459,7 @@ def fit_definition(
 ) -> tuple[AgentDefinition, tuple[str, ...]]:
     """The definition with the tools that there are, and what is to be said about it.
 
-    `tools` are the names of all tools that an agent could have, `model` is that of whoever starts it. A
+    `tools` are the names of all tools that an agent could have, `model` is that of its parent. A
     tool that is not there is said and left out, never replaced by all of them.
     """
     where = definition.path or f"the agent {definition.name!r}"

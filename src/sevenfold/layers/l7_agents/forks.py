@@ -150,13 +150,13 @@ class ForkRunner:
             thresholds=self.conversation.thresholds,
             max_steps=steps,
             max_tokens=max_tokens,
-            extends=False,  # whoever asked said how long it may get, and a runaway is paid for each time
+            extends=False,  # the caller set the length, and a runaway is paid for each time
             source=name_fork_source(kind, request.source),
             writes=self._writes(request, steps),
         )
 
     def _writes(self, request: Request, steps: int) -> bool | None:
-        """A prefix that nobody reads again is not worth its price, least of all a cold one."""
+        """A prefix that is not read again is not worth its price, least of all a cold one."""
         if steps > 1:
             return True
         pressure = measure_pressure(request, self.conversation.thresholds, self.clock.now())

@@ -2,15 +2,14 @@
 
     [{"id": "5f0c…", "from": "lead", "text": "…", "timestamp": "…", "read": false, "summary": "…"}, …]
 
-Whoever writes holds the lock and replaces the file as a whole, so reading needs none. A letter that `post`
+A writer holds the lock and replaces the file as a whole, so reading needs none. A letter that `post`
 returned from is on the disk. An entry that is no letter is set aside in `<name>.damaged.jsonl`, a file that
-is no list in `<name>.damaged-1.json`; both are said, and neither stops anybody. Keys that we do not know
+is no list in `<name>.damaged-1.json`; both are told, and neither stops the reader. Keys that we do not know
 stay where they are.
 
-A letter: one message from one agent to another, and what may be one. Lists of entries on the disk,
-and where what is damaged among them goes: beside them, never away. Frames: the few messages between
-agents of a team that mean something to the program too. What agents and teams may be called: a name
-is also the name of a file, and others read it.
+A letter is one message from one agent to another. Frames are the few messages between agents of a team that
+mean something to the program too. The names of agents and teams are checked here: a name is also the name
+of a file, and others read it.
 """
 
 from __future__ import annotations
@@ -174,12 +173,12 @@ COMMAND_LINE: Final = "command-line"
 UNKNOWN: Final = "unknown"
 """The sender of a message that claims a sender it cannot have."""
 _WORDS: Final = frozenset({"user", "lead", "leader"})
-"""Words that make a name look like somebody else's, wherever in it they stand."""
+"""Words that make a name look like another's, wherever in it they stand."""
 _ROLES: Final = frozenset({"main", "system", "the system", "assistant"})
 _WHOLE: Final = frozenset(
     {"human", "the human", "person", "the person", "all", "you", "fork", UNKNOWN, "command line"}
 )
-"""Names that mean somebody else."""
+"""Names that mean others."""
 _ALIKE: Final = str.maketrans(
     "авеікмнорстухѕјһԁԍԛԝӏ" + "αβεηικνορτυχωγ" + "ɑɡıɩϲϳ0",
     "abeikmhopctyxsjhdgqwl" + "abenikvoptuxwy" + "agiicjo",
@@ -268,7 +267,7 @@ LONGEST_TEXT: Final = 32_000
 LONGEST_SUMMARY: Final = 200
 LONGEST_SENDER: Final = 200
 BRIEF: Final = 60
-"""Characters of a message that stand for it where nobody has summed it up."""
+"""Characters of a message that stand for it where there is no summary."""
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
 
 
@@ -406,7 +405,7 @@ def _frame(fields: Any) -> LetterFrame | None:
 
 
 MOST_ASIDE: Final = 1_000
-"""Damaged files beside one; more than that is nobody's accident."""
+"""Most damaged files kept beside one."""
 _APPENDING: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | NOFOLLOW | CLOEXEC | BINARY
 _encode = msgspec.json.Encoder().encode
 
@@ -493,7 +492,7 @@ class Mailbox:
         self._stamp: _Stamp | None = None
         self._waiting: tuple[Letter, ...] = ()
         self._said: list[str] = []
-        """Sentences for the user that have not been told yet: a thread tells nobody anything."""
+        """Sentences for the user that have not been told yet; a thread cannot emit them."""
 
     @property
     def owner(self) -> str:
@@ -548,7 +547,7 @@ class Mailbox:
         return self._waiting
 
     def settle(self, ids: Collection[str], *, retries: int = 0) -> bool:
-        """These have been delivered. False: somebody is writing just now, settle them later."""
+        """These have been delivered. False: the mailbox is being written, settle them later."""
         try:
             with hold_lock(self.path, self._sleep, retries):
                 entries = self._entries()

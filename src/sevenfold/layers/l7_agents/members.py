@@ -1,8 +1,7 @@
 """One agent as the roster knows it: who it is, how far it has come, and how it is reached.
 
-Who starts an agent: the main conversation, or an agent itself. What somebody wants an agent to do,
-and the words that it is begun with. What became of agents in the background, told to the
-conversation that started them, once.
+`ParentConversation` starts an agent: the main conversation, or another agent. `AgentOrder` is the task it
+is given. `AgentNotices` tells the parent once how an agent in the background ended.
 """
 
 from __future__ import annotations
@@ -206,17 +205,17 @@ class Member:
         return frozenset((*(letter.id for letter in letters), *self.notices.ids))
 
     def begin(self, agent: Agent) -> None:
-        """It has a conversation now; whoever waited for its end waits anew."""
+        """Give it a conversation; callers that waited for its end wait anew."""
         view = agent.request.view
         self.agent, self.path = agent, agent.path
         self.first = view[-1].id if len(view) else -1
         self.status, self.why, self.said, self.left = "running", "", "", ""
-        if self.gone.is_set():  # else somebody may have stopped it before it began
+        if self.gone.is_set():  # else it may have been stopped before it began
             self.scope = anyio.CancelScope()
             self.resting, self.gone, self.woken = anyio.Event(), anyio.Event(), anyio.Event()
 
     def give_up(self) -> None:
-        """It never began; nobody waits for it."""
+        """It never began; no caller waits for it."""
         self.status = "failed"
         self.resting.set()
         self.gone.set()
@@ -414,7 +413,7 @@ def check_depth(order: AgentOrder, parent: ParentConversation, deepest: int) -> 
 
 
 def make_free_name(kind: str, taken: Collection[str]) -> str:
-    """A name made from its type that nobody has."""
+    """A free name made from its type."""
     stem = _OTHER.sub("-", kind).strip("-").lower()[:40]
     if not stem or is_posing_name(f"{stem}-1"):
         stem = "agent"

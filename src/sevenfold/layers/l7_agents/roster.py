@@ -1,7 +1,7 @@
 """The roster: every agent of a session, how it is begun, written to, stopped and taken up again.
 
-Agents of an earlier run of the session, as their transcripts tell of them. From what is asked for
-to the conversation that can be begun: definition, tools, memory, work tree.
+Agents of an earlier run are found by their transcripts. An order becomes a conversation with a definition,
+tools, memory and a work tree.
 """
 
 from __future__ import annotations
@@ -273,7 +273,7 @@ class Roster:
     worktrees: Worktrees | None = None
     memory: Callable[[AgentDefinition], AgentMemory] = lambda definition: AgentMemory()
     forker: Forker | None = None
-    """Asks an agent beside its work how it is going; None: nobody does."""
+    """Asks an agent beside its work how it is going; None: it is not asked."""
     random: Callable[[int], bytes] = os.urandom
     notices: AgentNotices = field(default_factory=AgentNotices)
     """For the main conversation, one of whose layers it is."""

@@ -100,7 +100,7 @@ class SendMessageTool:
             raise ToolFailed(str(error)) from error
 
     def _receiver(self, to: str) -> str:
-        """The name of whoever is meant, in whatever spelling; what nobody is called stays as it is."""
+        """The name of the agent that is meant, in any spelling; an unknown name stays as it is."""
         if to == ALL or to.startswith((SESSION, BRIDGE)):
             return to
         if any(is_same_name(to, one) for one in (MAIN, frames.LEAD)):

@@ -7,9 +7,8 @@
 Both ends look who the other one is; only the same user is talked to. The receiver has written the letter to
 its disk before it says yes, so a sender that heard nothing sends the same letter again, and it counts once.
 
-Lines over a Unix socket that waits for nobody: connect, accept, send and read, each bounded. Who is
-at the other end of a Unix socket: only the same user is talked to. Which sessions on this machine
-can be reached, and where: a small private folder says it.
+Connect, accept, send and read are bounded in time. A small private folder lists the sessions on this
+machine that can be reached.
 """
 
 from __future__ import annotations
@@ -104,7 +103,7 @@ async def accept_connection(listener: socket.socket) -> socket.socket:
 
 
 async def open_connection(path: Path) -> socket.socket:
-    """A connection to whoever listens there; an `OSError` when nobody does."""
+    """A connection to the listener there. Raises `OSError` if there is none."""
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         made.setblocking(False)
@@ -170,7 +169,7 @@ def get_own_user() -> int:
 
 
 def check_peer(connection: socket.socket, user: int) -> None:
-    """`Refused` unless the other end belongs to this user, or when nobody can tell."""
+    """Raises `Refused` unless the other end is known to belong to this user."""
     other = get_peer_user(connection)
     if other != user:
         raise Refused(
@@ -226,7 +225,7 @@ class SessionAddress(msgspec.Struct, frozen=True):
 
 
 class NotSent(Mistake):
-    """A message to another session did not arrive, or nobody said that it did; `why` is one word."""
+    """A message to another session did not arrive, or was not confirmed; `why` is one word."""
 
     def __init__(self, why: str, text: str) -> None:
         super().__init__(text)
@@ -377,7 +376,7 @@ VERSION: Final = 1
 LONGEST_LINE: Final = 262_144
 """Bytes of a line; a letter of the longest kind fits."""
 CONNECTIONS: Final = 16
-"""At the same time; whoever comes beyond that is asked to come again."""
+"""Connections at the same time; others are asked to come again."""
 SECONDS: Final = 5.0
 """For all of one exchange."""
 TRIES: Final = 3
@@ -415,7 +414,7 @@ Receive = Callable[[Letter], Awaitable[object]]
 class SessionListener:
     """Takes letters for one session as long as the block runs.
 
-    Where nobody can listen the session goes on without: `problem` says why, and so does a notice.
+    Where listening is impossible the session goes on without: `problem` says why, and so does a notice.
     """
 
     def __init__(

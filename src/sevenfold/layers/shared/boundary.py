@@ -4,11 +4,10 @@
     stands_for:…     one for each message that stands for others: the facts behind it, and among them all
                      that the user said, word for word, however little of that the message shows
 
-Whoever compacts next goes on from these records (`collect_facts`) and takes nothing from a text. So
-what the
-user said outlives any chain of compactions, and comes back whole when there is room for it again.
+The next compaction goes on from these records (`collect_facts`) and takes nothing from a text. So the
+user's words outlive any chain of compactions, and come back whole when there is room for them again.
 
-Where a view may be cut, what has to stay, and what the request then comes to in tokens.
+The functions below say where a view may be cut, what has to stay, and how many tokens are left.
 """
 
 from __future__ import annotations

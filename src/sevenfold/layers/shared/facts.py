@@ -1,10 +1,9 @@
 """The facts of a stretch of conversation, collected without a model.
 
-Who said what, which files were touched, which commands ran and how they ended, what failed and whether
-it worked later, where whole results are stored. What an earlier compaction knew is gone on with, so that
-a digest of a digest is one digest.
+They are: the user's words, files touched, commands and their outcome, failures and later successes, and the
+paths of stored results. Facts of an earlier compaction are included, so a digest of a digest is one digest.
 
-What the user said, quoted: word for word where there is room, and by one rule where there is not.
+`format_quotes` quotes the user: word for word where there is room, shortened by one rule where not.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ EDGES: Final = (
 )  # fmt: skip
 """The end of each bin, in seconds; the first one begins at `QUICKEST`."""
 QUICKEST: Final = 1.0
-"""Nobody reads a reply and answers it faster: that was a program."""
+"""Replies faster than this (seconds) come from programs, not people."""
 WEIGHT: Final = 20.0
 """Gaps of this user that the recorded ones are worth."""
 MOST: Final = 500.0
@@ -29,7 +29,7 @@ MOST: Final = 500.0
 
 
 class GapCounts(msgspec.Struct, frozen=True):
-    """Gaps that were seen, by length, and how often nobody came back."""
+    """Gaps that were seen, by length, and how often the user did not come back."""
 
     counts: tuple[float, ...] = (0.0,) * len(EDGES)
     left: float = 0.0
@@ -106,7 +106,7 @@ class GapForecast:
         return self.back_between(time, math.inf)
 
     def still(self, time: float) -> float:
-        """The chance that nobody will have spoken until then."""
+        """The chance that the user has not spoken until then."""
         return 1.0 - self.back_between(self._idle, time)
 
     def _within(self, time: float) -> float:

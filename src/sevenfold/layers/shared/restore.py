@@ -4,9 +4,9 @@ The files it worked on last are read again from disk; what hooks said at the sta
 plans, listings, instruction files and a session title come in through the same seam, `RestoreSource`.
 Every message says what it is and whether it was read just now.
 
-After a compaction: the names that stood in what is gone, by the file or tool they stood in. What
-has to be in the view after every compaction: the standing instructions, the index of memory. What
-the user's hooks say to a compaction, whoever makes it: asked before, told afterwards.
+A compaction calls its `Restorer`, and that calls the sources one after the other. `RestoredNames` lists the
+names that stood in what is gone. Standing messages (instructions, the index of memory) always come back.
+`CompactionHooks` runs the user's hooks before and after any compaction.
 """
 
 from __future__ import annotations
