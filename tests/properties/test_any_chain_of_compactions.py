@@ -36,6 +36,7 @@ from sevenfold.core.messages import (
     ToolResult,
     ToolUse,
     assistant,
+    make_context_message,
     user,
 )
 from sevenfold.core.protocols import Capabilities, Change, Fit, ForkReply, Layers
@@ -52,7 +53,7 @@ from sevenfold.layers.l4_compaction.fold import Collapse, Snip, read_server_summ
 from sevenfold.layers.l4_compaction.server import RequestedCompaction, add_requested_compaction
 from sevenfold.layers.parts import LayerParts
 from sevenfold.layers.shared.boundary import BOUNDARY, collect_facts, find_last_boundary
-from sevenfold.layers.shared.restore import CompactionCut, Restorer, make_context_message
+from sevenfold.layers.shared.restore import CompactionCut, Restorer
 from sevenfold.testing import FakeClock, ScriptedModel
 from sevenfold.turn import Turn
 

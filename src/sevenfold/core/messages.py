@@ -109,6 +109,12 @@ def user(text: str) -> Message:
     return Message("user", (Text(strip_half_characters(text)),))
 
 
+def make_context_message(*lines: str) -> Message:
+    """A message of the program, marked so that it is not taken for the user's."""
+    text = "\n".join(lines).replace("</context", "&lt;/context")  # what it quotes cannot end it
+    return user(f"<context>\n{text}\n</context>")
+
+
 def assistant(*blocks: Block) -> Message:
     return Message("assistant", blocks)
 

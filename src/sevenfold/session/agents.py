@@ -68,9 +68,15 @@ from sevenfold.layers.ladder import make_standard_layers
 from sevenfold.layers.parts import PlainConversation
 from sevenfold.layers.shared.background import BackgroundTasks
 from sevenfold.layers.shared.restore import CompactionHooks, Restorer
-from sevenfold.session import frame as opening
 from sevenfold.session.commands import run_until_hooks_agree
-from sevenfold.session.frame import adapt_frame, choose_first_budget, make_thresholds
+from sevenfold.session.frame import (
+    adapt_frame,
+    check_message,
+    choose_first_budget,
+    describe_surroundings,
+    make_news_message,
+    make_thresholds,
+)
 from sevenfold.session.log import RESULTS, TranscriptFile
 from sevenfold.session.project import FREE, Project
 from sevenfold.session.spending import CappedForker, SpendingFile
@@ -211,7 +217,7 @@ class AgentConversation:
 
     async def run(self, said: Message | None = None) -> Reply:
         if said is not None:
-            opening.check_message(said, self._turn.thresholds.block - self._turn.frame.tokens)
+            check_message(said, self._turn.thresholds.block - self._turn.frame.tokens)
         try:
             about = {"agent_id": self.spec.id}
             hooks = self._of.tools.hooks
@@ -367,10 +373,8 @@ class AgentConversation:
                 recording.transcript.add(*answers, by="fork")
             return
         recording.begin(about, frame, None)
-        here = opening.describe_surroundings(
-            self._of.clock.now(), self._workspace.cwd, self._workspace.root
-        )
-        said = opening.make_news_message({}, here)
+        here = describe_surroundings(self._of.clock.now(), self._workspace.cwd, self._workspace.root)
+        said = make_news_message({}, here)
         opened = (*self._instructing.opening(), *((said,) if said else ()))
         recording.transcript.add(*opened, Mark("surroundings", here), by=BY)
 

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from sevenfold.cache.ledger import Ledger
 from sevenfold.core.errors import Mistake, Refused
 from sevenfold.core.events import Notice, get_label
-from sevenfold.core.messages import Json, Message
+from sevenfold.core.messages import Json, Message, make_context_message
 from sevenfold.core.protocols import Change, Layers
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Entry, Id, Mark, Reply, Transcript, Undo, Unthink, View
@@ -28,17 +28,14 @@ from sevenfold.hooks.contract import HookOutcome, shorten_for_hook
 from sevenfold.hooks.hooks import Hooks
 from sevenfold.layers.l3_session_memory.notes import find_notes_path
 from sevenfold.layers.l3_session_memory.notes_update import NotesUpdater
-from sevenfold.layers.l4_compaction import fold as collapse
-from sevenfold.layers.l4_compaction import fold as folding
-from sevenfold.layers.l4_compaction import fold as snip
+from sevenfold.layers.l4_compaction import fold as folds
 from sevenfold.layers.l4_compaction.compaction import Compaction
 from sevenfold.layers.l4_compaction.fold import UnlessCollapsing
 from sevenfold.layers.l4_compaction.summary import KIND, PLAIN
 from sevenfold.layers.l7_agents.forks import SOURCE
 from sevenfold.layers.shared.boundary import BOUNDARY, Boundary, parse_boundary
 from sevenfold.layers.shared.fidelity import Fidelity, measure_fidelity
-from sevenfold.layers.shared.restore import CompactionHooks, make_context_message
-from sevenfold.session import frame as opening
+from sevenfold.layers.shared.restore import CompactionHooks
 from sevenfold.storage.files import read_if_there
 from sevenfold.turn import Turn
 
@@ -151,12 +148,12 @@ class ExpandableFold(msgspec.Struct, frozen=True):
     """A stretch of the conversation that stands in the view as one short message."""
 
     by: str
-    fold: folding.Fold
+    fold: folds.Fold
 
 
 def list_folds(transcript: Transcript) -> list[ExpandableFold]:
     """The collapsed or snipped stretches that can be put back, in the order of the view."""
-    layers = (collapse.BY_COLLAPSE, collapse.find_collapsed), (snip.BY, snip.find_snips)
+    layers = (folds.BY_COLLAPSE, folds.find_collapsed), (folds.BY, folds.find_snips)
     found = [ExpandableFold(by, fold) for by, folds in layers for fold in folds(transcript)]
     return sorted(found, key=lambda one: transcript.view.where(one.fold.id) or 0)
 
@@ -298,7 +295,7 @@ class ConversationEditor:
             known = f"they go from 1 to {len(found)}" if found else "nothing is folded"
             raise Mistake(f"there is no folded stretch {number}: {known}")
         one = found[number - 1]
-        turn.append("expand", folding.expand_folds(log, one.by, [one.fold.id]))
+        turn.append("expand", folds.expand_folds(log, one.by, [one.fold.id]))
         self.sync()
         self.ledger.expect("what was folded was put back")
         return one
@@ -345,7 +342,7 @@ async def run_until_hooks_agree(
         outcome = await hooks.run(moment, {"stop_hook_active": blocked > 0, **about})
         if not outcome.block or outcome.stop:
             break
-        turn.transcript.add(opening.make_context_message(outcome.reason), by="hooks")
+        turn.transcript.add(make_context_message(outcome.reason), by="hooks")
         reply = await turn.run()
     else:
         turn.emit(Notice(_GAVE_UP.format(moment=moment, times=STOP_BLOCKS), "warning"))

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from sevenfold.core.clock import format_date
 from sevenfold.core.errors import ContextFull, Mistake
-from sevenfold.core.messages import Message, user
+from sevenfold.core.messages import Message, make_context_message
 from sevenfold.core.protocols import Model, Tool
 from sevenfold.core.request import KEPT_WARM, Frame
 from sevenfold.core.tokens import Calibration, Thresholds, measure_message
@@ -110,12 +110,6 @@ def describe_tool_changes(stored: Frame, tools: Iterable[Tool]) -> Iterator[str]
         yield f"this session began without {', '.join(new)}: not offered to it"
     if gone := sorted(was - now):
         yield f"this session had {', '.join(gone)}, which is not here any more"
-
-
-def make_context_message(*lines: str) -> Message:
-    """Something we add to the conversation, marked as ours and not the person's."""
-    text = "\n".join(lines).replace("</context", "&lt;/context")  # it may come from a hostile file
-    return user(f"<context>\n{text}\n</context>")
 
 
 def describe_surroundings(at: float, cwd: Path, tree: Path) -> dict[str, str]:

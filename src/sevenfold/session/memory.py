@@ -17,7 +17,7 @@ import anyio.to_thread
 
 from sevenfold.core.errors import SevenfoldError
 from sevenfold.core.events import Emit, Event, Failed, Remembered
-from sevenfold.core.messages import Message
+from sevenfold.core.messages import Message, make_context_message
 from sevenfold.core.protocols import Attach, Change, Clock, ToolFailed
 from sevenfold.core.transcript import Mark, View
 from sevenfold.layers.l5_durable_memory.prompt import (
@@ -37,7 +37,7 @@ from sevenfold.memory.instructions.reader import InstructionLimits
 from sevenfold.memory.recall_results import format_age, format_caveat
 from sevenfold.memory.search.embedding import open_default_embedder
 from sevenfold.memory.store import MemoryStore
-from sevenfold.session import frame as opening
+from sevenfold.session.frame import make_date_news
 from sevenfold.session.project import Project
 from sevenfold.settings.place import claim_memory_place
 from sevenfold.tools.paths import is_secret_file, resolve_path
@@ -156,7 +156,7 @@ class SessionMemory:
         """Instructions for folders of newly touched files, and the date when a new day began."""
         self._flush()
         known = view.marks.get("surroundings")
-        day = opening.make_date_news(known if isinstance(known, dict) else {}, self._clock.now())
+        day = make_date_news(known if isinstance(known, dict) else {}, self._clock.now())
         return (*self._instructing.attach(view), *day)
 
     @property
@@ -253,7 +253,7 @@ class MemoryOpening:
     def __call__(self, instructions: str, more: bool) -> tuple[Message, ...]:
         team = self._read_index(team=True) if more and self._team else ""
         text = format_opening(self._read_index() if more else "", instructions, team)
-        return () if text is None else (opening.make_context_message(text),)
+        return () if text is None else (make_context_message(text),)
 
     def _read_index(self, *, team: bool = False) -> str:
         try:
@@ -271,7 +271,7 @@ class AgentOpening:
 
     def __call__(self, instructions: str, more: bool) -> tuple[Message, ...]:
         text = format_opening("", instructions)
-        first = () if text is None else (opening.make_context_message(text),)
+        first = () if text is None else (make_context_message(text),)
         return (*first, *self._own()) if more else first
 
 

@@ -20,7 +20,7 @@ from sevenfold.cache.prices import Prices
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Mistake, Refused
 from sevenfold.core.events import Asked, Closed, Ended, Event, EventSource, Notice, Started
-from sevenfold.core.messages import Message, strip_message_characters, user
+from sevenfold.core.messages import Message, make_context_message, strip_message_characters, user
 from sevenfold.core.protocols import Clock, Layers, Model, Tool
 from sevenfold.core.request import Frame, Request
 from sevenfold.core.tokens import Usage
@@ -46,7 +46,6 @@ from sevenfold.session.frame import (
     choose_first_budget,
     describe_surroundings,
     describe_tool_changes,
-    make_context_message,
     make_frame,
     make_news_message,
     make_thresholds,

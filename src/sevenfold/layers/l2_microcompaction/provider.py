@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from sevenfold.core.errors import StorageFailure
 from sevenfold.core.events import Cleared, Emit, Failed
-from sevenfold.core.messages import Json, Message, user
+from sevenfold.core.messages import Json, Message, make_context_message
 from sevenfold.core.protocols import Accounts, Capabilities, Change, Fit
 from sevenfold.core.request import Frame, Request
 from sevenfold.core.tokens import MessageSize, Pressure, scale_constant
@@ -256,8 +256,7 @@ def estimate_freed_tokens(candidates: Sequence[Candidate], view: View) -> int:
 def make_deletion_note(kept: Sequence[tuple[Candidate, Path]]) -> Message:
     """The message that tells the model which results are gone, and where they are stored."""
     lines = [GONE, *(f"- {describe_call(one.use)}: {path}" for one, path in kept)]
-    text = "\n".join(lines).replace("</context", "&lt;/context")  # a call may quote anything
-    return user(f"<context>\n{text}\n</context>")
+    return make_context_message(*lines)
 
 
 _check_cache_editing: type[Fit] = CacheEditing

@@ -26,16 +26,15 @@ from sevenfold.core.protocols import Capabilities, Change, Fit
 from sevenfold.core.request import Request
 from sevenfold.core.tokens import TEXT_RATE, MessageSize, Pressure, Usage, count_bytes, scale_constant
 from sevenfold.core.transcript import Id, Mark, Replace, View
-from sevenfold.layers.l4_compaction.plan import CompactionPlan as Plan_drafts
-from sevenfold.layers.l4_compaction.plan import find_unread_results
+from sevenfold.layers.l4_compaction.plan import CompactionPlan, find_unread_results
 from sevenfold.layers.l4_compaction.summary import (
     NoSummary,
+    SummaryForm,
     WrittenSummary,
     format_account,
     format_summary,
     format_unread,
 )
-from sevenfold.layers.l4_compaction.summary import SummaryForm as Form_drafts
 from sevenfold.layers.parts import LayerParts
 from sevenfold.layers.shared.boundary import (
     Boundary,
@@ -498,14 +497,14 @@ class CompactionDraft(msgspec.Struct, frozen=True):
 
 
 def draft_from_summary(
-    plan: Plan_drafts, written: WrittenSummary, path: str, able: Capabilities
+    plan: CompactionPlan, written: WrittenSummary, path: str, able: Capabilities
 ) -> CompactionDraft:
     """With the user's words as they are, or the long ones cut; `NoSummary` when it is not smaller."""
     view, answer = plan.view, written.answer
     facts = replace(plan.facts, account=format_account(answer))
     tail = plan.cut < len(view)
     room = int(scale_constant(UNREAD, plan.pressure.window) / TEXT_RATE)
-    form = Form_drafts(
+    form = SummaryForm(
         path,
         middle=plan.first > 0,
         tail=tail,

@@ -17,11 +17,11 @@ from typing import ClassVar, Final, TypeAlias
 import msgspec
 
 from sevenfold.core.events import Emit, Notice
-from sevenfold.core.messages import Message, strip_half_characters
+from sevenfold.core.messages import Message, make_context_message, strip_half_characters
 from sevenfold.core.protocols import Attach
 from sevenfold.core.transcript import Id, Mark, PlacedMessage, View
 from sevenfold.layers.shared.facts import TYPED, summarise_call
-from sevenfold.layers.shared.restore import CompactionCut, StandingMessages, Stands, make_context_message
+from sevenfold.layers.shared.restore import CompactionCut, StandingMessages, Stands
 from sevenfold.memory.instructions.loader import InstructionFiles, render_instructions, render_touched
 from sevenfold.memory.instructions.reader import (
     Instruction,

@@ -20,7 +20,7 @@ from typing import Final, Protocol, TypeAlias
 import msgspec
 
 from sevenfold.core.events import Emit, Notice
-from sevenfold.core.messages import Message, ToolUse, user
+from sevenfold.core.messages import Message, ToolUse, make_context_message
 from sevenfold.core.tokens import MessageSize, count_bytes, scale_constant
 from sevenfold.core.transcript import Id, PlacedMessage, View
 from sevenfold.hooks.contract import NOTHING, HookOutcome
@@ -112,11 +112,6 @@ def restore_messages(
             out.append(message)
             left -= tokens
     return out
-
-
-def make_context_message(text: str) -> Message:
-    """Marked as ours; what it quotes cannot end it."""
-    return user(_OPENING + _inside("context", text) + _CLOSING)
 
 
 def _inside(tag: str, text: str) -> str:
