@@ -19,6 +19,7 @@ from sevenfold.core.request import Frame, Request
 from sevenfold.core.tokens import Thresholds, Usage
 from sevenfold.core.transcript import Transcript
 from sevenfold.layers.l7_agents.forks import ForkRunner
+from sevenfold.layers.parts import PlainConversation
 from sevenfold.models import ModelAccess, connect_model
 from sevenfold.models.directives import write_directive
 from sevenfold.models.local import LocalModel
@@ -72,7 +73,7 @@ class Talk:
 
     async def fork(self, kind: str, request: Request | None = None) -> ForkReply:
         told, limits = self.events.append, self.thresholds
-        forks = ForkRunner(lambda: self.model, self.ledger, self.clock, told, lambda: limits)
+        forks = ForkRunner(PlainConversation(self.model, thresholds=limits), self.ledger, self.clock, told)
         directive = user(write_directive(kind, f"{kind}-1", f"Say something as {kind}."))
         return await forks(request or self.turn.request, directive, kind=kind)
 

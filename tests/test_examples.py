@@ -16,6 +16,7 @@ SAYS = {
     "context_openai.py": "tokens less in each request\n4 requests, ",
     "own_provider.py": "shout:anything: DOES ANYBODY LISTEN!!!",
     "own_backend.py": "Mocks are fine.\nUse a real database.",
+    "own_layer.py": "the rule was added 1 time",
     "own_tool.py": "umbrella",
     "simulated_cache.py": "simulated cost: $0.00",
 }

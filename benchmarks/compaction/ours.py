@@ -33,14 +33,16 @@ from sevenfold.core.errors import PromptTooLong, StepLimitReached
 from sevenfold.core.messages import Block, Message, parse_message
 from sevenfold.core.request import Request
 from sevenfold.core.tokens import Thresholds, Usage
-from sevenfold.core.transcript import Reply, Transcript, View
+from sevenfold.core.transcript import Reply, Transcript
 from sevenfold.layers.l7_agents.forks import SOURCE, ForkRunner
-from sevenfold.layers.ladder import LayerParts, make_standard_layers
+from sevenfold.layers.ladder import make_standard_layers
+from sevenfold.layers.parts import LayerParts, PlainConversation
 from sevenfold.layers.shared.boundary import TITLES
-from sevenfold.layers.shared.restore import RestoredFiles, restore_messages
+from sevenfold.layers.shared.restore import RestoredFiles, Restorer
 from sevenfold.models.anthropic_wire import encode_body
 from sevenfold.models.capabilities import find_capabilities
 from sevenfold.settings.layers import CompactionSettings, Switches
+from sevenfold.settings.schema import Settings
 from sevenfold.simulator import Api, LedgerRow
 from sevenfold.simulator.api import SOURCE_HEADER
 from sevenfold.simulator.cache import TEXT_BYTES, count_content_tokens
@@ -173,20 +175,20 @@ class Talk:
         clock = self.model.clock
         self.log = JsonlLog(self.path)
         ledger = Ledger(Prices.load(), clock, watch)
-        forks = ForkRunner(lambda: self.model, ledger, clock, watch, lambda: THRESHOLDS)
-        store = ResultStore(lambda: self.path.with_suffix("") / "tool-results")
-        lent = LayerParts(
-            watch,
-            ledger.expect,
-            lambda: ABLE,
-            ledger.prices,
-            store,
-            transcript=lambda: self.path,
-            clock=clock,
-            forker=forks if self.way.asks else None,
-            restore=_files if self.way.files else _nothing,
+        known = PlainConversation(self.model, thresholds=THRESHOLDS, transcript_path=self.path)
+        forks = ForkRunner(known, ledger, clock, watch)
+        compaction = CompactionSettings(by_price=False)  # what a full window costs is compared
+        parts = LayerParts(
+            conversation=known,
+            settings=Settings(compaction=compaction),
             switches=msgspec.structs.replace(NOTHING_ELSE, notes=self.way.notes),
-            compaction=CompactionSettings(by_price=False),  # what a full window costs is compared
+            emit=watch,
+            clock=clock,
+            prices=ledger.prices,
+            expect=ledger.expect,
+            results=ResultStore(lambda: self.path.with_suffix("") / "tool-results"),
+            fork=forks if self.way.asks else None,
+            restorer=Restorer([FILES] if self.way.files else ()),
         )
         self.background = Postponed()
         messages = parsed(list(self.conversation))
@@ -194,7 +196,7 @@ class Talk:
             model=self.model,
             frame=frame(),
             tools=Recorded({r.tool_use_id: r for m in messages for r in m.results}),
-            layers=make_standard_layers("main", lent),
+            layers=make_standard_layers("main", parts),
             transcript=Transcript(clock.now, self.log.append),
             background=self.background,
             accounts=ledger,
@@ -292,11 +294,5 @@ def _filled(head: str, end: str, tokens: int) -> str:
     return head.ljust(tokens * TEXT_BYTES - len(end), ".") + end
 
 
-def _nothing(view: View, gone: range, window: int, room: int) -> Sequence[Message]:
-    return ()
-
-
-def _files(view: View, gone: range, window: int, room: int) -> Sequence[Message]:
-    """As a session does it, with files that are all equally long."""
-    again = RestoredFiles(lambda path: f"{path}\n".ljust(FILE * TEXT_BYTES, "."))
-    return restore_messages(view, gone, (again,), window, room)
+FILES: Final = RestoredFiles(lambda path: f"{path}\n".ljust(FILE * TEXT_BYTES, "."))
+"""Restored as a session does it, with files that are all equally long."""

@@ -31,7 +31,8 @@ from sevenfold.core.protocols import Capabilities
 from sevenfold.core.request import Frame, Request
 from sevenfold.core.tokens import Thresholds, Usage
 from sevenfold.core.transcript import Reply, Transcript
-from sevenfold.layers.ladder import LayerParts, make_standard_layers
+from sevenfold.layers.ladder import make_standard_layers
+from sevenfold.layers.parts import LayerParts, PlainConversation
 from sevenfold.models.anthropic_wire import encode_body
 from sevenfold.session.frame import read_system_prompt
 from sevenfold.session.session import Session
@@ -165,18 +166,17 @@ async def step_times(messages: int, times: int, folder: Path) -> tuple[float, fl
     transcript = Transcript(clock.now, log.append)
     history(transcript, messages)
     ledger = Ledger(Prices.load(), clock, lambda event: None)
-    lent = LayerParts(
-        emit=lambda event: None,
-        expect=ledger.expect,
-        able=lambda: Capabilities(window=100_000_000),
+    parts = LayerParts(
+        conversation=PlainConversation(capabilities=Capabilities(window=100_000_000)),
         prices=ledger.prices,
-        store=ResultStore(lambda: folder / "tool-results"),
+        expect=ledger.expect,
+        results=ResultStore(lambda: folder / "tool-results"),
     )
     turn = Turn(
         Instant(),
         a_frame(),
         FakeTools(),
-        make_standard_layers("main", lent),
+        make_standard_layers("main", parts),
         transcript,
         Postponed(),
         ledger,

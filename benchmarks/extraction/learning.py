@@ -15,7 +15,15 @@ import msgspec
 
 from benchmarks.extraction.personas import Session
 from sevenfold.core.errors import SevenfoldError
-from sevenfold.core.messages import Message, Text, ToolResult, ToolUse, assistant, user
+from sevenfold.core.messages import (
+    Message,
+    Text,
+    ToolResult,
+    ToolUse,
+    assistant,
+    make_context_message,
+    user,
+)
 from sevenfold.core.protocols import Model
 from sevenfold.core.request import Frame, Request
 from sevenfold.core.transcript import Reply, Transcript
@@ -27,7 +35,6 @@ from sevenfold.memory.folder.folder_backend import FolderBackend
 from sevenfold.memory.similarity import extract_statement
 from sevenfold.memory.store import MemoryStore
 from sevenfold.models.directives import write_directive
-from sevenfold.session.frame import make_context_message
 from sevenfold.tools.edit_tool import EDIT_SCHEMA, WRITE_SCHEMA
 from sevenfold.tools.read_tool import SCHEMA as READ_SCHEMA
 

@@ -21,8 +21,10 @@ from sevenfold.core.protocols import Capabilities
 from sevenfold.core.request import Frame, Request, encode_view
 from sevenfold.core.tokens import Thresholds, Usage
 from sevenfold.core.transcript import Reply, Transcript
-from sevenfold.layers.ladder import LayerParts, make_standard_layers
+from sevenfold.layers.ladder import make_standard_layers
+from sevenfold.layers.parts import LayerParts, PlainConversation
 from sevenfold.settings.layers import MicroSettings
+from sevenfold.settings.schema import Settings
 from sevenfold.storage.jsonl import JsonlLog
 from sevenfold.storage.places import make_session_id
 from sevenfold.storage.results import ResultStore
@@ -154,13 +156,21 @@ def opened(messages: list[Message], folder: Path, seen: Seen, micro: MicroSettin
     ledger = Ledger(Prices.load(), clock, watch)
     session = folder / "projects" / "home-somebody-work-shop" / make_session_id(clock.now())
     store = TimedStore(session / "tool-results", seen)  # as long a path as in a real session
-    lent = LayerParts(watch, ledger.expect, lambda: ABLE, ledger.prices, store, micro=micro)
+    parts = LayerParts(
+        conversation=PlainConversation(capabilities=ABLE),
+        settings=Settings(micro=micro),
+        emit=watch,
+        clock=clock,
+        prices=ledger.prices,
+        expect=ledger.expect,
+        results=store,
+    )
     replies = (m for m in messages if m.role == "assistant")
     turn = TimedTurn(
         model=Scripted(replies, seen.bill, clock),
         frame=Frame(MODEL),
         tools=Recorded({r.tool_use_id: r for m in messages for r in m.results}),
-        layers=make_standard_layers("main", lent),
+        layers=make_standard_layers("main", parts),
         transcript=Transcript(clock.now, log.append),
         background=Postponed(),
         accounts=ledger,

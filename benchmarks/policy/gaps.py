@@ -17,7 +17,7 @@ from typing import Final
 
 from benchmarks.policy.samples import SESSIONS, halves, session_files
 from sevenfold.core.transcript import Reply
-from sevenfold.layers.l2_microcompaction.cache_expiry import EDGES, PRIOR, QUICKEST, GapCounts, GapForecast
+from sevenfold.layers.shared.idle_gaps import EDGES, PRIOR, QUICKEST, GapCounts, GapForecast
 from sevenfold.recordings.claude_code import read_session
 from sevenfold.recordings.recorded import RecordedEvent
 

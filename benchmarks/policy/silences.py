@@ -26,12 +26,11 @@ from sevenfold.layers.l2_microcompaction.cache_expiry import (
     HOUR,
     LARGE,
     NEAR,
-    QUICKEST,
     CacheSituation,
-    GapCounts,
     Way,
     choose_cache_action,
 )
+from sevenfold.layers.shared.idle_gaps import QUICKEST, GapCounts
 from sevenfold.recordings.claude_code import read_session
 
 READ, WRITE, WRITE_HOUR, OUTPUT = 0.1, 1.25, 2.0, 5.0

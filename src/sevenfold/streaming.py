@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
@@ -11,9 +11,9 @@ from typing import Final
 import anyio
 
 from sevenfold.core.errors import ModelFailure, Unreachable
-from sevenfold.core.events import Delta, Emit, Failed, ToolStarted
+from sevenfold.core.events import Delta, Emit, Failed, Retrying, ToolStarted
 from sevenfold.core.messages import Block, Message, Text, ToolResult, ToolUse
-from sevenfold.core.protocols import Model, Tools
+from sevenfold.core.protocols import Clock, Model, Tools
 from sevenfold.core.request import Request, find_open_uses
 from sevenfold.core.transcript import Reply, View
 
@@ -23,7 +23,7 @@ INTERRUPTED: Final = "[interrupted: this call was stopped before it finished]"
 
 
 class StreamedReply:
-    """What is known of a reply so far. Whenever it stops, `reply` and `results` fit together."""
+    """A reply while it is streamed. Whenever it stops, `reply` and `results` fit together."""
 
     def __init__(self, model: Model, tools: Tools, emit: Emit, written: Callable[[Reply], object]) -> None:
         self._model, self._tools, self._emit, self._written = model, tools, emit, written
@@ -79,7 +79,7 @@ class StreamedReply:
             self._partial = ""
 
     def _queued(self, use: ToolUse) -> tuple[list[anyio.Event], anyio.Event]:
-        """What this call waits for: safe ones for every unsafe one before, unsafe ones for all."""
+        """The events to wait for: a safe call waits for unsafe ones before it, an unsafe one for all."""
         try:
             safe = self._tools.safe(use)
         except Exception:  # anyone's code; not knowing means alone
@@ -107,6 +107,16 @@ class StreamedReply:
             return ToolResult(use.id, f"{use.name} broke: {error!r}", True)
 
 
+async def read_reply(model: Model, request: Request) -> Reply | None:
+    """Asks beside the conversation: no tools are run, and only the whole reply counts."""
+    reply: Reply | None = None
+    async with aclosing(model.stream(request)) as stream:
+        async for item in stream:
+            if isinstance(item, Reply):
+                reply = item
+    return reply
+
+
 def answer_interrupted_calls(view: View) -> Message | None:
     """The answer to calls that have none: what a crash or a full disk left open."""
     results = tuple(ToolResult(id, INTERRUPTED, True) for id in find_open_uses(view))
@@ -115,16 +125,29 @@ def answer_interrupted_calls(view: View) -> Message | None:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often a failed request is sent again, and after how long."""
+    """Sends a failed request again, so often and after such waits."""
 
     tries: int = 8
     tries_to_connect: int = 4
-    """A server nobody can reach is more often a wrong address than a passing fault."""
+    """Fewer tries for a server that cannot be reached: its address is more often wrong."""
     first: float = 0.5
     most: float = 32.0
     longest_asked: float = 300.0
     """A provider that asks for a longer wait than this is not waited for."""
     chance: Callable[[], float] = random.random
+
+    async def run(self, send: Callable[[], Awaitable[Reply]], clock: Clock, emit: Emit) -> Reply:
+        """Send until there is a reply. Raises the last `ModelFailure` if it should not be tried again."""
+        attempt = 0
+        while True:
+            try:
+                return await send()
+            except ModelFailure as error:
+                attempt += 1
+                if (wait := self.wait(error, attempt)) is None:
+                    raise
+                emit(Retrying(str(error), attempt, wait))
+                await clock.sleep(wait)
 
     def wait(self, error: ModelFailure, attempt: int) -> float | None:
         """Seconds to wait before asking again; None: do not ask again."""

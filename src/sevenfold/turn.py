@@ -1,4 +1,4 @@
-"""One turn: from what the user said to the agent at rest. Read this file first.
+"""One turn: from the user's message to the agent at rest. Read this file first.
 
 A step: attach -> fit -> ask -> answer, until no tool is called; then `rest`. Only the turn writes.
 """
@@ -14,8 +14,8 @@ from time import perf_counter
 from msgspec.structs import replace
 
 from sevenfold.cache.prefix import choose_breakpoints
-from sevenfold.core.errors import ModelFailure, PromptTooLong, SevenfoldError, StepLimitReached
-from sevenfold.core.events import Acted, Added, Declined, Emit, Failed, Replied, Retrying, get_label
+from sevenfold.core.errors import PromptTooLong, SevenfoldError, StepLimitReached
+from sevenfold.core.events import Acted, Added, Declined, Emit, Failed, Replied, get_label
 from sevenfold.core.messages import Message, ToolResult, assistant, user
 from sevenfold.core.protocols import (
     Accounts,
@@ -29,7 +29,7 @@ from sevenfold.core.protocols import (
 )
 from sevenfold.core.request import Frame, Request, complete_changes, find_open_uses, measure_pressure
 from sevenfold.core.tokens import Pressure, Thresholds
-from sevenfold.core.transcript import Reply, Transcript, Undo, View
+from sevenfold.core.transcript import Reply, Transcript, View
 from sevenfold.streaming import (
     CONTINUATIONS,
     CONTINUE,
@@ -41,7 +41,7 @@ from sevenfold.streaming import (
 
 @dataclass(slots=True)
 class Turn:
-    """Takes turns over one transcript, which nobody else writes to while a turn runs."""
+    """Takes turns over one transcript. While a turn runs, only the turn writes to it."""
 
     model: Model
     frame: Frame
@@ -56,11 +56,12 @@ class Turn:
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     max_steps: int = 100
     max_tokens: int = 0
-    """The most a reply may hold at first; a reply cut there is asked for again with all there is."""
-    extends: bool = True  # else a reply that was cut is neither asked for again nor continued
+    """Longest reply asked for at first. One that is cut there is asked for again with all the room."""
+    extends: bool = True
+    """False: a reply that was cut is neither asked for again nor continued."""
     source: str = "main"
     writes: bool | None = True
-    """Whether the provider is asked to keep what is new; None: not even what it may have had."""
+    """True: the provider is asked to keep what is new in its cache. None: no cache marks at all."""
 
     async def run(self, said: Message | None = None) -> Reply:
         if unanswered := answer_interrupted_calls(self.transcript.view):  # the disk refused the results
@@ -91,19 +92,19 @@ class Turn:
             return await self._whole_reply()
 
     def collect(self) -> None:
-        """Write what the background has handed back."""
+        """Write what background work has handed back."""
         for name, handed in self.background.collect():
             self.append(name, handed)
 
     def attach(self) -> None:
-        """Take in what the background has handed back and what has arrived meanwhile."""
+        """Write what background work has handed back, and what the attach layers add."""
         self.collect()
         for layer in self.layers.attach:
             with self._degrading(layer):
                 self.append(get_label(layer), layer.attach(self.transcript.view))
 
     async def fit(self, refused: PromptTooLong | None = None) -> bool:
-        """Offer the request to each layer, cheapest first. True: something gave."""
+        """Offer the request to each layer, cheapest first. True: it became shorter."""
         warm, start = self.transcript.view, self.transcript.view.tokens
         wanted = refused.over or start // 5 if refused else 0
         seen: View | None = None
@@ -129,17 +130,11 @@ class Turn:
         return replace(parts[-1], message=assistant(*content))
 
     async def _ask(self, request: Request, instead_of: Reply | None = None) -> Reply:
-        attempt = 0
-        while True:
+        async def send() -> Reply:
             self.accounts.before(request)
-            try:
-                return await self._stream(request, instead_of)
-            except ModelFailure as error:
-                attempt += 1
-                if (wait := self.retry.wait(error, attempt)) is None:
-                    raise
-                self.emit(Retrying(str(error), attempt, wait))
-                await self.clock.sleep(wait)
+            return await self._stream(request, instead_of)
+
+        return await self.retry.run(send, self.clock, self.emit)
 
     async def _stream(self, request: Request, instead_of: Reply | None) -> Reply:
         written: list[Reply] = []
@@ -147,11 +142,11 @@ class Turn:
 
         def write(reply: Reply) -> None:
             written.append(reply)
-            if reply.message.says_something:
-                self.transcript.add(*self._undoing(instead_of), reply, by="model")
+            message, usage, stop = reply.message, reply.usage, reply.stop
+            if message.says_something:
+                self.transcript.add(*self.transcript.make_undo(instead_of), reply, by="model")
             cost, took = self.accounts.after(request, reply), perf_counter() - began
-            said = (reply.message, reply.usage, reply.stop)
-            self.emit(Replied(*said, took, cost, reply.model, request.source))
+            self.emit(Replied(message, usage, stop, took, cost, reply.model, request.source))
 
         streamed = StreamedReply(self.model, self.tools, self.emit, write)
         try:
@@ -165,18 +160,12 @@ class Turn:
         self._after(self.layers.replied)
         return written[0] if written else Reply(assistant(), stop="cut")
 
-    def _undoing(self, reply: Reply | None) -> tuple[Undo, ...]:
-        """The undo of this reply, which is the last entry, if it was written at all."""
-        if reply is None or (last := self.transcript.entries[-1]).what is not reply:
-            return ()
-        return (Undo(frozenset({last.id})),)
-
     def _answer(self, results: tuple[ToolResult, ...]) -> None:
         try:
             for layer in self.layers.intake:
                 with self._degrading(layer):
                     results = layer.intake(results, self.transcript.view)
-        finally:  # a use that nobody answers would spoil every later request
+        finally:  # every later request would be refused for a use without an answer
             if results and find_open_uses(self.transcript.view):
                 self.transcript.add(Message("user", results), by="tools")
                 self.emit(Acted(results))
@@ -188,9 +177,9 @@ class Turn:
         whole = complete_changes(handed, self.transcript, self.model.capabilities.loses_thinking)
         if whole is None:
             self.emit(Declined(by, tuple(handed)))
-            return
-        self.transcript.add(*whole, by=by)
-        self.emit(Added(by, whole))
+        else:
+            self.transcript.add(*whole, by=by)
+            self.emit(Added(by, whole))
 
     @contextmanager
     def _degrading(self, layer: object) -> Iterator[None]:

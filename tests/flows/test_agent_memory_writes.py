@@ -178,7 +178,7 @@ async def test_memory_that_is_to_be_ignored_is_not_recalled_until_it_is_wanted_a
 async def test_in_assistant_mode_nothing_is_extracted_beside_the_log(place: Remembering) -> None:
     for settings, learns in (({}, True), ({"assistantMode": True}, False)):
         async with place.session("offline", interactive=True, settings=settings) as session:
-            assert (session.lent.learning is not None) is learns
+            assert (session.parts.extraction is not None) is learns
 
 
 async def test_a_day_that_begins_during_a_turn_is_told_before_the_next_request(place: Remembering) -> None:

@@ -34,7 +34,7 @@ class Counted:
         tracers.add_span_processor(SimpleSpanProcessor(self._spans))
         meters = MeterProvider([self._reader], shutdown_on_exit=False)
         told = Telemetry(session.id, tracer_provider=tracers, meter_provider=meters)
-        session.overhear(told)
+        session.events.overhear(told)
 
     @property
     def chats(self) -> list[ReadableSpan]:

@@ -13,6 +13,7 @@ from llama import LETTER, talking, weights_or_fail
 
 from sevenfold.layers.l6_dreaming.workers import DreamContext, ModelDreamer
 from sevenfold.layers.l7_agents.forks import ForkRunner
+from sevenfold.layers.parts import PlainConversation
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real, pytest.mark.xdist_group("llama")]
 SHARE = 0.99
@@ -29,7 +30,7 @@ async def test_a_dream_reads_the_prefix_of_its_parent(tmp_path: Path) -> None:
         parent = await talk.say("And what came into sight?")
         limits = talk.thresholds
         told = talk.events.append
-        forks = ForkRunner(lambda: talk.model, talk.ledger, talk.clock, told, lambda: limits)
+        forks = ForkRunner(PlainConversation(talk.model, thresholds=limits), talk.ledger, talk.clock, told)
         known = DreamContext(transcripts=bed.transcripts, now=bed.clock.now(), steps=1)
         think = ModelDreamer(forks, talk.turn.request, bed.confined, bed.clock, lambda: known, 64)
         ended = await bed.dreams.dream(think, by_hand=True)

@@ -10,23 +10,26 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from dataclasses import replace as with_fields
 from pathlib import Path
 
 import anyio
 import pytest
 from flows.test_session import Place
 from layers.l5_durable_memory.learning import NOON, topic
+from msgspec.structs import replace as structs_replace
 
+from sevenfold.cache.prices import Prices
 from sevenfold.core.clock import format_date
 from sevenfold.core.errors import Refused
 from sevenfold.core.events import Failed, Forked, Notice, Progress, Remembered
 from sevenfold.core.messages import Block, Message, Text, ToolUse, assistant, user
-from sevenfold.core.protocols import Capabilities, Layers
+from sevenfold.core.protocols import Capabilities
 from sevenfold.core.request import Request
 from sevenfold.core.transcript import Reply
-from sevenfold.layers.l5_durable_memory.extraction import CURSOR, Extraction, ExtractionParts
+from sevenfold.layers.l5_durable_memory.extraction import CURSOR, Extraction
 from sevenfold.layers.l5_durable_memory.extraction_tools import make_fork_tools
-from sevenfold.layers.l7_agents.forks import ForkRunner
+from sevenfold.layers.parts import ExtractionParts
 from sevenfold.memory.recall_results import BY as RECALL
 from sevenfold.memory.store import MemoryStore
 from sevenfold.session.session import Session
@@ -48,23 +51,23 @@ def learning(session: Session, settings: ExtractionSettings | None = None) -> Ex
     """Gives a session the layer, with everything that belongs to it."""
     store, tools = session.knowledge.store, session.tools
     assert store is not None
-    forks = ForkRunner(
-        lambda: session.model,
-        session.turn.accounts,
-        session.clock,
-        session.emit,
-        lambda: session.turn.thresholds,
-        Layers(intake=session.turn.layers.intake),
-    )
     known = ExtractionParts(
         store,
         session.id,
         lambda: make_fork_tools(tools.workspace, tools.permissions, tools.hooks),
-        lambda: session.turn.transcript.entries,
         session.tray.start,
         tools.workspace.locate,
     )
-    layer = Extraction(known, forks, session.clock, session.emit, settings)
+    layer = Extraction(
+        with_fields(
+            session.parts,
+            prices=Prices({}, {}),
+            background_fork=None,
+            settings=structs_replace(session.settings, extraction=settings or ExtractionSettings()),
+            cached_until=lambda frame: None,
+            extraction=known,
+        )
+    )
     session.turn.layers = replace(session.turn.layers, rest=(layer,))
     return layer
 

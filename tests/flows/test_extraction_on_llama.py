@@ -9,15 +9,17 @@ from pathlib import Path
 
 import pytest
 from flows.test_forks_on_llama import shares
+from kit import make_parts
 from layers.l5_durable_memory.learning import SESSION, Learner
 from llama import LETTER, talking, weights_or_fail
 from msgspec.structs import replace
 
 from sevenfold.core.events import Failed, Forked, Replied, Sending
 from sevenfold.core.transcript import Mark
-from sevenfold.layers.l5_durable_memory.extraction import CURSOR, Extraction, ExtractionParts
+from sevenfold.layers.l5_durable_memory.extraction import CURSOR, Extraction
 from sevenfold.layers.l5_durable_memory.extraction_tools import make_fork_tools
 from sevenfold.layers.l7_agents.forks import ForkRunner
+from sevenfold.layers.parts import ExtractionParts, PlainConversation
 from sevenfold.tools.edit_tool import EDIT_SCHEMA, WRITE_SCHEMA
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real, pytest.mark.xdist_group("llama")]
@@ -28,16 +30,22 @@ async def test_an_extraction_reads_the_prefix_of_its_conversation(tmp_path: Path
     async with talking(weights_or_fail(), window=8_192) as talk:
         turn, tell = talk.turn, talk.events.append
         turn.frame = replace(turn.frame, tools=(WRITE_SCHEMA, EDIT_SCHEMA))
+        known = PlainConversation(talk.model, thresholds=talk.thresholds, entries=turn.transcript.entries)
         learning = ExtractionParts(
             learner.store,
             SESSION,
             lambda: make_fork_tools(learner.workspace, learner.permissions),
-            lambda: turn.transcript.entries,
             learner.tray.start,
             learner.workspace.locate,
         )
-        forks = ForkRunner(lambda: talk.model, talk.ledger, talk.clock, tell, lambda: talk.thresholds)
-        layer = Extraction(learning, forks, talk.clock, tell)
+        parts = make_parts(
+            conversation=known,
+            clock=talk.clock,
+            events=talk.events,
+            fork=ForkRunner(known, talk.ledger, talk.clock, tell),
+            extraction=learning,
+        )
+        layer = Extraction(parts)
 
         await talk.say(LETTER * 8 + "Where was that?")
         parent = await talk.say("And please note that I walk along this river on Sundays.")

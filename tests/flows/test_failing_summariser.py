@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import anyio
 import pytest
-from kit import FRAME, make, use
+from kit import FRAME, make, make_forks, make_parts, use
 from layers.l4_compaction.summaries import LOG, summary
 from msgspec.structs import replace
 
@@ -24,13 +24,12 @@ from sevenfold.core.request import Request, has_paired_tools, measure_pressure
 from sevenfold.core.tokens import Thresholds
 from sevenfold.core.transcript import Reply, Transcript
 from sevenfold.layers.l4_compaction.compaction import Compaction
-from sevenfold.layers.l4_compaction.digest import Digest
 from sevenfold.layers.l4_compaction.plan import BREAKER
-from sevenfold.layers.l7_agents.forks import ForkRunner
 from sevenfold.layers.ladder import BlockCheck
 from sevenfold.settings.layers import CompactionSettings
+from sevenfold.settings.schema import Settings
 from sevenfold.streaming import RetryPolicy
-from sevenfold.testing import FakeClock, FakeTools, NoAccounts, ScriptedModel
+from sevenfold.testing import FakeClock, FakeTools, ScriptedModel
 from sevenfold.turn import Turn
 
 pytestmark = pytest.mark.anyio
@@ -122,15 +121,16 @@ class Conversation:
         self.clock = FakeClock()
         emit = self.events.append
         thresholds = Thresholds.of(WINDOW, able.max_output)
-        forks = ForkRunner(lambda: self.model, NoAccounts(), self.clock, emit, lambda: thresholds)
+        known = CompactionSettings(timeout_seconds=self.timeout)
         self.layer = Compaction(
-            forks,
-            Digest(emit, lambda why: None, lambda: LOG, lambda: able),
-            emit,
-            lambda why: None,
-            lambda: LOG,
-            lambda: able,
-            CompactionSettings(timeout_seconds=self.timeout),
+            make_parts(
+                self.model,
+                able=able,
+                path=LOG,
+                events=self.events,
+                settings=Settings(compaction=known),
+                fork=make_forks(self.model, emit, self.clock, thresholds=thresholds),
+            )
         )
         self.log = Transcript(self.clock.now, self.lines.append)
         self.turn: Turn = make(

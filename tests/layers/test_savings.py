@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kit import make_parts
 from layers.simulated import PRICES, conversation
 
 from sevenfold.cache.prefix import FRONTIER
@@ -24,7 +25,7 @@ from sevenfold.core.messages import (
     assistant,
     user,
 )
-from sevenfold.core.protocols import Capabilities, Change, Layers
+from sevenfold.core.protocols import Change, Layers
 from sevenfold.core.request import Request
 from sevenfold.core.tokens import Calibration, Pressure, Thresholds, Usage, measure_message
 from sevenfold.core.transcript import (
@@ -47,8 +48,8 @@ from sevenfold.layers.savings import LayerSavings, compute_savings, count_reread
 from sevenfold.offline import encode_reply
 from sevenfold.session.session import Session
 from sevenfold.settings.layers import MicroSettings, ToolResultSettings
+from sevenfold.settings.schema import Settings
 from sevenfold.simulator import ManualClock, Simulator
-from sevenfold.storage.results import ResultStore
 
 PRICE = Price(model="m", input=1_000_000.0, output=5.0, window=200_000, max_output=32_000, as_of="today")
 """A token costs one, so that costs are base-price tokens; a write 1.25, a read 0.1."""
@@ -549,7 +550,7 @@ async def compare(layers: Layers, layer: int, **fields: Any) -> tuple[float, flo
 @pytest.mark.anyio
 async def test_what_layer_1_saved_is_what_the_simulator_charges_less(tmp_path: Path) -> None:
     settings = ToolResultSettings(limits={"Read": 10_000})
-    intake = ToolResults(ResultStore(lambda: tmp_path / "r"), settings, lambda event: None)
+    intake = ToolResults(make_parts(folder=tmp_path / "r", settings=Settings(tool_results=settings)))
 
     really, told, saved = await compare(Layers(intake=(intake,)), 1, size=40_000)
 
@@ -573,16 +574,8 @@ async def test_what_a_warm_clear_saved_is_what_the_simulator_charges_less(when: 
 
 @pytest.mark.anyio
 async def test_what_a_cold_clear_saved_is_what_the_simulator_charges_less(tmp_path: Path) -> None:
-    plain = Microcompaction(
-        ResultStore(lambda: tmp_path / "r"),
-        MicroSettings(policy="plain", keep_recent=1),
-        PRICES,
-        Capabilities,
-        lambda why: None,
-        lambda event: None,
-        by_cost=False,
-        by_time=True,
-    )
+    settings = Settings(micro=MicroSettings(policy="plain", keep_recent=1))
+    plain = Microcompaction(make_parts(folder=tmp_path / "r", settings=settings))
 
     really, told, saved = await compare(Layers(fit=(plain,)), 2, size=12_000, gap=3_700.0)
 
@@ -594,7 +587,7 @@ async def test_what_a_cold_clear_saved_is_what_the_simulator_charges_less(tmp_pa
 
 @pytest.mark.anyio
 async def test_what_a_digest_saved_is_what_the_simulator_charges_less() -> None:
-    digest = Digest(lambda event: None, lambda why: None, lambda: None, Capabilities)
+    digest = Digest(make_parts())
 
     really, told, saved = await compare(Layers(fit=(digest,)), 4, size=12_000, turns=4, window=90_000)
 

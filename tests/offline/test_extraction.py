@@ -9,7 +9,16 @@ import pytest
 
 from benchmarks.extraction.learning import Learner
 from benchmarks.extraction.personas import Session
-from sevenfold.core.messages import Json, Message, Text, ToolResult, ToolUse, assistant, user
+from sevenfold.core.messages import (
+    Json,
+    Message,
+    Text,
+    ToolResult,
+    ToolUse,
+    assistant,
+    make_context_message,
+    user,
+)
 from sevenfold.layers.l5_durable_memory.extraction import format_extraction_request
 from sevenfold.memory.folder.names import explain_bad_file
 from sevenfold.memory.recall_results import Recalled
@@ -18,7 +27,6 @@ from sevenfold.models.directives import write_directive
 from sevenfold.offline import OfflineEngine
 from sevenfold.offline.conversation import OfflineConversation
 from sevenfold.offline.reply import make_reply
-from sevenfold.session.frame import make_context_message
 
 pytestmark = pytest.mark.anyio
 FOLDER = Path("/home/me/.sevenfold/projects/p/memory")

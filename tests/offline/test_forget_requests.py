@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 from offline.offline_project import Project, Talk
 
-from sevenfold.core.messages import user
+from sevenfold.core.messages import make_context_message, user
 from sevenfold.layers.l5_durable_memory.prompt import format_memory_prompt, format_opening
 from sevenfold.memory.agent_writes import is_memory_ignored
 from sevenfold.offline.conversation import OfflineConversation
 from sevenfold.offline.extraction import extract_facts
 from sevenfold.offline.language import find_typed_sentences
 from sevenfold.offline.reply import RULES
-from sevenfold.session.frame import make_context_message
 
 FOLDER = "/home/me/.sevenfold/projects/p/memory"
 SYSTEM = format_memory_prompt(Path(FOLDER), Path(FOLDER).parent)

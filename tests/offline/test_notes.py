@@ -10,6 +10,7 @@ import pytest
 from flows.test_session import Place
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit import make_forks, make_parts
 from layers.l3_session_memory.noting import Noting
 from msgspec.structs import replace
 from offline.talk import FORM, LIMITS, NOTES, WORDING, Talk, edited, titled, working
@@ -19,14 +20,12 @@ from sevenfold.core.messages import ToolUse, assistant
 from sevenfold.core.tokens import Thresholds, estimate_tokens, measure_message
 from sevenfold.layers.l3_session_memory.notes import NotesForm, NotesLimits
 from sevenfold.layers.l3_session_memory.notes_update import NotesUpdater
-from sevenfold.layers.l7_agents.forks import ForkRunner
 from sevenfold.layers.shared.boundary import find_last_boundary
 from sevenfold.models.directives import write_directive
 from sevenfold.offline import OfflineEngine
 from sevenfold.offline.conversation import OfflineConversation
 from sevenfold.offline.reply import make_reply
 from sevenfold.offline.summaries import CAME_UP
-from sevenfold.testing import NoAccounts
 
 TITLES = [section.title for section in FORM.sections]
 
@@ -307,10 +306,9 @@ def test_the_same_conversation_gives_the_same_bytes_in_every_process() -> None:
 async def test_the_keeper_of_notes_takes_its_edits_again_and_again(tmp_path: Path, window: int) -> None:
     talk = Noting(tmp_path)
     engine = OfflineEngine(window)
-    forks = ForkRunner(
-        lambda: engine, NoAccounts(), talk.clock, talk.events.append, lambda: Thresholds.of(window, 8_000)
-    )
-    keeping = NotesUpdater(talk.book, forks, lambda: engine.capabilities, talk.events.append)
+    limits = Thresholds.of(window, 8_000)
+    forks = make_forks(engine, talk.events.append, talk.clock, thresholds=limits)
+    keeping = NotesUpdater(make_parts(engine, events=talk.events, fork=forks), talk.book)
     seen: list[str] = []
     for n in range(5):
         talk.say(f"Look at part {n}, and keep the order of field_{n}.")

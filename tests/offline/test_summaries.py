@@ -8,6 +8,7 @@ import pytest
 from flows.test_session import MODEL, Place
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit import make_forks, make_parts
 from layers.l4_compaction.summaries import LOG, Compacting, talked
 from layers.l4_compaction.test_compaction import layer_on
 from layers.simulated import conversation
@@ -20,7 +21,6 @@ from sevenfold.core.request import Request
 from sevenfold.core.tokens import Thresholds, estimate_tokens
 from sevenfold.core.transcript import Transcript
 from sevenfold.layers.l4_compaction.compaction import Compaction
-from sevenfold.layers.l4_compaction.digest import Digest
 from sevenfold.layers.l4_compaction.summary import (
     SAID,
     SummaryForm,
@@ -29,12 +29,10 @@ from sevenfold.layers.l4_compaction.summary import (
     format_summary,
     parse_summary,
 )
-from sevenfold.layers.l7_agents.forks import ForkRunner
 from sevenfold.layers.shared.boundary import TITLES
 from sevenfold.models.directives import write_directive
 from sevenfold.offline import OfflineEngine, encode_reply
 from sevenfold.simulator import ManualClock, Simulator
-from sevenfold.testing import NoAccounts
 
 KEPT = "<persisted-output>\nAll of it is in /kept/tool-results/t9.txt\n</persisted-output>"
 ONLY_SUMMARIES = {"payout": False, "micro_cost": False}
@@ -289,11 +287,9 @@ def compacting(log: Transcript, window: int = 8_000) -> Compacting:
     at = Compacting(log=log, window=window)
     engine = OfflineEngine(window)
     thresholds = Thresholds.of(window, engine.capabilities.max_output)
-    emit, expect = at.events.append, at.expected.append
-    forks = ForkRunner(lambda: engine, NoAccounts(), at.clock, emit, lambda: thresholds)
-    able = lambda: engine.capabilities  # noqa: E731
-    digest = Digest(emit, expect, lambda: LOG, able)
-    at.layer = Compaction(forks, digest, emit, expect, lambda: LOG, able)
+    forks = make_forks(engine, at.events.append, at.clock, thresholds=thresholds)
+    parts = make_parts(engine, path=LOG, events=at.events, expected=at.expected, fork=forks)
+    at.layer = Compaction(parts)
     return at
 
 

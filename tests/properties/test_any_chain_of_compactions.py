@@ -21,7 +21,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kit import make
+from kit import RestoredBy, make, make_parts
 from layers.l3_session_memory.noting import LOG, noted
 from layers.l4_compaction.summaries import summary
 
@@ -36,12 +36,13 @@ from sevenfold.core.messages import (
     ToolResult,
     ToolUse,
     assistant,
+    make_context_message,
     user,
 )
 from sevenfold.core.protocols import Capabilities, Change, Fit, ForkReply, Layers
 from sevenfold.core.request import Request, has_paired_tools
 from sevenfold.core.tokens import Usage, count_bytes, estimate_tokens
-from sevenfold.core.transcript import Entry, Mark, Replace, Reply, Transcript, View
+from sevenfold.core.transcript import Entry, Mark, Replace, Reply, Transcript
 from sevenfold.layers.l3_session_memory.notes import NOTES, Notebook
 from sevenfold.layers.l3_session_memory.notes_compaction import NotesCompaction
 from sevenfold.layers.l4_compaction import fold as collapse
@@ -50,8 +51,9 @@ from sevenfold.layers.l4_compaction.compaction import Compaction
 from sevenfold.layers.l4_compaction.digest import Digest
 from sevenfold.layers.l4_compaction.fold import Collapse, Snip, read_server_summary
 from sevenfold.layers.l4_compaction.server import RequestedCompaction, add_requested_compaction
+from sevenfold.layers.parts import LayerParts
 from sevenfold.layers.shared.boundary import BOUNDARY, collect_facts, find_last_boundary
-from sevenfold.layers.shared.restore import make_context_message
+from sevenfold.layers.shared.restore import CompactionCut, Restorer
 from sevenfold.testing import FakeClock, ScriptedModel
 from sevenfold.turn import Turn
 
@@ -111,9 +113,10 @@ class Chain:
         made.frame = add_requested_compaction(made.frame, self.able)
         return made
 
-    @property
-    def known(self) -> Any:
-        return self.events.append, lambda why: None, lambda: LOG, lambda: self.able
+    def parts(self, **fields: Any) -> LayerParts:
+        return make_parts(
+            able=self.able, path=LOG, events=self.events, clock=self.clock, fork=self.fork, **fields
+        )
 
     @property
     def tokens(self) -> int:
@@ -210,21 +213,19 @@ class Chain:
         self.written = replies.get(rung, [])
         simple: dict[str, Callable[..., Fit]] = {"snip": Snip, "collapse": Collapse, "digest": Digest}
         if rung in simple:
-            return simple[rung](*self.known)
+            return simple[rung](self.parts())
         if rung == "pay out":
             return self.payout()
         if rung == "by the provider":
-            return RequestedCompaction(
-                self.summed_up, lambda: self.able, lambda why: None, self.events.append
-            )
+            return RequestedCompaction(self.parts(send=self.summed_up))
         return self.compaction()
 
     def compaction(self) -> Compaction:
-        def restore(view: View, gone: range, window: int, room: int) -> list[Message]:
-            return [make_context_message("notes.md as it is now")] if room > 100 else []
+        def restore(cut: CompactionCut, room: int) -> Message | None:
+            return make_context_message("notes.md as it is now") if room > 100 else None
 
-        digest = Digest(*self.known)
-        return Compaction(self.fork, digest, *self.known, restore=restore, fidelity=lambda gone, there: 0.5)
+        parts = self.parts(restorer=Restorer([RestoredBy(restore)]))
+        return Compaction(parts, lambda gone, there: 0.5)
 
     async def fork(self, request: Request, directive: Message, **options: Any) -> ForkReply:
         if not self.written:
@@ -247,11 +248,11 @@ class Chain:
             Task_specification=quoted.replace("\n", " "),
             Worklog="- more\n" * rng.choice([1, 30]),
         )
-        book = Notebook(lambda: self.folder / "summary.md", self.clock, self.events.append)
         (self.folder / "summary.md").write_text(notes, encoding="utf-8")
         anchor = view[max(0, len(view) - rng.randint(2, 8))].id
         self.log.add(Mark(NOTES, {"last": anchor, "anchor": anchor}), by="NotesKeeping")
-        return NotesCompaction(book, *self.known)
+        parts = self.parts()
+        return NotesCompaction(parts, Notebook(parts, self.folder / "summary.md"))
 
 
 def _typed(entry: Entry) -> Message | None:

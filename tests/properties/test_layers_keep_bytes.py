@@ -15,6 +15,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit import make_parts
 from properties.layered import Content, Counting, Laws
 
 from sevenfold.cache.ledger import Ledger
@@ -25,9 +26,10 @@ from sevenfold.core.protocols import Capabilities
 from sevenfold.core.request import Frame, Request, Ttl
 from sevenfold.core.tokens import Thresholds
 from sevenfold.core.transcript import Reply, Transcript
-from sevenfold.layers.ladder import LayerParts, LayerRole, make_standard_layers
+from sevenfold.layers.ladder import LayerRole, make_standard_layers
+from sevenfold.layers.parts import LayerParts
 from sevenfold.settings.layers import MicroSettings, ToolResultSettings
-from sevenfold.storage.results import ResultStore
+from sevenfold.settings.schema import Settings
 from sevenfold.streaming import RetryPolicy, answer_interrupted_calls
 from sevenfold.testing import FakeClock, NoAccounts, Postponed, ScriptedModel
 from sevenfold.turn import Turn
@@ -155,27 +157,25 @@ class Life:
         if dies:
             raise Killed
 
-    def _lent(self, ledger: Ledger) -> LayerParts:
+    def _parts(self, ledger: Ledger) -> LayerParts:
         def expect(why: str) -> None:
             self.laws.announced(why)
             ledger.expect(why)
 
-        return LayerParts(
+        return make_parts(
+            able=self.able,
+            path=self.file,
+            folder=self.folder / "tool-results",
             emit=self.laws.heard,
             expect=expect,
-            able=lambda: self.able,
-            prices=PRICES,
-            store=ResultStore(lambda: self.folder / "tool-results"),
-            transcript=lambda: self.file,
-            tool_results=self.limits,
-            micro=self.micro,
+            settings=Settings(tool_results=self.limits, micro=self.micro),
         )
 
     def _open(self) -> None:
         """Begin to talk: a new process has new layers and a new ledger."""
         ledger = Ledger(PRICES, self.clock, self.laws.heard)
         ledger.recall(self.frame, self.transcript)
-        self.lent = self._lent(ledger)
+        self.parts = self._parts(ledger)
         self.turn = self._turn("main", self.model, self.transcript)
         self.turn.accounts = ledger
 
@@ -184,7 +184,7 @@ class Life:
             model=model,
             frame=self.frame,
             tools=Giving(self.rng, self.laws, self.clock, transcript, self.able.window // 2),
-            layers=make_standard_layers(role, self.lent),
+            layers=make_standard_layers(role, self.parts),
             transcript=transcript,
             background=Postponed(),
             accounts=NoAccounts(),

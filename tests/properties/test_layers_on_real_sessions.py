@@ -8,6 +8,7 @@ from itertools import cycle
 from pathlib import Path
 
 import pytest
+from kit import make_parts
 from msgspec.structs import replace
 from properties.layered import Counting, Laws
 
@@ -19,11 +20,12 @@ from sevenfold.core.protocols import Capabilities
 from sevenfold.core.request import Frame, complete_changes
 from sevenfold.core.tokens import Thresholds
 from sevenfold.core.transcript import Entry, Id, Replace, Reply, Transcript, What
-from sevenfold.layers.ladder import LayerParts, make_standard_layers
+from sevenfold.layers.ladder import make_standard_layers
+from sevenfold.layers.parts import LayerParts
 from sevenfold.recordings.claude_code import read_session
 from sevenfold.recordings.recorded import convert_recording
 from sevenfold.settings.layers import ToolResultSettings
-from sevenfold.storage.results import ResultStore
+from sevenfold.settings.schema import Settings
 from sevenfold.testing import FakeClock, FakeTools, NoAccounts, Postponed, ScriptedModel
 from sevenfold.turn import Turn
 
@@ -59,7 +61,7 @@ class Replayed:
             model=ScriptedModel((), self.able),
             frame=FRAME,
             tools=FakeTools(),
-            layers=make_standard_layers("main", self._lent()),
+            layers=make_standard_layers("main", self._parts()),
             transcript=self.transcript,
             background=Postponed(),
             accounts=NoAccounts(),
@@ -68,19 +70,18 @@ class Replayed:
             thresholds=Thresholds.of(self.able.window, self.able.max_output),
         )
 
-    def _lent(self) -> LayerParts:
+    def _parts(self) -> LayerParts:
         def expect(why: str) -> None:
             self.laws.announced(why)
             self.ledger.expect(why)
 
-        return LayerParts(
+        return make_parts(
+            able=self.able,
+            path=self.file,
+            folder=self.folder / "tool-results",
             emit=self.laws.heard,
             expect=expect,
-            able=lambda: self.able,
-            prices=PRICES,
-            store=ResultStore(lambda: self.folder / "tool-results"),
-            transcript=lambda: self.file,
-            tool_results=next(self._limits),
+            settings=Settings(tool_results=next(self._limits)),
         )
 
     def _write(self, lines: bytes) -> None:

@@ -16,7 +16,7 @@ from sevenfold.core.protocols import Change, Layers
 from sevenfold.core.request import Frame, Request, Ttl
 from sevenfold.core.tokens import Pressure, Thresholds, Usage
 from sevenfold.core.transcript import Replace, Reply, Results, Transcript
-from sevenfold.layers.ladder import LayerParts
+from sevenfold.layers.parts import LayerParts
 from sevenfold.recordings.claude_code import read_session
 from sevenfold.recordings.recorded import convert_recording
 from sevenfold.replay.costs import compute_token_rates, estimate_message
@@ -82,7 +82,7 @@ class Recorded:
         self._grow(message)
 
 
-def nothing(lent: LayerParts) -> Layers:
+def nothing(parts: LayerParts) -> Layers:
     return Layers()
 
 
@@ -126,7 +126,7 @@ class Clear:
 
 
 def clear(**when: int) -> Callable[[LayerParts], Layers]:
-    return lambda lent: Layers(fit=(Clear(when),))
+    return lambda parts: Layers(fit=(Clear(when),))
 
 
 # --- counting -------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from kit import make_forks, make_parts
 from layers.l3_session_memory.noting import Noting
 from msgspec.structs import replace
 
@@ -13,14 +14,12 @@ from sevenfold.core.errors import Overloaded, Refused, StorageFailure
 from sevenfold.core.events import Event, Notice
 from sevenfold.core.messages import Text, assistant, user
 from sevenfold.core.request import Frame, Request
-from sevenfold.core.tokens import Thresholds, Usage
+from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Reply, Transcript
-from sevenfold.layers.l7_agents.forks import ForkRunner
-from sevenfold.layers.ladder import LayerParts, make_standard_layers
+from sevenfold.layers.ladder import make_standard_layers
 from sevenfold.models.directives import write_directive
 from sevenfold.session.spending import CappedForker, SpendingFile
-from sevenfold.storage.results import ResultStore
-from sevenfold.testing import FakeClock, NoAccounts, ScriptedModel
+from sevenfold.testing import FakeClock, ScriptedModel
 from sevenfold.testing.doubles import Line
 
 pytestmark = pytest.mark.anyio
@@ -34,9 +33,8 @@ class Asking:
     def __init__(self, home: Path, limit: float | None, *script: Line, model: str = MODEL) -> None:
         self.clock, self.events = FakeClock(), list[Event]()
         self.model = ScriptedModel(script)
-        limits = Thresholds.of(200_000, 32_000)
         tell = self.events.append
-        self.forks = ForkRunner(lambda: self.model, NoAccounts(), self.clock, tell, lambda: limits)
+        self.forks = make_forks(self.model, tell, self.clock)
         self.spending = SpendingFile(home, limit, self.clock)
         self.capped = CappedForker(self.forks, Prices.load(), self.spending, tell)
         log = Transcript(self.clock.now)
@@ -91,18 +89,16 @@ async def test_without_a_ledger_nothing_is_spent(tmp_path: Path) -> None:
 async def test_the_notes_of_a_session_are_held_to_it(tmp_path: Path) -> None:
     asking = Asking(tmp_path, 0.0)
     noting = Noting(tmp_path)
-    lent = LayerParts(
-        emit=asking.events.append,
-        expect=lambda why: None,
-        able=lambda: noting.able,
-        prices=Prices.load(),
-        store=ResultStore(lambda: tmp_path / "tool-results"),
-        transcript=lambda: tmp_path / "one.jsonl",
+    parts = make_parts(
+        able=noting.able,
+        path=tmp_path / "one.jsonl",
+        folder=tmp_path / "tool-results",
+        events=asking.events,
         clock=asking.clock,
-        forker=asking.forks,
-        aside=asking.capped,
+        fork=asking.forks,
+        background_fork=asking.capped,
     )
-    layers = make_standard_layers("main", lent)
+    layers = make_standard_layers("main", parts)
     request = replace(asking.request, frame=replace(noting.frame, model=MODEL))
     for layer in layers.replied:
         await layer(request)

@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
-from kit import make, use
+from kit import make, make_parts, use
 from layers.l4_compaction import foldable
 from layers.l4_compaction.summaries import summary
 
@@ -25,11 +25,11 @@ from sevenfold.core.transcript import Mark, Reply, Transcript, Undo, Unthink
 from sevenfold.hooks.contract import HookCommand, HookEvents, HookMatcher
 from sevenfold.hooks.hooks import Hooks
 from sevenfold.layers.l4_compaction.compaction import Compaction
-from sevenfold.layers.l4_compaction.digest import Digest
 from sevenfold.layers.l4_compaction.fold import Collapse
 from sevenfold.layers.l7_agents.forks import ForkRunner
+from sevenfold.layers.parts import PlainConversation
 from sevenfold.layers.shared.boundary import Boundary
-from sevenfold.layers.shared.fidelity import measure_fidelity
+from sevenfold.layers.shared.restore import CompactionHooks
 from sevenfold.session.commands import (
     CompactionReport,
     ConversationEditor,
@@ -70,7 +70,7 @@ class Steered:
     script: tuple[Line, ...] = ()
     log: Transcript = field(default_factory=talked)
     able: Capabilities = field(default_factory=Capabilities)
-    hooks: dict[str, Any] = field(default_factory=dict)
+    hooks: CompactionHooks = field(default_factory=CompactionHooks)
     pause: float = 0.0
     events: list[Event] = field(default_factory=list)
 
@@ -78,12 +78,17 @@ class Steered:
         clock, emit = FakeClock(), self.events.append
         self.model = ScriptedModel(self.script, self.able, MODEL, self.pause)
         self.ledger = Ledger(Prices.load(), clock, emit)
-        forks = ForkRunner(lambda: self.model, self.ledger, clock, emit, lambda: self.turn.thresholds)
-        digest = Digest(emit, self.ledger.expect, lambda: None, lambda: self.able)
-        known = emit, self.ledger.expect, lambda: None, lambda: self.able
-        layer = Compaction(
-            forks, digest, *known, fidelity=lambda a, b: measure_fidelity(a, b).score, **self.hooks
+        known = PlainConversation(self.model)
+        forks = ForkRunner(known, self.ledger, clock, emit)
+        parts = make_parts(
+            conversation=known,
+            clock=clock,
+            emit=emit,
+            expect=self.ledger.expect,
+            fork=forks,
+            hooks=self.hooks,
         )
+        layer = Compaction(parts)
         layers = Layers(fit=(layer,))
         self.turn = make(self.model, layers, events=self.events, transcript=self.log, clock=clock)
         self.turn.frame = Frame(MODEL, ("system",))
@@ -382,7 +387,7 @@ def hooks(folder: Path, **commands: str) -> Hooks:
 
 async def test_hooks_are_told_who_asked_and_what_came_of_it(tmp_path: Path) -> None:
     ended: list[str] = []
-    before, after = make_compaction_hooks(
+    own = make_compaction_hooks(
         hooks(
             tmp_path,
             pre_compact="cat > before.json",
@@ -392,8 +397,8 @@ async def test_hooks_are_told_who_asked_and_what_came_of_it(tmp_path: Path) -> N
         ended.append,
     )
 
-    await before("manual", "keep the ports")
-    said = await after(Boundary("summary", "up_to"), "what happened")
+    await own.ask(Transcript(lambda: 0.0).view, "manual", "keep the ports")
+    said = await own.told(Boundary("summary", "up_to"), "what happened")
 
     def told(name: str) -> dict[str, Any]:
         read: dict[str, Any] = json.loads((tmp_path / name).read_text(encoding="utf-8"))
@@ -409,18 +414,18 @@ async def test_hooks_are_told_who_asked_and_what_came_of_it(tmp_path: Path) -> N
 
 async def test_a_hook_adds_instructions_or_refuses(tmp_path: Path) -> None:
     extra = '{"hookSpecificOutput": {"additionalContext": "and the schema"}}'
-    before, after = make_compaction_hooks(hooks(tmp_path, pre_compact=f"echo '{extra}'"), lambda o: None)
-    at = Steered((summary(),), hooks={"before": before, "after": after})
+    own = make_compaction_hooks(hooks(tmp_path, pre_compact=f"echo '{extra}'"), lambda o: None)
+    at = Steered((summary(),), hooks=own)
 
     report = await at.compact("keep the ports")
 
     assert report.boundary is not None
     assert report.boundary.instructions == "keep the ports\n\nand the schema"
 
-    refusing, _ = make_compaction_hooks(
+    refusing = make_compaction_hooks(
         hooks(tmp_path, pre_compact="echo not now >&2; exit 2"), lambda o: None
     )
-    at = Steered(hooks={"before": refusing})
+    at = Steered(hooks=refusing)
     view = at.log.view
 
     assert (await at.compact()).boundary is None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.layers.l2_microcompaction.cache_expiry import GapCounts
+from sevenfold.layers.shared.idle_gaps import GapCounts
 from sevenfold.session.user_stats import IdleGapFile
 from sevenfold.testing import FakeClock
 

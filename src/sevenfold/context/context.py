@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import replace as with_fields
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
@@ -45,15 +44,16 @@ from sevenfold.core.clock import SystemClock, run_without_waiting
 from sevenfold.core.errors import Mistake, PromptTooLong
 from sevenfold.core.events import Added, Closed, EventSource, Notice, Replied, Started
 from sevenfold.core.messages import Json
-from sevenfold.core.protocols import Capabilities, Clock, Model, ToolFailed
+from sevenfold.core.protocols import Clock, Model, ToolFailed
 from sevenfold.core.request import Frame, Request
 from sevenfold.core.tokens import Calibration
 from sevenfold.core.transcript import Mark, Reply, View, What
-from sevenfold.layers.l1_tool_results.preview import WITH_FILE_TOOLS, WITH_READ_RESULT
+from sevenfold.layers.l1_tool_results.preview import WITH_READ_RESULT
 from sevenfold.layers.l1_tool_results.read_result import ReadResultTool
 from sevenfold.layers.l2_microcompaction.provider import add_context_management, is_wanted
 from sevenfold.layers.l7_agents.forks import ForkRunner
-from sevenfold.layers.ladder import LayerParts, make_standard_layers
+from sevenfold.layers.ladder import make_standard_layers
+from sevenfold.layers.parts import WITH_FILE_TOOLS, LayerParts, PlainConversation, ServerSummaries
 from sevenfold.models.jsontext import NotJson, decode_json_object
 from sevenfold.session.frame import make_thresholds
 from sevenfold.session.spending import CappedForker, SpendingFile
@@ -137,18 +137,22 @@ class Context(EventSource):
         self.ledger = Ledger(Prices.load(self.settings.prices), self.clock, self.emit)
         self.ledger.window = self.model.capabilities.window
         self.store = ResultStore(self._kept.results)
-        self._accounts = wrap_ledger(self.ledger, self.emit, self._transcript)
+        self._accounts = wrap_ledger(self.ledger, self.emit, self._transcript, ServerSummaries())
+        thresholds = make_thresholds(self.model, self.settings)
+        self._conversation = PlainConversation(
+            self.model, thresholds=thresholds, transcript_path=self._kept.path
+        )
         self._turn = HostedTurn(
             model=self.model,
             frame=stored or Frame(self.model.name),
             tools=CallerTools(),
-            layers=make_standard_layers("main", self._lend()),
+            layers=make_standard_layers("main", self._make_parts()),
             transcript=self._transcript,
             background=IdleBackground(),
             accounts=self._accounts,
             clock=self.clock,
             emit=self.emit,
-            thresholds=make_thresholds(self.model, self.settings),
+            thresholds=thresholds,
             max_tokens=self.settings.max_output_tokens,
         )
         self._following = MessageFollower(
@@ -160,34 +164,36 @@ class Context(EventSource):
                 new = Mark("calibration", msgspec.to_builtins(Calibration()))
                 self._transcript.add(new, by=BY)
 
-    def _lend(self) -> LayerParts:
-        """A model that can be reached may be asked, but only while the caller rests."""
-        alone = LayerParts(
-            emit=self.emit,
-            expect=self.ledger.expect,
-            able=self._able,
-            prices=self.ledger.prices,
-            store=self.store,
-            transcript=lambda: self._kept.path,
-            how=self._how_to_read,
-            until=self.ledger.warmth.until,
-            clock=self.clock,
-            waits=False,
-            home=self._home,
+    def _make_parts(self) -> LayerParts:
+        """A model that can be reached is asked only while the caller rests."""
+        forks, background = self._make_forks()
+        parts = LayerParts(
+            conversation=self._conversation,
+            settings=self.settings,
             switches=self.flags,
-            tool_results=self.settings.tool_results,
-            micro=self.settings.micro,
-            notes=self.settings.notes,
-            compaction=self.settings.compaction,
+            emit=self.emit,
+            clock=self.clock,
+            prices=self.ledger.prices,
+            expect=self.ledger.expect,
+            results=self.store,
+            home=self._home,
+            fork=forks,
+            background_fork=background,
+            can_wait=False,
+            cached_until=self.ledger.warmth.until,
         )
-        asked = self._asks.model
-        if asked is None:
-            return alone
-        about = self._accounts, self.clock, self.emit, lambda: self._turn.thresholds
-        forks = ForkRunner(lambda: asked, *about, make_standard_layers("fork", alone))
+        if forks is not None:
+            forks.layers = make_standard_layers("fork", parts)
+        return parts
+
+    def _make_forks(self) -> tuple[ForkRunner | None, CappedForker | None]:
+        if self._asks.model is None:
+            return None, None
+        thresholds = self._conversation.thresholds
+        asked = PlainConversation(self._asks.model, thresholds=thresholds)
+        forks = ForkRunner(asked, self._accounts, self.clock, self.emit)
         spending = SpendingFile(self._home, self.settings.daily_background_limit, self.clock)
-        aside = CappedForker(forks, self.ledger.prices, spending, self.emit)
-        return with_fields(alone, forker=forks, aside=aside)
+        return forks, CappedForker(forks, self.ledger.prices, spending, self.emit)
 
     def close(self) -> None:
         """Close the file, or delete the temporary folder."""
@@ -235,7 +241,7 @@ class Context(EventSource):
         following.catch_up()
         written = self._writer.write(request.view, following.history.groups, following.known, given[lead:])
         self._sent_at = perf_counter()
-        return self._form.make_request(asked, request, written, self._able().max_output)
+        return self._form.make_request(asked, request, written, self.model.capabilities.max_output)
 
     def record(self, response: Any) -> None:
         """Take in what the model answered: an SDK's response, the same as a dict, or a `Reply`."""
@@ -316,20 +322,11 @@ class Context(EventSource):
         except (ToolFailed, NotJson) as error:
             return f"{ReadResultTool.name} did not work: {error}"
 
-    def _how_to_read(self) -> str:
-        offered = {tool.get("name") for tool in self._turn.frame.tools}
-        if "Read" in offered:
-            return WITH_FILE_TOOLS
-        return WITH_READ_RESULT if ReadResultTool.name in offered else ""
-
     # --- looking ----------------------------------------------------------------------------------------
 
     @property
     def view(self) -> View:
         return self._transcript.view
-
-    def _able(self) -> Capabilities:
-        return self.model.capabilities
 
     # --- in detail --------------------------------------------------------------------------------------
 
@@ -351,9 +348,10 @@ class Context(EventSource):
         if asked != self._asked:
             frame = self._form.make_frame(asked, self.settings.cache_ttl)
             if self._form.is_messages_api and is_wanted(self._begun, self.settings.micro):
-                frame = add_context_management(frame, self._able(), self.settings.micro)
+                frame = add_context_management(frame, self.model.capabilities, self.settings.micro)
             if frame != self._turn.frame:
                 self._turn.frame = frame
+            self._conversation.reading_hint = choose_reading_hint(frame)
             self._asked = CallerRequest(
                 asked.model,
                 copy_value(asked.leading),
@@ -380,3 +378,11 @@ class Context(EventSource):
     def _caller_changed(self, number: int, whats: tuple[What, ...]) -> None:
         self.ledger.expect(f"the caller changed messages[{number}]")
         self.emit(Added(BY, whats))
+
+
+def choose_reading_hint(frame: Frame) -> str:
+    """The sentence that tells the model how to read a stored result with the tools it has."""
+    offered = {tool.get("name") for tool in frame.tools}
+    if "Read" in offered:
+        return WITH_FILE_TOOLS
+    return WITH_READ_RESULT if ReadResultTool.name in offered else ""

@@ -58,7 +58,7 @@ class SevenfoldError(Exception):
 
 
 class Mistake(SevenfoldError, kind="mistake"):
-    """What was asked cannot be done as asked; the message says what to change."""
+    """The request cannot be carried out as made; the message says what to change."""
 
     exit_code = 2
 
@@ -156,7 +156,7 @@ class Unreachable(ModelFailure, kind="unreachable"):
 
 
 class BadReply(ModelFailure, kind="bad_reply"):
-    """What came back is not what the protocol says."""
+    """The reply is not what the protocol says."""
 
     retryable = True
 

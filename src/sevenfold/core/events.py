@@ -1,4 +1,4 @@
-"""What happens, as values. One union feeds log, terminal, dashboard and telemetry.
+"""Everything that happens, as values. One union feeds log, terminal, dashboard and telemetry.
 
 Who is told what happens: a session and a `Context` say everything that they do to their audience.
 """
@@ -53,9 +53,9 @@ class Sending(Event, frozen=True):
     """Tokens that were sent before and will have to be paid for again."""
     why: str
     cost: float
-    """What the loss costs, in the currency of the price table; 0 where no price is known."""
+    """The cost of the loss, in the currency of the price table; 0 where no price is known."""
     expected: bool
-    """Whether a layer announced this break, or nothing is known to compare with."""
+    """True if a layer announced this break, or nothing is known to compare with."""
 
 
 class CacheBroke(Event, frozen=True):
@@ -102,7 +102,7 @@ class Stored(Event, frozen=True):
     path: str
     characters: int
     tokens: int
-    """What the view was spared, estimated."""
+    """Tokens that the view was spared, estimated."""
     why: str = ""
 
 
@@ -110,16 +110,16 @@ class Cleared(Event, frozen=True):
     """Old tool results left the view, each of them on disk; what that saves and what it costs."""
 
     by: str
-    """Which rule: cost, plain, cache edit."""
+    """The rule: cost, plain, cache edit."""
     use_ids: tuple[str, ...]
     tokens: int
     """Freed, estimated."""
     rewritten: int
     """Tokens behind the first change, which the provider has to write to its cache again."""
     saving: float
-    """What the rest of the session is expected to save, in base-price input tokens."""
+    """The expected saving in the rest of the session, in base-price input tokens."""
     price: float
-    """What the break itself costs, in the same unit; 0 when the cache was cold anyway."""
+    """The cost of the break itself, in the same unit; 0 when the cache was cold anyway."""
     why: str
     """The decision in words."""
 
@@ -131,7 +131,7 @@ class ReadAgain(Event, frozen=True):
     what: str
     tokens: int
     times: int
-    """How often this has happened in the session."""
+    """Times that this has happened in the session."""
 
 
 class Surfaced(Event, frozen=True):
@@ -164,7 +164,7 @@ class Denied(Event, frozen=True):
 
 
 class Added(Event, frozen=True):
-    """What a layer handed back is written."""
+    """The changes of a layer are written."""
 
     by: str
     whats: tuple[What, ...]
@@ -235,7 +235,7 @@ class Compacted(Event, frozen=True):
     """The share of what was said that can still be found; None where it was not measured."""
     seconds: float = 0.0
     usage: Usage = Usage()
-    """What asking for it used."""
+    """The usage of asking for it."""
 
 
 class Progress(Event, frozen=True):
@@ -245,7 +245,7 @@ class Progress(Event, frozen=True):
     said: str
     done: bool = False
     outcome: str = ""
-    """How it ended, where that can be told apart: `completed`, `waiting` or `killed`."""
+    """The outcome, where it can be told apart: `completed`, `waiting` or `killed`."""
 
 
 class Failed(Event, frozen=True):
@@ -321,7 +321,7 @@ class EventSource:
         return partial(self._subscribers.remove, subscriber)
 
     def overhear(self, listener: Callable[[Event], object]) -> None:
-        """Be told everything from now on, and take nothing from whoever subscribes first."""
+        """Be told everything from now on. The first subscriber still gets the early events."""
         self._overhearing.append(listener)
 
     def emit(self, event: Event) -> None:

@@ -1,4 +1,4 @@
-"""What is said: messages made of blocks. Pure values, no identity.
+"""Messages made of blocks. Pure values, no identity.
 
 Blocks have the shape of the Messages API, which is also how we store them. Fields we do not know ride
 along in `extra`; whole blocks we do not know are `Opaque` and keep the very bytes they came in.
@@ -48,7 +48,7 @@ class ToolResult(msgspec.Struct, frozen=True, tag="tool_result", tag_field="type
 
     @property
     def text(self) -> str:
-        """What it says in words; images and documents say nothing."""
+        """The words of the message; images and documents have none."""
         if isinstance(self.content, str):
             return self.content
         return "".join(b.text for b in self.content if isinstance(b, Text))
@@ -107,6 +107,12 @@ class Message(msgspec.Struct, frozen=True, tag="message"):
 
 def user(text: str) -> Message:
     return Message("user", (Text(strip_half_characters(text)),))
+
+
+def make_context_message(*lines: str) -> Message:
+    """A message of the program, marked so that it is not taken for the user's."""
+    text = "\n".join(lines).replace("</context", "&lt;/context")  # what it quotes cannot end it
+    return user(f"<context>\n{text}\n</context>")
 
 
 def assistant(*blocks: Block) -> Message:
@@ -173,7 +179,7 @@ def parse_message(role: Role, content: str | bytes | Iterable[Mapping[str, Any]]
 
 
 def encode_block(block: Block) -> Json | msgspec.Raw:
-    """What goes into the JSON of a request for this block."""
+    """The JSON of this block in a request."""
     if isinstance(block, Opaque):
         return msgspec.Raw(block.raw.encode("utf-8"))
     out: Json = {"type": block.__struct_config__.tag}

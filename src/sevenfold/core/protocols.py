@@ -16,14 +16,14 @@ from sevenfold.core.transcript import Edit, Mark, Pin, Reply, View
 
 
 class Clock(Protocol):
-    """What time it is, and waiting."""
+    """Tells the time, and waits."""
 
     def now(self) -> float: ...
     async def sleep(self, seconds: float) -> None: ...
 
 
 class Capabilities(msgspec.Struct, frozen=True):
-    """What a model can do; what a layer may rely on."""
+    """The abilities of a model that a layer may rely on."""
 
     window: int = 200_000
     max_output: int = 32_000
@@ -39,7 +39,7 @@ class Capabilities(msgspec.Struct, frozen=True):
 
     @property
     def loses_thinking(self) -> bool:
-        """Whether thinking has to go when what stands before it changes."""
+        """True if thinking has to go when what stands before it changes."""
         return self.binds_thinking and not self.drops_thinking
 
 
@@ -64,7 +64,7 @@ class Tool(Protocol):
         ...
 
     def safe(self, args: Json) -> bool:
-        """Whether it may run beside others: it changes nothing."""
+        """True if it may run beside others: it changes nothing."""
         ...
 
     async def run(self, args: Json, use_id: str) -> str | tuple[Block, ...]:
@@ -88,7 +88,7 @@ Work: TypeAlias = Callable[[], Awaitable[Sequence[Change]]]
 
 
 class Background(Protocol):
-    """Work that keeps nobody waiting. What it hands back is collected at the next step."""
+    """Background work. What it hands back is collected at the next step."""
 
     def start(self, name: str, work: Work) -> None: ...
     def collect(self) -> list[tuple[str, Sequence[Change]]]: ...
@@ -104,7 +104,7 @@ class Accounts(Protocol):
 
 
 class ForkReply(msgspec.Struct, frozen=True):
-    """What a fork said last, and what it used."""
+    """The last reply of a fork, and the usage of all its replies."""
 
     reply: Reply
     usage: Usage
@@ -131,11 +131,11 @@ class Forker(Protocol):
 
 
 class AgentSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A conversation beside the main one, as somebody wants it begun."""
+    """An order for a conversation beside the main one."""
 
     id: str
     name: str
-    """What others call it."""
+    """The name that others use."""
     kind: str
     """The definition it follows, or `fork`."""
     depth: int = 1
@@ -143,9 +143,9 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True):
     parent: str = ""
     """The id of the agent that started it; empty: the main conversation did."""
     system: tuple[str, ...] = ()
-    """What its requests begin with instead of the session's own prompt."""
+    """The system prompt of its requests, instead of the session's own."""
     opening: tuple[Message, ...] = ()
-    """What stands in its transcript before it is asked anything: the index of its memory."""
+    """Messages in its transcript before its first question: the index of its memory."""
     tools: tuple[str, ...] | None = None
     """The names of the tools it has; None: all there are."""
     model: str | None = None
@@ -159,13 +159,13 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True):
     for_memory: tuple[str, ...] = ()
     """Tools that it has for that folder alone."""
     only_looks: bool = False
-    """Whether it may change nothing, whatever the rules say."""
+    """True if it may change nothing, whatever the rules say."""
     asks: bool = True
-    """Whether somebody may be asked for permission: not where nobody watches."""
+    """True if a person may be asked for permission; not where none watches."""
     on: Request | None = None
-    """What a fork goes on from."""
+    """The request that a fork goes on from."""
     resumes: bool = False
-    """Whether it goes on from its file."""
+    """True if it goes on from its file."""
 
 
 class Agent(Protocol):
@@ -180,7 +180,7 @@ class Agent(Protocol):
 
     @property
     def request(self) -> Request:
-        """What it would send now; a fork of it goes on from here."""
+        """The request that it would send now; a fork of it goes on from here."""
         ...
 
     @property
@@ -192,7 +192,7 @@ class Agent(Protocol):
     def steps(self) -> int: ...
 
     def unattended(self) -> None:
-        """Nobody watches it from here on, so nobody is asked."""
+        """It goes on in the background, so no person is asked."""
         ...
 
     async def run(self, said: Message | None = None) -> Reply:
@@ -243,7 +243,7 @@ class BackgroundStep(Protocol):
 
 
 class IdleStep(Protocol):
-    """By the session's timer while nobody speaks, with the seconds since the last reply."""
+    """By the session's timer while the user is silent, with the seconds since the last reply."""
 
     async def __call__(self, request: Request, idle: float) -> Sequence[Change]: ...
 

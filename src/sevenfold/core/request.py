@@ -1,4 +1,4 @@
-"""What goes to the model: a frame that does not change, and a view.
+"""A request to the model: a frame that does not change, and a view.
 
 A fork is the same frame, the same view, one message more.
 
@@ -32,7 +32,7 @@ from sevenfold.core.transcript import (
 Ttl: TypeAlias = Literal["5m", "1h"]
 TTL_SECONDS: Final[dict[Ttl, float]] = {"5m": 300.0, "1h": 3600.0}
 KEPT_WARM: Final = "kept_warm"
-"""The mark that says until when the provider keeps the prefix although nobody has spoken."""
+"""The mark with the time until which the provider keeps the prefix in this silence."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -52,7 +52,7 @@ class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
     """Thinking, betas, context management, effort: what changes the cache when it changes."""
     ttl: Ttl = "5m"
     system_ttl: Ttl | None = None
-    """How long what stands before the messages is to be kept; None: as long as they are."""
+    """Cache lifetime of tools and system prompt; None: the same as for messages."""
 
     @property
     def head_ttl(self) -> Ttl:
@@ -79,16 +79,21 @@ class Request(msgspec.Struct, frozen=True):
     max_tokens: int = 0
     """The most the model may answer; 0: as much as it can."""
     source: str = "main"
-    """Who asks: the main conversation, a fork of some kind, an agent. The ledger counts by it."""
+    """The sender: the main conversation, a kind of fork, an agent. The ledger counts by it."""
+
+    @property
+    def tokens(self) -> int:
+        """The whole context: what the provider reported last has the frame in it."""
+        return self.view.tokens + (self.frame.tokens if self.view.reported is None else 0)
 
 
 def measure_pressure(
     request: Request, thresholds: Thresholds, now: float, refused: PromptTooLong | None = None
 ) -> Pressure:
-    """How full the window would be, and how long nobody has spoken."""
+    """Measures how full the window would be, and the silence of the user so far."""
     view, frame = request.view, request.frame
     idle = max(0.0, now - view.replied_at) if view.replied_at is not None else 0.0
-    tokens = view.tokens + (frame.tokens if view.reported is None else 0)
+    tokens = request.tokens
     kept = view.marks.get(KEPT_WARM)
     until = kept.get("until") if isinstance(kept, dict) else None
     warm = idle < TTL_SECONDS[frame.ttl] or (isinstance(until, int | float) and now < until)
@@ -104,7 +109,7 @@ def encode_message(message: Message) -> bytes:
 
 
 def strip_unsigned_thinking(message: Message) -> Message:
-    """Without thinking that nobody signed: it came from another kind of model, and is refused."""
+    """Without unsigned thinking: it came from another kind of model, and is refused."""
     if not any(isinstance(b, Thinking) and not b.signature for b in message.content):
         return message
     kept = (b for b in message.content if not isinstance(b, Thinking) or b.signature)
@@ -121,7 +126,7 @@ def encode_view(
 
 
 def encode_prefix(request: Request) -> list[bytes]:
-    """What "byte for byte" compares: tools, system, then messages and pins; no cache marks.
+    """The parts that "byte for byte" compares: tools, system, then messages and pins; no cache marks.
 
     One request extends another when the other's list is the beginning of its list.
     """
@@ -170,7 +175,7 @@ def find_open_uses(view: View) -> tuple[str, ...]:
 def complete_changes(
     handed: Sequence[What], log: Transcript, binds_thinking: bool
 ) -> tuple[What, ...] | None:
-    """What is to be written for what a layer hands back; None when it may not be written.
+    """Completes the changes of a layer for writing; None when they may not be written.
 
     It must refer to what is there and split no pair. An edit before thinking that is bound to its
     prefix takes that thinking along, unless a tool loop still needs it.
@@ -195,7 +200,7 @@ def complete_changes(
 
 
 def is_applicable(what: What, view: View) -> bool:
-    """Whether what it refers to is still in the view."""
+    """True if what it refers to is still in the view."""
     match what:
         case Results(shown):
             return all(view.result_at(use) is not None for use in shown)
@@ -224,7 +229,7 @@ def find_unbound_thinking(before: View, after: View) -> Id | None:
 
 
 def find_open_loop(view: View) -> int:
-    """Where the tool loop that is still going on begins; the end of the view when there is none."""
+    """The place where a tool loop begins that is still going on; the end of the view if there is none."""
     at, in_loop = len(view), False
     while at > 0 and view[at - 1].by != "user":
         at -= 1
@@ -236,7 +241,7 @@ def find_open_loop(view: View) -> int:
 
 
 def is_in_open_loop(view: View) -> bool:
-    """Whether the model has called tools and not answered the user yet."""
+    """True if the model has called tools and not answered the user yet."""
     for at in range(len(view) - 1, -1, -1):
         if view[at].by == "user" or view[at].message.role == "assistant":
             return bool(view[at].message.tool_uses)
@@ -244,7 +249,7 @@ def is_in_open_loop(view: View) -> bool:
 
 
 def is_loop_broken(after: View, first: Id) -> bool:
-    """Whether dropping thinking from `first` on would reach into a tool loop still going on."""
+    """True if dropping thinking from `first` on would reach into a tool loop still going on."""
     start = find_open_loop(after)
     return any(
         isinstance(b, THOUGHTS)
@@ -254,5 +259,5 @@ def is_loop_broken(after: View, first: Id) -> bool:
 
 
 def is_safe_cut(view: View, at: int) -> bool:
-    """Whether the view may be cut before position `at` without splitting a use from its result."""
+    """True if the view may be cut before position `at` without splitting a use from its result."""
     return at <= 0 or at >= len(view) or not view[at].message.results

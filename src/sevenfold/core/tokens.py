@@ -25,7 +25,7 @@ FLAT: Final = 2_000
 TAIL_PADDING: Final = 4 / 3
 """A decision that keeps a tail measures it this much larger, so that an estimate never keeps too much."""
 SLOWEST, FASTEST = 0.5, 3.0
-"""How far calibration may move a rate away from the raw rule."""
+"""Limits for calibration, as multiples of the raw rule."""
 
 REFERENCE_WINDOW: Final = 200_000
 OUTPUT_RESERVE: Final = 20_000
@@ -37,7 +37,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the provider counted for one request."""
+    """Tokens that the provider counted for one request."""
 
     input: int = 0
     cache_write: int = 0
@@ -99,7 +99,7 @@ class MessageSize(msgspec.Struct, frozen=True):
 
 
 class Calibration(msgspec.Struct, frozen=True):
-    """What this model really charges for bytes, learned from (estimate, reported) pairs.
+    """The tokens that this model really charges for bytes, learned from (estimate, reported) pairs.
 
     A ridge regression of reported tokens on bytes of text and bytes of JSON, each pair weighed by the
     inverse of its size; the prior is the raw rule, worth `PRIOR` tokens of evidence.
@@ -128,7 +128,7 @@ class Calibration(msgspec.Struct, frozen=True):
 
     @property
     def factors(self) -> tuple[float, float]:
-        """How many times the raw rule, for text and for JSON."""
+        """Multiples of the raw rule, for text and for JSON."""
         tt, jj = self.tt + PRIOR, self.jj + PRIOR
         ty, jy = self.ty + PRIOR, self.jy + PRIOR
         det = tt * jj - self.tj * self.tj
@@ -146,7 +146,7 @@ LEAST_EVIDENCE: Final = 20
 FRAME: Final = 20
 """Tokens of one frame; `docs/decisions/0002-calibration.md` says where the number comes from."""
 PRIOR: Final = 2_000
-"""How many tokens of evidence the raw rule is worth."""
+"""Tokens of evidence that the raw rule is worth."""
 
 
 def _bounded(factor: float) -> float:
@@ -154,7 +154,7 @@ def _bounded(factor: float) -> float:
 
 
 class Thresholds(msgspec.Struct, frozen=True):
-    """Where in the window things happen. Below 200,000 tokens every constant shrinks with the window."""
+    """The limits within a window. Below 200,000 tokens every constant shrinks with the window."""
 
     window: int
     effective: int
@@ -188,7 +188,7 @@ def scale_constant(constant: float, window: int) -> float:
 
 
 class Pressure(msgspec.Struct, frozen=True):
-    """How full the window is, how long nobody spoke, and whether the provider has said no."""
+    """The state of the window: its fill, the silence so far, and a refusal by the provider."""
 
     tokens: int
     thresholds: Thresholds
@@ -196,7 +196,7 @@ class Pressure(msgspec.Struct, frozen=True):
     refused: bool = False
     """The provider said no: `tokens` is then at least the window, whatever we had counted."""
     warm: bool = True
-    """Whether the provider should still have the last request in its cache."""
+    """True if the provider should still have the last request in its cache."""
     over: int = 0
     """By how many tokens the refused request was too long, where the provider said so."""
 

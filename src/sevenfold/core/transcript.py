@@ -1,4 +1,4 @@
-"""What was said and what was done to it: an append-only log, and the view worked out from it.
+"""The transcript: an append-only log of messages and edits, and the view worked out from it.
 
     log     Entry(id, at, by, what, source)     what = Message | Reply | Edit | Pin | Mark
     view    Placed(id, message, by), pins, marks, size
@@ -27,7 +27,7 @@ FORMAT: Final = 1
 
 
 class Reply(msgspec.Struct, frozen=True, tag="reply", omit_defaults=True):
-    """What the model said, what it was charged, why it stopped, and what the server changed."""
+    """A reply of the model, with its usage, stop reason, and what the server changed."""
 
     message: Message
     usage: Usage = Usage()
@@ -36,11 +36,11 @@ class Reply(msgspec.Struct, frozen=True, tag="reply", omit_defaults=True):
     """Context edits the provider reports to have made."""
     model: str = ""
     diagnostics: Json = {}
-    """What else the provider said about this reply: request id, cache diagnostics."""
+    """More that the provider said about this reply: request id, cache diagnostics."""
 
     @property
     def cut_short(self) -> bool:
-        """Whether it ran into its length limit in the middle of its words."""
+        """True if it ran into its length limit in the middle of its words."""
         return self.stop == "max_tokens" and not self.message.tool_uses
 
 
@@ -82,7 +82,7 @@ class Pin(msgspec.Struct, frozen=True, tag="pin", omit_defaults=True):
 
 
 class Mark(msgspec.Struct, frozen=True, tag="mark"):
-    """What someone wants to find again, here or after a resume. The last one per name counts."""
+    """A value that a layer wants to find again, also after a resume. The last one per name counts."""
 
     name: str
     value: Any
@@ -102,7 +102,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     at: float
     what: What
     by: str = ""
-    """Who: "user", "model", "tools", or the layer that handed it back."""
+    """The author: "user", "model", "tools", or the layer that handed it back."""
     source: str = ""
     """Fingerprint of the caller's own message that this stands for (`Context`)."""
 
@@ -209,7 +209,7 @@ class ReportedUsage(msgspec.Struct, frozen=True):
 
 
 class View(msgspec.Struct, frozen=True, eq=False):
-    """What the model sees. A frozen window on a buffer that only grows: appending copies nothing."""
+    """The messages that the model sees: a frozen window on a buffer that only grows, without copies."""
 
     buffer: Any = msgspec.field(default_factory=_MessageBuffer)
     length: int = 0
@@ -220,7 +220,7 @@ class View(msgspec.Struct, frozen=True, eq=False):
     replied_at: float | None = None
     calibration: Calibration = Calibration()
     edited: bool = False
-    """Whether an edit was made since the last reply, so that its usage no longer compares."""
+    """True if an edit was made since the last reply, so that its usage no longer compares."""
 
     def __len__(self) -> int:
         return self.length
@@ -251,14 +251,14 @@ class View(msgspec.Struct, frozen=True, eq=False):
         return at if at is not None and at < self.length else None
 
     def _first_of(self, id: Id) -> int | None:
-        """Where the messages of this entry begin: those that stand for one edit share its id."""
+        """The place where the messages of this entry begin; those of one edit share its id."""
         at = self.where(id)
         while at and self[at - 1].id == id:
             at -= 1
         return at
 
     def result_at(self, tool_use_id: str) -> int | None:
-        """Where the result of this tool use stands."""
+        """The place of the result of this tool use."""
         found: list[int] = self.buffer.results.get(tool_use_id, [])
         return next((at for at in reversed(found) if at < self.length), None)
 
@@ -402,6 +402,12 @@ class Transcript:
         for entry in new:
             self._take(entry)
         return [e.id for e in new]
+
+    def make_undo(self, what: What | None) -> tuple[Undo, ...]:
+        """The undo of this, if it is the last entry; else nothing."""
+        if what is None or not self.entries or (last := self.entries[-1]).what is not what:
+            return ()
+        return (Undo(frozenset({last.id})),)
 
     def _take(self, entry: Entry) -> None:
         self.view = self._view_after(entry)

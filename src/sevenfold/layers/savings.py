@@ -1,4 +1,4 @@
-"""What each layer has kept out of the window and what that saved, worked out from the transcript alone.
+"""The tokens that each layer kept out of the window, and what that saved, from the transcript alone.
 
 Every request is compared with the one there would have been without the layer. Of what is kept out, the
 part that is new would have been written to the provider's cache and the rest read from it; after a pause
@@ -48,26 +48,26 @@ WHAT: Final = {
     COMPACTED: "the older part replaced",
 }
 OTHERS: Final = frozenset({"", "user", "model", "tools", "turn", "session", "resume", "recorded"})
-"""Who may change what is shown and is no layer: a change of theirs is nobody's saving."""
+"""Authors of changes that are no layers: their changes count as no one's saving."""
 _JSON: Final = re.compile(r'\s*(?:\{\s*["}]|\[\s*[\[{"])')
 _TITLE: Final = re.compile(r"\n\n(?:The first [^\n]*|All of it):\n")
 
 
 class LayerSavings(msgspec.Struct, frozen=True):
-    """What one layer did for a conversation so far."""
+    """The savings of one layer in a conversation so far."""
 
     layer: int
     what: str
     times: int
-    """How many results were stored or cleared, or how often the older part was replaced."""
+    """Results stored or cleared, or times that the older part was replaced."""
     tokens_now: int
     """Kept out of the window as it is now."""
     tokens_so_far: int
     """Not sent, summed over all requests."""
     cost: float | None
-    """What that saved, less what the breaks cost, in the currency of the price table."""
+    """The saving, less the cost of the breaks, in the currency of the price table."""
     breaks: float | None
-    """What the breaks cost: part of `cost`."""
+    """The cost of the breaks: part of `cost`."""
 
 
 def compute_savings(
@@ -86,7 +86,7 @@ def compute_savings(
 
 
 def count_rereads(view: View) -> int:
-    """How often the model asked again for something that had been cleared."""
+    """The number of cleared results that the model asked for again."""
     known = view.marks.get(REREAD)
     count = known.get("count") if isinstance(known, dict) else known
     return count if isinstance(count, int) else 0
@@ -102,14 +102,14 @@ class _ShownView:
     weigh: Callable[[MessageSize], int]
     view: View = field(default_factory=View)
     sent: View | None = None
-    """What the last request held."""
+    """The view of the last request."""
     replied: Id = -1
     """The last reply: what has a lower id was sent already."""
     replied_at: float = 0.0
     last_at: float = 0.0
     frame: Any = None
     reframed: bool = False
-    """Whether the frame has changed since the last request, so that nothing is read from the cache."""
+    """True if the frame has changed since the last request, so that nothing is read from the cache."""
     stand_ins: set[Id] = field(default_factory=set)
     """Edits since then that stand in for what was sent."""
     behind: int = 0
@@ -129,7 +129,7 @@ class _ShownView:
         if isinstance(what, Edit):
             self._edit(entry, self._layer_of(entry))
             for message in what.by if isinstance(what, Replace) else ():
-                self._spare(entry.id, message)  # somebody's change of a message may hold envelopes
+                self._spare(entry.id, message)  # a change of a message may hold envelopes
         else:
             self.view = self.view.after(entry)
         if isinstance(what, Message):
@@ -224,7 +224,7 @@ class _ShownView:
             self.fresh[layer] += tokens
 
     def _drop(self, gone: set[Id]) -> None:
-        """What has left the view would have left it without the earlier layers, too."""
+        """Drops savings on messages that have left the view: they would have left it anyway."""
         for key in [key for key in self.kept if key[1] in gone] if gone else ():
             layer, id, new = key
             tokens = self.kept.pop(key)
@@ -281,7 +281,7 @@ def _pinned(view: View) -> int:
 
 
 def _whole(result: ToolResult, pointer: ResultPointer) -> MessageSize:
-    """How big a stored result was, judged by its length and by the part that is shown."""
+    """The size of a stored result, judged by its length and by the part that is shown."""
     title = _TITLE.search(result.text)
     preview = result.text[title.end() :] if title else ""
     preview = preview.removesuffix(f"\n{CLOSING}").removesuffix("\n…")
@@ -328,7 +328,7 @@ class _SavingsSums:
         sums[layer] = sums.get(layer, 0.0) + units
 
     def _rates(self, shown: _ShownView, usage: Usage) -> tuple[float, float]:
-        """What a token costs that is new and one that was sent before, in this request."""
+        """The price of a new token and of one that was sent before, in this request."""
         price = self._price
         if price is None or (usage.prompt and not usage.cache_read + usage.cache_write):
             return 1.0, 1.0  # not cached: every token costs the same

@@ -28,13 +28,14 @@ from sevenfold.core.messages import Block, Message, Text, ToolResult, assistant,
 from sevenfold.core.protocols import Capabilities, Change, Fit, Layers
 from sevenfold.core.request import Frame, Request, Ttl
 from sevenfold.core.tokens import REFERENCE_WINDOW, TEXT_RATE, Pressure, Thresholds, Usage, measure_message
-from sevenfold.core.transcript import Entry, Id, PlacedMessage, Replace, Reply, Results, Transcript, View
-from sevenfold.layers.l2_microcompaction.cache_expiry import GapCounts
+from sevenfold.core.transcript import Entry, Id, PlacedMessage, Replace, Reply, Results, Transcript
 from sevenfold.layers.l2_microcompaction.candidates import ViewScan, store_cleared_results
 from sevenfold.layers.l7_agents.forks import ForkRunner
-from sevenfold.layers.ladder import BlockCheck, LayerParts, make_standard_layers
+from sevenfold.layers.ladder import BlockCheck, make_standard_layers
+from sevenfold.layers.parts import LayerParts, PlainConversation
 from sevenfold.layers.shared.boundary import SPOKEN, STANDS_FOR, record_name
-from sevenfold.layers.shared.restore import RestoredFiles, RestoredNames, StartContext, restore_messages
+from sevenfold.layers.shared.idle_gaps import GapCounts
+from sevenfold.layers.shared.restore import RestoredFiles, RestoredNames, Restorer, StartContext
 from sevenfold.models.capabilities import find_capabilities
 from sevenfold.replay.bookkeeping import COUNTING, RECORDING, EventWatch, ReplayBooks, ReplaySilence
 from sevenfold.replay.costs import (
@@ -68,7 +69,7 @@ class UnwrittenResults(ResultStore):
         return FOLDER / f"{use_id}.txt"
 
 
-def make_policy_layers(policy: Policy, lent: LayerParts) -> Layers:
+def make_policy_layers(policy: Policy, parts: LayerParts) -> Layers:
     """The layers of the product under this policy, without the check that stops a session."""
     on, micro = policy.flags, policy.micro
     if not policy.compacts:
@@ -76,19 +77,16 @@ def make_policy_layers(policy: Policy, lent: LayerParts) -> Layers:
     if policy.clear is not None:  # in place of layer 2; the plain rule of it is a setting, not a flag
         on = replace(on, micro_cost=False, micro_time=False)
         micro = replace(micro, policy="cost")
-    made = make_standard_layers(
-        "main",
-        with_fields(
-            lent,
-            switches=on,
-            tool_results=policy.tool_results,
-            micro=micro,
-            notes=policy.notes,
-            compaction=policy.compaction,
-        ),
+    settings = replace(
+        parts.settings,
+        tool_results=policy.tool_results,
+        micro=micro,
+        notes=policy.notes,
+        compaction=policy.compaction,
     )
+    made = make_standard_layers("main", with_fields(parts, switches=on, settings=settings))
     fit = tuple(layer for layer in made.fit if not isinstance(layer, BlockCheck))
-    rule: tuple[Fit, ...] = (CountingClear(lent.emit, policy.clear),) if policy.clear else ()
+    rule: tuple[Fit, ...] = (CountingClear(parts.emit, policy.clear),) if policy.clear else ()
     return with_fields(made, fit=(*rule, *fit), attach=(), rest=())
 
 
@@ -259,7 +257,7 @@ class SessionDrive:
             model=self._model,
             frame=self._frame,
             tools=FakeTools(),
-            layers=self._make(self._lent(folder)),
+            layers=self._make(self._make_parts(folder)),
             transcript=self._transcript,
             background=self._background,
             accounts=NoAccounts(),
@@ -268,25 +266,29 @@ class SessionDrive:
             thresholds=self._thresholds,
         )
 
-    def _lent(self, folder: Path) -> LayerParts:
-        thresholds = lambda: self._thresholds  # noqa: E731
-        alone = LayerParts(
-            emit=self._heard,
-            expect=lambda why: None,
-            able=lambda: self._able,
-            prices=self._prices,
-            store=UnwrittenResults(),
-            transcript=lambda: folder / "session.jsonl",
-            until=self._silence.until,
-            gaps=lambda: self._gaps,
-            keep_warm=self._silence.kept_warm,
-            clock=self._clock,
-            restore=self._restored,
-            thresholds=thresholds,
+    def _make_parts(self, folder: Path) -> LayerParts:
+        conversation = PlainConversation(
+            self._model,
+            capabilities=self._able,
+            thresholds=self._thresholds,
+            transcript_path=folder / "session.jsonl",
         )
-        layers = make_standard_layers("fork", alone)
-        forks = ForkRunner(lambda: self._model, NoAccounts(), self._clock, self._heard, thresholds, layers)
-        return with_fields(alone, forker=forks, aside=forks)
+        forks = ForkRunner(conversation, NoAccounts(), self._clock, self._heard)
+        names = RestoredNames(self._policy.compaction.names)
+        parts = LayerParts(
+            conversation=conversation,
+            emit=self._heard,
+            clock=self._clock,
+            prices=self._prices,
+            results=UnwrittenResults(),
+            fork=forks,
+            restorer=Restorer((RestoredFiles(self._disk.read), StartContext(), names)),
+            cached_until=self._silence.until,
+            idle_gaps=lambda: self._gaps,
+            keep_warm=self._silence.kept_warm,
+        )
+        forks.layers = make_standard_layers("fork", parts)
+        return parts
 
     def _add_inherited(self) -> None:
         """Add a filler message for the history of a session that continued another."""
@@ -436,11 +438,3 @@ class SessionDrive:
     def _record_side_request(self, request: Request, usage: Usage) -> None:
         kind: Kind = "notes" if request.source == NOTES else "summary"
         self._books.record_request(kind, self._clock.time, usage)
-
-    def _restored(self, view: View, gone: range, window: int, room: int) -> Sequence[Message]:
-        again = (
-            RestoredFiles(self._disk.read),
-            StartContext(),
-            RestoredNames(self._policy.compaction.names),
-        )
-        return restore_messages(view, gone, again, window, room)

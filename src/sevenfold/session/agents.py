@@ -1,4 +1,4 @@
-"""Whom a session works with: its agents, their mail, and other sessions on this machine.
+"""The session's agents, their mail, and other sessions on this machine.
 
 Begins conversations beside the main one: agents with a prompt and tools of their own, and forks.
 """
@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
 from pathlib import Path
-from typing import Final, TypedDict
+from typing import TYPE_CHECKING, Final, TypedDict
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
@@ -64,15 +64,22 @@ from sevenfold.layers.l7_agents.roster import Roster
 from sevenfold.layers.l7_agents.send_message import SendMessageTool
 from sevenfold.layers.l7_agents.sockets import PeerSessions, SessionListener, find_runtime_folder
 from sevenfold.layers.l7_agents.worktrees import Worktrees
-from sevenfold.layers.ladder import LayerRole, make_standard_layers
+from sevenfold.layers.ladder import make_standard_layers
+from sevenfold.layers.parts import PlainConversation
 from sevenfold.layers.shared.background import BackgroundTasks
-from sevenfold.layers.shared.restore import agree_to_compaction, ignore_compaction
-from sevenfold.session import frame as opening
-from sevenfold.session.frame import adapt_frame, choose_first_budget, make_thresholds
+from sevenfold.layers.shared.restore import CompactionHooks, Restorer
+from sevenfold.session.commands import run_until_hooks_agree
+from sevenfold.session.frame import (
+    adapt_frame,
+    check_message,
+    choose_first_budget,
+    describe_surroundings,
+    make_news_message,
+    make_thresholds,
+)
 from sevenfold.session.log import RESULTS, TranscriptFile
 from sevenfold.session.project import FREE, Project
 from sevenfold.session.spending import CappedForker, SpendingFile
-from sevenfold.session.state import SessionState, run_until_hooks_agree
 from sevenfold.storage.results import ResultStore
 from sevenfold.tools.paths import is_inside, resolve_path
 from sevenfold.tools.permissions import Permissions
@@ -80,18 +87,21 @@ from sevenfold.tools.toolbox import Toolbox, check_tools, make_standard_tools
 from sevenfold.tools.workspace import Workspace, find_program
 from sevenfold.turn import Turn
 
+if TYPE_CHECKING:
+    from sevenfold.session.session import Session
+
 FOLDER: Final = "agents"
-"""Where a session keeps the transcripts of its agents."""
+"""The folder with the transcripts of a session's agents."""
 BY: Final = "session"
 PASSED_ON: Final = (*FROM_FORKS, Notice, Denied)
-"""What happens in an agent and concerns the session; what it says and does is its own."""
+"""Events of an agent that the session passes on. The agent's words and tool calls are its own."""
 
 
 @dataclass
 class AgentSpawner:
     """Implements `protocols.Spawner` for one session, and `protocols.Forker` for its agents."""
 
-    session: SessionState
+    session: Session
     beside: dict[str, ForkRunner] = field(default_factory=dict)
     """By the source of an agent's requests: asks its model something beside it."""
     at_work: dict[str, AgentConversation] = field(default_factory=dict)
@@ -168,7 +178,7 @@ class AgentConversation:
             accounts=self._used,
             clock=session.clock,
             emit=self._aside,
-            thresholds=make_thresholds(self._model, session.at.settings),
+            thresholds=make_thresholds(self._model, session.settings),
             max_steps=spec.max_steps or session.at.settings.max_steps,
             max_tokens=choose_first_budget(self._model, session.at.settings),
             source=self._source,
@@ -207,7 +217,7 @@ class AgentConversation:
 
     async def run(self, said: Message | None = None) -> Reply:
         if said is not None:
-            opening.check_message(said, self._turn.thresholds.block - self._turn.frame.tokens)
+            check_message(said, self._turn.thresholds.block - self._turn.frame.tokens)
         try:
             about = {"agent_id": self.spec.id}
             hooks = self._of.tools.hooks
@@ -224,7 +234,7 @@ class AgentConversation:
     # --- how it is made ---------------------------------------------------------------------------------
 
     def _own_workspace(self) -> Workspace:
-        """What a fork's parent has read counts as read; an agent has seen nothing yet."""
+        """The workspace. A fork has read what its parent has read; an agent has read nothing yet."""
         spec, main = self.spec, self._of.tools.workspace
         parent = self._parent._workspace if self._parent else main
         seen = dict(parent.seen) if spec.on else {}
@@ -241,7 +251,7 @@ class AgentConversation:
         return own
 
     def _own_instructions(self) -> InstructionLoader:
-        """What the project says: to a fork, what its parent has not heard; to an agent, all of it."""
+        """The project's instructions: all for an agent, for a fork those its parent has not seen."""
         spec, knowledge = self.spec, self._of.knowledge
         view = spec.on.view if spec.on else self._recording.transcript.view
 
@@ -255,7 +265,7 @@ class AgentConversation:
         return knowledge.beside(spec.memory, own, _opens, self._near, self._aside, known)
 
     def _near(self, path: str) -> Path:
-        """Which file of the project a tool means: instructions are the project's in a work tree too."""
+        """The project file that a tool means: in a work tree, instructions are the project's too."""
         there, root = self._workspace.locate(path), self._workspace.root
         main = self._of.tools.workspace.root
         return main / there.relative_to(root) if there.is_relative_to(root) else there
@@ -313,33 +323,27 @@ class AgentConversation:
 
     def _layers(self, attach: tuple[Attach, ...]) -> Layers:
         """A fork lives on its parent's view and fits nothing; an agent compacts its own."""
-        session = self._of
-        path, ledger = self._recording.path, session.ledger
-        lent = with_fields(
-            session.lent,
+        session, path = self._of, self._recording.path
+        conversation = PlainConversation(
+            self._model, thresholds=make_thresholds(self._model, session.settings), transcript_path=path
+        )
+        forks = ForkRunner(conversation, session.ledger, session.clock, session.emit)
+        self._spawning.beside[self._source] = forks
+        parts = with_fields(
+            session.parts,
+            conversation=conversation,
             emit=self._aside,
-            expect=lambda why: ledger.expect(why, self._source),
-            able=lambda: self._model.capabilities,
-            store=ResultStore(lambda: path.with_suffix("") / RESULTS),
-            transcript=lambda: path,
-            restore=lambda view, gone, window, room: (),
-            standing=self._instructing,
+            expect=lambda why: session.ledger.expect(why, self._source),
+            results=ResultStore(lambda: path.with_suffix("") / RESULTS),
+            fork=forks,
+            background_fork=None,
+            restorer=Restorer(standing=self._instructing),
+            hooks=CompactionHooks(),
             instructions=self._instructing,
             mail=attach,
-            before_compaction=agree_to_compaction,
-            after_compaction=ignore_compaction,
         )
-        forks = ForkRunner(
-            lambda: self._model,
-            ledger,
-            session.clock,
-            session.emit,
-            lambda: self._turn.thresholds,
-            make_standard_layers("fork", lent),
-        )
-        self._spawning.beside[self._source] = forks
-        role: LayerRole = "fork" if self.spec.on else "agent"
-        return make_standard_layers(role, with_fields(lent, forker=forks, aside=None))
+        forks.layers = make_standard_layers("fork", parts)
+        return make_standard_layers("fork" if self.spec.on else "agent", parts)
 
     def _begin(self, frame: Frame) -> None:
         """Write down who it is, and what it needs to know before it is asked anything."""
@@ -369,10 +373,8 @@ class AgentConversation:
                 recording.transcript.add(*answers, by="fork")
             return
         recording.begin(about, frame, None)
-        here = opening.describe_surroundings(
-            self._of.clock.now(), self._workspace.cwd, self._workspace.root
-        )
-        said = opening.make_news_message({}, here)
+        here = describe_surroundings(self._of.clock.now(), self._workspace.cwd, self._workspace.root)
+        said = make_news_message({}, here)
         opened = (*self._instructing.opening(), *((said,) if said else ()))
         recording.transcript.add(*opened, Mark("surroundings", here), by=BY)
 
@@ -382,7 +384,7 @@ class AgentConversation:
 
 
 def _opens(placed: PlacedMessage) -> bool:
-    """Whether this brings an agent what the project says, or the index of its memory."""
+    """True for a message with the project's instructions, or with the index of an agent's memory."""
     return is_opening(placed) or agent_memory.is_opening(placed)
 
 
@@ -390,7 +392,7 @@ _check: tuple[type[Spawner], type[Agent]] = (AgentSpawner, AgentConversation)
 
 
 class AgentMemoryPaths(TypedDict):
-    """Where the memories of agents are."""
+    """The folders of agents' memories."""
 
     home: Path
     tree: Path
@@ -400,7 +402,7 @@ class AgentMemoryPaths(TypedDict):
 
 
 class SessionAgents:
-    """Of one session. With agents switched off it is nobody, and costs nothing."""
+    """The agents of one session. With agents switched off there are none, at no cost."""
 
     def __init__(self, spawning: AgentSpawner, tasks: TaskGroup, *, interactive: bool) -> None:
         self._spawning, self._of, at = spawning, spawning.session, spawning.session.at
@@ -444,7 +446,7 @@ class SessionAgents:
 
     @property
     def heard(self) -> bool:
-        """Whether somebody has something to say that the main conversation does not know yet."""
+        """True if an agent or a session said something that the main conversation does not know."""
         return bool(self.roster.notices.ids) or bool(self._mail.waiting(self._of.view))
 
     async def news(self) -> bool:
@@ -454,7 +456,7 @@ class SessionAgents:
         return self.heard
 
     async def send(self, to: str, text: str) -> str:
-        """Write to somebody by hand, as the lead; what was done, in words. `ToolFailed` says why not."""
+        """Write to an agent or a session by hand, as the lead. Returns what was done, in words."""
         args = {"to": to, "message": text, "summary": summarise_text(text)}
         return await self._messenger(LEAD).run(args, "")
 
@@ -515,7 +517,7 @@ class SessionAgents:
         return PeerSessions(self._sockets, self._of.id, self._clock)
 
     def _beside(self) -> Forker:
-        """How an agent is asked what it does: nobody waits for it, so the day's money limits it."""
+        """Asks a running agent what it does. That is background work, so the day's limit holds."""
         at, prices = self._of.at, self._of.ledger.prices
         limit = at.settings.daily_background_limit
         spending = SpendingFile(at.environment.home, limit, self._clock)
@@ -524,7 +526,7 @@ class SessionAgents:
     # --- coming and going -------------------------------------------------------------------------------
 
     async def start(self, folder: Path, view: View) -> None:
-        """Take up agents of an earlier run, and be reachable where somebody wants that."""
+        """Take up agents of an earlier run, and be reachable where the settings say so."""
         if not self._settings.enabled:
             return
         self.roster.restore(folder / FOLDER, view)
@@ -547,7 +549,7 @@ class SessionAgents:
         await self._tasks.start(self._listen, listener)
 
     async def _receive(self, letter: Letter) -> None:
-        """Written down before it is acknowledged; whoever sits at the terminal hears of it at once."""
+        """Write a letter down before it is acknowledged, and tell the user at once."""
         if await self.post.inbox(LEAD).accept(letter):
             text = f"{letter.sender} writes: {letter.summary} (Enter lets the conversation read it)"
             self._emit(Notice(text))
@@ -563,7 +565,7 @@ class SessionAgents:
             async with listener:
                 task_status.started()
                 await self._leaving.wait()
-        finally:  # also when it is cancelled: whoever closes the session waits for it
+        finally:  # also when it is cancelled: closing the session waits for it
             self._left.set()
 
     async def close(self) -> None:
@@ -576,5 +578,5 @@ class SessionAgents:
 
 
 def _shared(at: Project) -> Path:
-    """Where the user's own definitions are: beside another program's, if its folder is shared."""
+    """The folder of the user's own definitions: another program's, if that is shared."""
     return at.environment.shared or at.environment.home

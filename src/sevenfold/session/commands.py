@@ -1,4 +1,4 @@
-"""What a person does to the conversation itself: summarise it now, go back in it, look at its notes.
+"""Commands of a person on the conversation itself: compact it now, go back in it, read its notes.
 
 Nothing here takes anything out of the transcript. A summary is an edit of the view, going back is the undo
 of all that came since, and both are one write that happens whole or not at all.
@@ -19,32 +19,30 @@ from msgspec.structs import replace
 
 from sevenfold.cache.ledger import Ledger
 from sevenfold.core.errors import Mistake, Refused
-from sevenfold.core.events import get_label
-from sevenfold.core.messages import Message
+from sevenfold.core.events import Notice, get_label
+from sevenfold.core.messages import Json, Message, make_context_message
 from sevenfold.core.protocols import Change, Layers
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Entry, Id, Mark, Reply, Transcript, Undo, Unthink, View
 from sevenfold.hooks.contract import HookOutcome, shorten_for_hook
 from sevenfold.hooks.hooks import Hooks
+from sevenfold.layers.l3_session_memory.notes import find_notes_path
 from sevenfold.layers.l3_session_memory.notes_update import NotesUpdater
-from sevenfold.layers.l4_compaction import fold as collapse
-from sevenfold.layers.l4_compaction import fold as folding
-from sevenfold.layers.l4_compaction import fold as snip
+from sevenfold.layers.l4_compaction import fold as folds
 from sevenfold.layers.l4_compaction.compaction import Compaction
 from sevenfold.layers.l4_compaction.fold import UnlessCollapsing
 from sevenfold.layers.l4_compaction.summary import KIND, PLAIN
 from sevenfold.layers.l7_agents.forks import SOURCE
-from sevenfold.layers.ladder import NOTES
 from sevenfold.layers.shared.boundary import BOUNDARY, Boundary, parse_boundary
 from sevenfold.layers.shared.fidelity import Fidelity, measure_fidelity
-from sevenfold.layers.shared.restore import Afterwards, Before, make_context_message
+from sevenfold.layers.shared.restore import CompactionHooks
 from sevenfold.storage.files import read_if_there
 from sevenfold.turn import Turn
 
 MOST_NOTES: Final = 1 << 20
 """Bytes of notes that are shown; more was not written by us."""
 SUMMARIES: Final = (SOURCE + KIND, SOURCE + PLAIN)
-"""Where the ledger counts what summaries cost."""
+"""The ledger's sources for the cost of summaries."""
 _BY_HAND: Final = ("manual", "from", "up_to")
 _LASTING: Final = ("session", "frame", "calibration", "mail", "agents")
 """Marks about the session and its model, which going back in the conversation does not change."""
@@ -96,13 +94,13 @@ class PastTurn(msgspec.Struct, frozen=True):
     at: float
     said: str
     tokens: int
-    """Of context when it ended; 0 where nobody has said."""
+    """Of context when it ended; 0 where it was not reported."""
     first: Id
     """The entry it begins with: what was put beside the user's words comes before them."""
     id: Id
     """The entry with the user's words."""
     in_view: bool
-    """Whether the model still sees those words as they were said."""
+    """True if the model still sees those words as they were said."""
 
 
 def list_past_turns(transcript: Transcript) -> tuple[PastTurn, ...]:
@@ -139,7 +137,7 @@ def _standing(entries: Sequence[Entry]) -> Iterator[Entry]:
 
 
 def _is_beside(entry: Entry) -> bool:
-    """What the session and the hooks say just before the user's words: it goes when these go."""
+    """True for messages that stand just before the user's words and go with them."""
     if entry.by not in ("session", "hooks"):
         return False
     what = entry.what
@@ -150,12 +148,12 @@ class ExpandableFold(msgspec.Struct, frozen=True):
     """A stretch of the conversation that stands in the view as one short message."""
 
     by: str
-    fold: folding.Fold
+    fold: folds.Fold
 
 
 def list_folds(transcript: Transcript) -> list[ExpandableFold]:
-    """What was collapsed or snipped and can be put back, in the order of the view."""
-    layers = (collapse.BY_COLLAPSE, collapse.find_collapsed), (snip.BY, snip.find_snips)
+    """The collapsed or snipped stretches that can be put back, in the order of the view."""
+    layers = (folds.BY_COLLAPSE, folds.find_collapsed), (folds.BY, folds.find_snips)
     found = [ExpandableFold(by, fold) for by, folds in layers for fold in folds(transcript)]
     return sorted(found, key=lambda one: transcript.view.where(one.fold.id) or 0)
 
@@ -164,13 +162,13 @@ def list_folds(transcript: Transcript) -> list[ExpandableFold]:
 
 
 class CompactionReport(msgspec.Struct, frozen=True):
-    """What came of a compaction that somebody asked for."""
+    """The result of a compaction by hand."""
 
     boundary: Boundary | None = None
-    """What was written down; None: the view is as it was, and the events have said why."""
+    """The boundary that was written; None: the view is as it was, and the events have said why."""
     stopped: bool = False
     fidelity: Fidelity | None = None
-    """What of the replaced part can still be found, by kind."""
+    """The shares of the replaced part that can still be found, by kind."""
     usage: Usage = Usage()
     cost: float | None = None
     """In the currency of the price table; None where no price is known."""
@@ -184,7 +182,7 @@ class SessionNotes(msgspec.Struct, frozen=True):
 
 def read_notes(transcript: Path) -> SessionNotes | None:
     """The notes on the session with this transcript, as they are on disk, if there are any."""
-    path = transcript.with_suffix("") / NOTES
+    path = find_notes_path(transcript)
     data = read_if_there(path, MOST_NOTES, nofollow=True)
     return SessionNotes(path, data.decode("utf-8", "replace")) if data is not None else None
 
@@ -297,7 +295,7 @@ class ConversationEditor:
             known = f"they go from 1 to {len(found)}" if found else "nothing is folded"
             raise Mistake(f"there is no folded stretch {number}: {known}")
         one = found[number - 1]
-        turn.append("expand", folding.expand_folds(log, one.by, [one.fold.id]))
+        turn.append("expand", folds.expand_folds(log, one.by, [one.fold.id]))
         self.sync()
         self.ledger.expect("what was folded was put back")
         return one
@@ -327,9 +325,34 @@ def _lasts(entry: Entry) -> bool:
 # --- the user's hooks -----------------------------------------------------------------------------------
 
 
-def make_compaction_hooks(hooks: Hooks, end: Callable[[str], object]) -> tuple[Before, Afterwards]:
-    """What runs before and after a compaction. What hooks add for the model is written with it; `end` is
-    told why, when one of them wants everything to end.
+STOP_BLOCKS: Final = 8
+"""Times in a row that hooks may send the model back to work."""
+_GAVE_UP: Final = (
+    "{moment} hooks sent the model back to work {times} times in a row, which is as often as they may: the "
+    "turn ends although they may still disagree"
+)
+
+
+async def run_until_hooks_agree(
+    turn: Turn, said: Message | None, hooks: Hooks, moment: str, about: Json
+) -> Reply:
+    """One turn of a session or an agent, and another as long as hooks send the model back to work."""
+    reply = await turn.run(said)
+    for blocked in range(STOP_BLOCKS):
+        outcome = await hooks.run(moment, {"stop_hook_active": blocked > 0, **about})
+        if not outcome.block or outcome.stop:
+            break
+        turn.transcript.add(make_context_message(outcome.reason), by="hooks")
+        reply = await turn.run()
+    else:
+        turn.emit(Notice(_GAVE_UP.format(moment=moment, times=STOP_BLOCKS), "warning"))
+    return reply
+
+
+def make_compaction_hooks(hooks: Hooks, end: Callable[[str], object]) -> CompactionHooks:
+    """The hooks that run before and after a compaction. What they add for the model is written with it.
+
+    `end` is called with the reason when a hook wants everything to end.
     """
 
     async def before(trigger: str, instructions: str) -> HookOutcome:
@@ -348,4 +371,4 @@ def make_compaction_hooks(hooks: Hooks, end: Callable[[str], object]) -> tuple[B
                 end(outcome.reason)
         return tuple(make_context_message(text) for outcome in outcomes for text in outcome.contexts)
 
-    return before, after
+    return CompactionHooks(before, after)

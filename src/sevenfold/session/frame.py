@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from sevenfold.core.clock import format_date
 from sevenfold.core.errors import ContextFull, Mistake
-from sevenfold.core.messages import Message, user
+from sevenfold.core.messages import Message, make_context_message
 from sevenfold.core.protocols import Model, Tool
 from sevenfold.core.request import KEPT_WARM, Frame
 from sevenfold.core.tokens import Calibration, Thresholds, measure_message
@@ -44,7 +44,7 @@ def make_frame(
     *,
     silences: bool = False,
 ) -> Frame:
-    """What every request of a new session has in front of its messages; `more` is of this project.
+    """Makes the frame of a new session. `more` is the part of the system prompt about this project.
 
     `silences`: a person talks to it, and may be silent for longer than the messages are kept.
     """
@@ -76,7 +76,7 @@ def adapt_frame(model: Model, frame: Frame, at: Project, flags: Flags) -> Frame:
 
 
 def plan_model_change(model: Model, frame: Frame, view: View, learned: Calibration | None) -> list[What]:
-    """What another model must not inherit: how tokens were counted, and thoughts bound elsewhere."""
+    """The changes for another model: its own token count, and no thinking that is bound elsewhere."""
     calibration = Mark("calibration", msgspec.to_builtins(learned or Calibration()))
     cold = Mark(KEPT_WARM, None)  # that was another model's cache
     whats: list[What] = [make_frame_mark(frame), calibration, cold]
@@ -103,7 +103,7 @@ def make_thresholds(model: Model, settings: Settings) -> Thresholds:
 
 
 def describe_tool_changes(stored: Frame, tools: Iterable[Tool]) -> Iterator[str]:
-    """How the tools at hand differ from those the session began with, in words for people."""
+    """Says how the tools at hand differ from those the session began with."""
     was = {str(tool.get("name")) for tool in stored.tools}
     now = {tool.name for tool in tools}
     if new := sorted(now - was):
@@ -112,14 +112,8 @@ def describe_tool_changes(stored: Frame, tools: Iterable[Tool]) -> Iterator[str]
         yield f"this session had {', '.join(gone)}, which is not here any more"
 
 
-def make_context_message(*lines: str) -> Message:
-    """Something we add to the conversation, marked as ours and not the person's."""
-    text = "\n".join(lines).replace("</context", "&lt;/context")  # it may come from a hostile file
-    return user(f"<context>\n{text}\n</context>")
-
-
 def describe_surroundings(at: float, cwd: Path, tree: Path) -> dict[str, str]:
-    """What the model must know of where it is; said again when any of it has changed."""
+    """The model's surroundings: date, folders, branch, system. They are told again when they change."""
     return {
         "Date": format_date(at),
         "Working folder": str(cwd),
@@ -164,7 +158,7 @@ def _first_line(path: Path) -> str:
 
 
 def check_message(message: Message, room: int) -> None:
-    """What no provider would take must not get into the transcript, where it would stay."""
+    """Raises if a message is empty or too long. No provider would take it, and it would stay in the log."""
     if not message.says_something:
         raise Mistake("there is nothing to ask: the message is empty")
     if (size := measure_message(message).tokens()) > room > 0:

@@ -1,4 +1,4 @@
-"""While nobody speaks: background results are written, and layers that act on silence are asked."""
+"""The timer of an idle session: writes background results, and asks the layers that act on silence."""
 
 from __future__ import annotations
 

@@ -63,12 +63,12 @@ class LostRecord(msgspec.Struct, frozen=True):
     line: int
     """Of the file, from 1: the damaged one, or the one before which something is missing."""
     kind: str
-    """What kind of record it was, if that can still be seen."""
+    """The kind of the record, if it can still be seen."""
     before: int
-    """Which of the entries that could be read comes next."""
+    """The number of the readable entry that comes next."""
     why: str
     missing: int = 0
-    """How many records are missing altogether."""
+    """The number of records that are missing altogether."""
 
     @property
     def place(self) -> str:
@@ -84,7 +84,7 @@ class LostRecord(msgspec.Struct, frozen=True):
 
 
 class TranscriptRepair(msgspec.Struct, frozen=True):
-    """What is to be written, each with who it is by, and what is to be told."""
+    """Entries to write, each with its author, and notices for the user."""
 
     writes: tuple[tuple[str, What], ...] = ()
     told: tuple[str, ...] = ()
@@ -96,10 +96,10 @@ def repair_transcript(
     find: Callable[[str], Path | None] = lambda use_id: None,
     name: str = "transcript",
 ) -> TranscriptRepair:
-    """What makes the view of this log valid again; nothing when nothing was lost.
+    """The entries that make the view of this log valid again; none when nothing was lost.
 
     `lines` is what the log was loaded from, `find` says where the whole result of a tool use is stored.
-    Tool uses at the very end that nobody answered are left to whoever resumes, unless it is known that
+    Tool uses at the very end without an answer are left to the resumed session, unless it is known that
     their results were lost.
     """
     noted = log.view.marks.get(MENDED)
@@ -117,7 +117,7 @@ def repair_transcript(
 
 
 def _sound(log: Transcript) -> bool:
-    """Whether a provider takes the view, once what is open at the end is answered."""
+    """True if a provider takes the view, once what is open at the end is answered."""
     asked: set[str] = set()
     roles: list[str] = []
     for placed in log.view:
@@ -164,7 +164,7 @@ def _unknown(entry: Entry) -> bool:
 
 
 def _kind(line: bytes) -> str:
-    """What kind of record this was; a line that is only partly damaged still says so."""
+    """The kind of the record; a line that is only partly damaged still says so."""
     found = re.match(_KIND, line)
     return found[1].decode() if found else ""
 
@@ -285,7 +285,7 @@ class _PairRepair:
         return [(BY, Message("user", self._lost(list(self._open), None)))]
 
     def _anew(self, made: list[tuple[list[PlacedMessage], list[Message]]]) -> Iterator[tuple[str, What]]:
-        """Where ids cannot be trusted, everything is taken back and said again."""
+        """Takes everything back and says it again, where ids cannot be trusted."""
         yield BY, Undo(frozenset(e.id for e in self._log.entries if not isinstance(e.what, Mark)))
         for group, messages in made:
             for message in messages:
@@ -312,7 +312,7 @@ class _PairRepair:
         return f"{place} of the transcript is damaged" if place else "it is not in the transcript"
 
     def _place(self, upcoming: PlacedMessage | None) -> str:
-        """Where something is lost between the message before and this one."""
+        """The place of a loss between the message before and this one."""
         after = self._at.get(self._last.id, -1) if self._last else -1
         until = len(self._log.entries) if upcoming is None else self._at.get(upcoming.id, -1)
         places = (loss.place for loss in self._losses if after < loss.before <= until)

@@ -1,4 +1,4 @@
-"""What a session knows before anything is said: its memory and its instruction files.
+"""The memory and the instruction files of a session.
 
 It gives the memory part of the system prompt, the message that opens the conversation, what recall
 searches in, and who looks after the memory files when tools read or write them.
@@ -17,17 +17,16 @@ import anyio.to_thread
 
 from sevenfold.core.errors import SevenfoldError
 from sevenfold.core.events import Emit, Event, Failed, Remembered
-from sevenfold.core.messages import Message
-from sevenfold.core.protocols import Attach, Capabilities, Change, Clock, Forker, ToolFailed
+from sevenfold.core.messages import Message, make_context_message
+from sevenfold.core.protocols import Attach, Change, Clock, ToolFailed
 from sevenfold.core.transcript import Mark, View
 from sevenfold.layers.l5_durable_memory.prompt import (
     LOADED,
     InstructionLoader,
     format_memory_prompt,
+    format_opening,
     is_opening,
 )
-from sevenfold.layers.l5_durable_memory.prompt import format_opening as opened_with
-from sevenfold.layers.l5_durable_memory.selection import RecallParts, Start
 from sevenfold.layers.shared.restore import CompactionCut, StandingMessages, Stands
 from sevenfold.memory.folder.folder import Saved, find_state_folder
 from sevenfold.memory.folder.folder_backend import FolderBackend
@@ -38,14 +37,14 @@ from sevenfold.memory.instructions.reader import InstructionLimits, SuspiciousTe
 from sevenfold.memory.recall_results import format_age, format_caveat
 from sevenfold.memory.search.embedding import open_default_embedder
 from sevenfold.memory.store import MemoryStore
-from sevenfold.session import frame as opening
+from sevenfold.session.frame import make_date_news
 from sevenfold.session.project import Project
 from sevenfold.settings.place import claim_memory_place
 from sevenfold.tools.paths import is_secret_file, resolve_path
 from sevenfold.tools.workspace import FileKeeper
 
 MANAGED: Final = Path("/etc/sevenfold")
-"""Where whoever looks after the machine puts instructions for everybody on it."""
+"""The folder with instructions for all users of a machine."""
 BY: Final = "memory"
 
 
@@ -80,36 +79,24 @@ class SessionMemory:
                 embedder=open_default_embedder(place.words),
                 claim=lambda: FolderBackend.at(claim_memory_place(place)),
             )
-        about = self._instruction_files, self._said, is_opening, locate, emit
-        self._instructing = InstructionLoader(*about, view.marks.get(LOADED), besides=self._indexes)
         self._team = team and self.store is not None and _shared(self.store)
+        self._instructing = InstructionLoader(
+            partial(find_instruction_files, at),
+            MemoryOpening(self.store, self._team, emit),
+            is_opening,
+            locate,
+            emit,
+            view.marks.get(LOADED),
+            besides=(self.store.path_of(INDEX_NAME),) if self.store else (),
+        )
         self.measured: Callable[[float, int], object] | None = None
         """Told at the end how many memories turned out wrong, and how many are quarantined."""
-
-    def _instruction_files(
-        self, already: Sequence[object], limits: InstructionLimits | None = None
-    ) -> InstructionFiles:
-        at = self._at
-        person = at.environment.variables.get("HOME")
-        return InstructionFiles(
-            at.places.tree,
-            at.cwd,
-            home=at.environment.home,
-            managed=MANAGED,
-            user_home=Path(person) if person else Path.home(),
-            trusted=at.trusted,
-            forbidden=is_secret_file,
-            shared_home=at.environment.shared,
-            suspicious=_find_orders,
-            already=tuple(map(str, already)),
-            limits=limits,
-        )
 
     # --- in the prompt ----------------------------------------------------------------------------------
 
     @property
     def system(self) -> tuple[str, ...]:
-        """What is said about memory in front of every request."""
+        """The part of the system prompt about memory."""
         if self.store is None:
             return ()
         place, guidelines = self._at.memory, self._at.settings.guidelines
@@ -118,7 +105,7 @@ class SessionMemory:
         return (format_memory_prompt(place.folder, project, guidelines, logs=logs, team=team),)
 
     def opening(self) -> tuple[Message | Mark, ...]:
-        """What opens the conversation: instruction files and the index, read now."""
+        """The messages that open the conversation: instruction files and the index, read now."""
         return self._instructing.opening()
 
     @property
@@ -129,14 +116,6 @@ class SessionMemory:
         """The same after a compaction, where it has left the view."""
         return self._instructing.again(cut, room)
 
-    def _said(self, instructions: str, index: bool) -> tuple[Message, ...]:
-        team = self._index(team=True) if index and self._team else ""
-        said = opened_with(self._index() if index else "", instructions, team)
-        return () if said is None else (opening.make_context_message(said),)
-
-    def _indexes(self) -> tuple[Path, ...]:
-        return (self.store.path_of(INDEX_NAME),) if self.store else ()
-
     def beside(
         self,
         memory: Path | None,
@@ -146,18 +125,20 @@ class SessionMemory:
         emit: Emit,
         known: object,
     ) -> InstructionLoader:
-        """The instruction files of an agent: it works in the same project. `own`: what brings its memory,
-        which lies in `memory`.
+        """The instruction files of an agent, which works in the same project.
+
+        `own` makes the messages that bring its memory, which lies in `memory`.
         """
-
-        def said(instructions: str, more: bool) -> tuple[Message, ...]:
-            rules = opened_with("", instructions)
-            first = () if rules is None else (opening.make_context_message(rules),)
-            return (*first, *own()) if more else first
-
-        besides = (memory / INDEX_NAME,) if memory else ()
-        about = self._instruction_files, said, stands, locate, emit, known
-        return InstructionLoader(*about, besides=lambda: besides, warns=False)
+        return InstructionLoader(
+            partial(find_instruction_files, self._at),
+            AgentOpening(own),
+            stands,
+            locate,
+            emit,
+            known,
+            besides=(memory / INDEX_NAME,) if memory else (),
+            warns=False,
+        )
 
     def index_of(self, folder: Path) -> str:
         """The index of an agent's memory, as it is now."""
@@ -168,29 +149,13 @@ class SessionMemory:
             self._emit(Failed(BY, str(error)))
             return ""
 
-    def _index(self, *, team: bool = False) -> str:
-        try:
-            return self.store.loaded_index(team=team) if self.store else ""
-        except SevenfoldError as error:
-            self._emit(Failed(BY, str(error)))
-            return ""
-
     # --- beside the conversation ------------------------------------------------------------------------
 
-    def sources(
-        self, able: Callable[[], Capabilities], fork: Forker, model: Callable[[], str], start: Start
-    ) -> RecallParts | None:
-        """What recall searches in, with what it needs of the conversation."""
-        store = self.store
-        if store is None:
-            return None
-        return RecallParts(store.path_of(), store.recall, able, store.newest, fork, model, start)
-
     def attach(self, view: View) -> Sequence[Message | Mark]:
-        """What the folders of newly touched files say, and which day it is where a new one began."""
+        """Instructions for folders of newly touched files, and the date when a new day began."""
         self._flush()
         known = view.marks.get("surroundings")
-        day = opening.make_date_news(known if isinstance(known, dict) else {}, self._clock.now())
+        day = make_date_news(known if isinstance(known, dict) else {}, self._clock.now())
         return (*self._instructing.attach(view), *day)
 
     @property
@@ -211,7 +176,7 @@ class SessionMemory:
         return MemoryKeeper(store, self._clock, self._tell)
 
     async def prepare(self) -> Sequence[Change]:
-        """Take in what others wrote since, and bring the search up to date; nobody waits for it."""
+        """Take in what others wrote since, and bring the search up to date, in the background."""
         if self.store is not None and self.store.exists():
             await anyio.to_thread.run_sync(partial(self.store.take_in, Author("other")))
             await anyio.to_thread.run_sync(self.store.prepare)
@@ -242,7 +207,7 @@ class SessionMemory:
             self._emit(Failed(BY, str(error)))
 
     def _tell(self, event: Event) -> None:
-        """Tools and searches run in threads; whoever listens is not made for that."""
+        """Emit in the session's own thread. Tools and searches run in others."""
         self._waiting.append(event)
         if threading.get_ident() == self._own:
             self._flush()
@@ -259,12 +224,63 @@ def _find_orders(text: str) -> Sequence[SuspiciousText]:
 
 
 def _shared(store: MemoryStore) -> bool:
-    """Whether there is a team; its folder may have vanished, and is brought back by the next sync."""
+    """True if there is a team; its folder may have vanished, and is brought back by the next sync."""
     return store.has_team or (store.local / "team" / "team.json").exists()
 
 
+def find_instruction_files(
+    at: Project, already: Sequence[object], limits: InstructionLimits | None = None
+) -> InstructionFiles:
+    """The instruction files of a project, without those that the conversation has already."""
+    person = at.environment.variables.get("HOME")
+    return InstructionFiles(
+        at.places.tree,
+        at.cwd,
+        home=at.environment.home,
+        managed=MANAGED,
+        user_home=Path(person) if person else Path.home(),
+        trusted=at.trusted,
+        forbidden=is_secret_file,
+        shared_home=at.environment.shared,
+        suspicious=_find_orders,
+        already=tuple(map(str, already)),
+        limits=limits,
+    )
+
+
+class MemoryOpening:
+    """Writes the message that opens a session: instructions, the index of memory and the team's."""
+
+    def __init__(self, store: MemoryStore | None, team: bool, emit: Emit) -> None:
+        self._store, self._team, self._emit = store, team, emit
+
+    def __call__(self, instructions: str, more: bool) -> tuple[Message, ...]:
+        team = self._read_index(team=True) if more and self._team else ""
+        text = format_opening(self._read_index() if more else "", instructions, team)
+        return () if text is None else (make_context_message(text),)
+
+    def _read_index(self, *, team: bool = False) -> str:
+        try:
+            return self._store.loaded_index(team=team) if self._store else ""
+        except SevenfoldError as error:
+            self._emit(Failed(BY, str(error)))
+            return ""
+
+
+class AgentOpening:
+    """Writes the messages that open an agent: instructions, and those that bring its own memory."""
+
+    def __init__(self, own: Callable[[], Sequence[Message]]) -> None:
+        self._own = own
+
+    def __call__(self, instructions: str, more: bool) -> tuple[Message, ...]:
+        text = format_opening("", instructions)
+        first = () if text is None else (make_context_message(text),)
+        return (*first, *self._own()) if more else first
+
+
 class MemoryKeeper:
-    """What the agent's own file tools do in the memory folder: checked before, taken in after, dated."""
+    """Guards the memory folder for the agent's file tools: checks before a write, records after it."""
 
     def __init__(self, store: MemoryStore, clock: Clock, emit: Emit) -> None:
         self._store, self._clock, self._emit = store, clock, emit
@@ -309,8 +325,7 @@ class MemoryKeeper:
     def _told(self, saved: Sequence[Saved]) -> None:
         kind = self._store.author.kind
         for one in saved:
-            said = one.name, str(one.path), one.action, one.revision, kind
-            self._emit(Remembered(*said))
+            self._emit(Remembered(one.name, str(one.path), one.action, one.revision, kind))
 
     def make_remark(self, path: Path) -> str:
         try:

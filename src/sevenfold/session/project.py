@@ -1,4 +1,4 @@
-"""Where a session works: which project this is, what the settings say, and the tools it may use."""
+"""The project of a session: its folders, its settings, and the tools it may use."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Listener: TypeAlias = Callable[[Event], object]
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """What is known before anything is said."""
+    """A project as it is found on disk: places, settings, trust."""
 
     cwd: Path
     environment: Environment
@@ -86,7 +86,7 @@ class Project:
 
     @property
     def retention(self) -> tuple[StorageLimits, StorageLimits]:
-        """How long things are kept: in this project, and in all others."""
+        """The storage limits of this project, and of all others."""
         here, all = self.settings, self.loaded.everywhere
         return (
             StorageLimits(here.cleanup_days, here.tool_results.quota_megabytes),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace as with_fields
 from pathlib import Path
@@ -11,53 +12,62 @@ from types import TracebackType
 from typing import Any, Self
 
 import anyio
+import anyio.lowlevel
 import msgspec
 
 from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Mistake, Refused
-from sevenfold.core.events import Asked, Closed, Ended, Notice, Started
-from sevenfold.core.messages import Message, strip_message_characters, user
+from sevenfold.core.events import Asked, Closed, Ended, Event, EventSource, Notice, Started
+from sevenfold.core.messages import Message, make_context_message, strip_message_characters, user
 from sevenfold.core.protocols import Clock, Layers, Model, Tool
-from sevenfold.core.request import Frame
+from sevenfold.core.request import Frame, Request
 from sevenfold.core.tokens import Usage
-from sevenfold.core.transcript import Mark, Reply
-from sevenfold.layers.l4_compaction.server import ServerCompaction
+from sevenfold.core.transcript import Mark, Reply, View
 from sevenfold.layers.l5_durable_memory.recall import Recall
 from sevenfold.layers.l7_agents.roster import Roster
 from sevenfold.layers.ladder import make_standard_layers
+from sevenfold.layers.parts import ServerSummaries
 from sevenfold.layers.shared.background import BackgroundTasks, open_task_group
 from sevenfold.layers.shared.restore import RestoreSource
 from sevenfold.models import connect_model
-from sevenfold.session import frame as opening
 from sevenfold.session.agents import AgentSpawner, SessionAgents
-from sevenfold.session.commands import ConversationEditor, TurnLock, make_compaction_hooks
+from sevenfold.session.commands import (
+    CompactionReport,
+    ConversationEditor,
+    PastTurn,
+    TurnLock,
+    run_until_hooks_agree,
+)
 from sevenfold.session.frame import (
     adapt_frame,
+    check_message,
     choose_first_budget,
+    describe_surroundings,
     describe_tool_changes,
     make_frame,
+    make_news_message,
     make_thresholds,
     plan_model_change,
 )
-from sevenfold.session.idle_timer import watch_idle
+from sevenfold.session.idle_timer import ask_idle_layers, watch_idle
 from sevenfold.session.log import TranscriptFile, make_frame_mark
 from sevenfold.session.memory import SessionMemory
 from sevenfold.session.project import Project, Toolset
-from sevenfold.session.state import SessionState, run_until_hooks_agree
 from sevenfold.session.team_sync import SessionTeamSync
 from sevenfold.session.user_stats import CalibrationFile, IdleGapFile
-from sevenfold.session.wiring import SessionParts, wrap_ledger
+from sevenfold.session.wiring import make_layer_parts, wrap_ledger
 from sevenfold.settings.environment import Environment
+from sevenfold.settings.schema import Settings
 from sevenfold.storage.cleanup import DailyCleanup
-from sevenfold.storage.places import claim_or_fail, find_session, make_session_id
+from sevenfold.storage.places import ProjectPaths, claim_or_fail, find_session, make_session_id
 from sevenfold.telemetry import Telemetry
 from sevenfold.tools.toolbox import AskPermission
 from sevenfold.turn import Turn
 
 
-class Session(SessionState):
+class Session:
     """The whole loop. `async with Session(...) as session: reply = await session.ask("...")`"""
 
     def __init__(
@@ -67,6 +77,7 @@ class Session(SessionState):
         *,
         resume: str | None = None,
         tools: Sequence[Tool] = (),
+        layers: Callable[[Layers], Layers] | None = None,
         ask: AskPermission | None = None,
         home: str | Path | None = None,
         settings: Mapping[str, Any] | None = None,
@@ -76,25 +87,70 @@ class Session(SessionState):
         interactive: bool = False,
         restorables: Sequence[RestoreSource] = (),
     ) -> None:
-        """`interactive`: a person talks to it, and it may learn from what they say. `restorables`: what
-        the model is given back after a compaction, beside files and memory.
+        """`layers`: from the standard layers of the main conversation to those it is to have.
+
+        `interactive`: a person talks to it, and it may learn from what they say. `restorables`: what the
+        model is given back after a compaction, beside files and memory.
         """
-        super().__init__()
+        self.events = EventSource()
+        self.emit = self.events.emit
         self._chosen, self._resume, self._started_by = model, resume, started_by
         self._cwd = Path(project).resolve()
-        self._own_tools, self._asker, self._restorables = tuple(tools), ask, tuple(restorables)
+        self._own_tools, self._own_layers, self._asker = tuple(tools), layers, ask
+        self.interactive, self.restorables = interactive, tuple(restorables)
         self._overrides = dict(settings or {})
         self.environment = Environment.read(environ)
         if home:
             self.environment = self.environment.based(Path(home))
         self._learned = CalibrationFile(self.environment.home)
         self.clock = clock or SystemClock()
-        self._alone, self._interactive = TurnLock(), interactive
+        self._alone = TurnLock()
+        self._ended_because = ""
+        """The reason that a hook gave for ending the turn, if one has."""
         self._contexts: list[str] = []
         self._connected: list[Model] = []
         self._stack = AsyncExitStack()
         self._open = self._watched = False
         self.ended_by = "exit"
+
+    # --- looking ----------------------------------------------------------------------------------------
+
+    def subscribe(self, subscriber: Callable[[Event], object]) -> Callable[[], None]:
+        """Be told everything that happens; returns how to stop being told.
+
+        The first to subscribe is also told what happened before, at the opening for instance.
+        """
+        return self.events.subscribe(subscriber)
+
+    @property
+    def view(self) -> View:
+        return self._recording.transcript.view
+
+    @property
+    def settings(self) -> Settings:
+        return self.at.settings
+
+    @property
+    def places(self) -> ProjectPaths:
+        return self.at.places
+
+    @property
+    def request(self) -> Request:
+        return self.turn.request
+
+    @property
+    def path(self) -> Path:
+        return self._recording.path
+
+    @property
+    def folder(self) -> Path:
+        """The folder for what is too big for the transcript."""
+        return self._recording.path.with_suffix("")
+
+    @property
+    def agents(self) -> Roster:
+        """The agents that work beside this conversation."""
+        return self.company.roster
 
     # --- opening and closing ----------------------------------------------------------------------------
 
@@ -145,10 +201,18 @@ class Session(SessionState):
         return model
 
     def _open_tools(self, stack: AsyncExitStack) -> None:
-        self.knowledge = self._open_knowledge()
+        self.knowledge = SessionMemory(
+            self.at,
+            self.id,
+            self.view,
+            self.clock,
+            self.emit,
+            lambda path: self.tools.workspace.locate(path),
+            team=self.flags.team,
+        )
         stack.callback(self.knowledge.close)
         self.spawning = AgentSpawner(self)
-        self.company = SessionAgents(self.spawning, self._tasks, interactive=self._interactive)
+        self.company = SessionAgents(self.spawning, self._tasks, interactive=self.interactive)
         self._teamwork = SessionTeamSync(self)
         self.tools = Toolset(
             self.at,
@@ -164,24 +228,20 @@ class Session(SessionState):
         self.tools.workspace.window = self.ledger.window = self.model.capabilities.window
         stack.push_async_callback(self.tools.workspace.close)
 
-    def _open_knowledge(self) -> SessionMemory:
-        def locate(path: str) -> Path:
-            return self.tools.workspace.locate(path)
-
-        known = self.at, self.id, self.view, self.clock, self.emit, locate
-        return SessionMemory(*known, team=self.flags.team)
-
     def _open_turn(self) -> None:
         self.tray = BackgroundTasks(self._tasks, self.emit)
-        self.tools.notify(self.overhear, self.tray.start, self._interactive)
-        self._habits = IdleGapFile(self.environment.home, self.clock)
-        accounts = wrap_ledger(self.ledger, self.emit, self._recording.transcript)
+        self.tools.notify(self.events.overhear, self.tray.start, self.interactive)
+        self.idle_gaps = IdleGapFile(self.environment.home, self.clock)
+        transcript, summaries = self._recording.transcript, ServerSummaries()
+        accounts = wrap_ledger(self.ledger, self.emit, transcript, summaries)
+        frame = self._make_frame()
+        self.parts = make_layer_parts(self, accounts, summaries)
         self.turn = Turn(
             model=self.model,
-            frame=self._frame(),
+            frame=frame,
             tools=self.tools.hooked,
-            layers=self._layers(accounts),
-            transcript=self._recording.transcript,
+            layers=self._make_layers(),
+            transcript=transcript,
             background=self.tray,
             accounts=accounts,
             clock=self.clock,
@@ -192,42 +252,30 @@ class Session(SessionState):
         )
         self.steering = ConversationEditor(self.turn, self.ledger, self._alone, self._recording.sync)
         if self._stored_frame:
-            self.ledger.recall(self._stored_frame, self._recording.transcript)
+            self.ledger.recall(self._stored_frame, transcript)
         if self.settings.telemetry.enabled:
-            self.overhear(telemetry := Telemetry(self.id))
+            self.events.overhear(telemetry := Telemetry(self.id))
             self.knowledge.measured = telemetry.record_memory
 
-    def _layers(self, accounts: ServerCompaction) -> Layers:
-        lender = SessionParts(
-            at=self.at,
-            flags=self.flags,
-            ledger=self.ledger,
-            accounts=accounts,
-            tools=self.tools,
-            knowledge=self.knowledge,
-            start=self.tray.start,
-            session=self.id,
-            entries=lambda: self._recording.transcript.entries,
-            interactive=self._interactive,
-            model=lambda: self.model,
-            thresholds=lambda: self.turn.thresholds,
-            transcript=lambda: self.path,
-            habits=self._habits,
-            clock=self.clock,
-            emit=self.emit,
-            hooks=make_compaction_hooks(self.tools.hooks, self.stop_because),
-            restorables=self._restorables,
-            connect=self.spawning.connected,
-        )
-        self.lent = with_fields(lender.lent(), mail=self.company.attach)
-        return make_standard_layers("main", self.lent)
+    def _make_layers(self) -> Layers:
+        """The standard layers, and what the caller makes of them."""
+        standard = make_standard_layers("main", self.parts)
+        if self._own_layers is None:
+            return standard
+        own = self._own_layers(standard)
+        if not isinstance(own, Layers):
+            raise Mistake(
+                f"Session(layers=...) returned a {type(own).__name__}: it has to return Layers, such as "
+                "dataclasses.replace(standard, fit=(*standard.fit, mine))"
+            )
+        return own
 
-    def _frame(self) -> Frame:
+    def _make_frame(self) -> Frame:
         """Resumed: the very frame that was sent before, unless another model was asked for."""
         stored = self._stored_frame
         if stored is None:
             more = self.knowledge.system
-            talks = self._interactive
+            talks = self.interactive
             new = make_frame(self.at, self.model, self.tools.all, self.flags, more, silences=talks)
             if self._resume:  # its record was damaged: what is sent from now on is kept
                 self._recording.transcript.add(make_frame_mark(new), by="session")
@@ -244,11 +292,11 @@ class Session(SessionState):
         self._recording.transcript.add(*whats, by="session")
         return changed
 
-    def _heed_switches(self) -> None:
-        """What was switched from afar holds from this turn on: the layers are as after a resume."""
+    def _apply_switches(self) -> None:
+        """Switches that were changed from afar hold from this turn on: the layers are made anew."""
         if (now := self.flags.by_now(self.view.marks.get("session"))) != self.flags:
-            self.flags, self.lent = now, with_fields(self.lent, switches=now)
-            self.turn.layers = make_standard_layers("main", self.lent)
+            self.flags, self.parts = now, with_fields(self.parts, switches=now)
+            self.turn.layers = self._make_layers()
             self._watch()
 
     def _watch(self) -> None:
@@ -263,8 +311,8 @@ class Session(SessionState):
         if outcome.stop:
             raise Refused(f"a hook ended the session: {outcome.reason}")
         self._contexts += outcome.contexts
-        known = self.places.project, self.id, *self.at.retention
-        self._cleanup = DailyCleanup(*known, self.clock, self.emit)
+        here, others = self.at.retention
+        self._cleanup = DailyCleanup(self.places.project, self.id, here, others, self.clock, self.emit)
         self.tray.start("clean-up", self._cleanup)
         self.tray.start("memory", self.knowledge.prepare)
         self._teamwork.start(self._tasks)
@@ -274,11 +322,11 @@ class Session(SessionState):
     async def _close(self, drain_seconds: float) -> None:
         self._cleanup.stop()
         for layer in self.turn.layers.attach:
-            if isinstance(layer, Recall):  # nobody waits for it any more
+            if isinstance(layer, Recall):  # its result is not needed any more
                 layer.stop()
         await self.company.close()
         if drain_seconds:
-            self._heed_switches()
+            self._apply_switches()
             await self.catch_up()
         left = await self.tray.drain(drain_seconds)
         if left:
@@ -290,12 +338,12 @@ class Session(SessionState):
         if self._recording.begun:
             self._recording.sync()
             self._learned.keep(self.model.name, self.view.calibration)
-            self._habits.leave()
+            self.idle_gaps.leave()
         await self._close_models()
         self.emit(Closed(self.id, self.ended_by))
 
     async def _close_models(self) -> None:
-        """Those we connected ourselves; a model that was handed in belongs to whoever made it."""
+        """Close the models that the session connected; a model that was handed in is its owner's."""
         for model in self._connected:
             if close := getattr(model, "close", None):
                 await close()
@@ -308,7 +356,7 @@ class Session(SessionState):
         message = user(said) if isinstance(said, str) else strip_message_characters(said)
         if not self._open:
             raise Mistake("the session is not open: use it inside 'async with Session(...)'")
-        opening.check_message(message, self.turn.thresholds.block - self.turn.frame.tokens)
+        check_message(message, self.turn.thresholds.block - self.turn.frame.tokens)
         return await self._take_turn(message)
 
     async def go_on(self) -> Reply:
@@ -322,7 +370,7 @@ class Session(SessionState):
         stop, self._ended_because = "failed", ""
         try:
             with self._alone() as scope:
-                self._heed_switches()
+                self._apply_switches()
                 if message is not None:
                     await self._submit(message)
                 await self._begin()
@@ -343,43 +391,69 @@ class Session(SessionState):
             used = sum((line.usage for line in lines), Usage())
             self.emit(Ended(stop, len(lines), used, perf_counter() - began))
 
-    @property
-    def agents(self) -> Roster:
-        """Who works beside this conversation."""
-        return self.company.roster
-
     async def _submit(self, message: Message) -> None:
-        """Let hooks see it before anybody else does."""
+        """Hooks see the message before anything else does. Raises `Refused` if one blocks it."""
         outcome = await self.tools.hooks.run("UserPromptSubmit", {"prompt": message.text})
         if outcome.block or outcome.stop:
             raise Refused(f"a hook refused the prompt: {outcome.reason}")
         self._contexts += outcome.contexts
-        self._habits.spoke(self.view.replied_at)
+        self.idle_gaps.spoke(self.view.replied_at)
 
     async def _begin(self) -> None:
         """Before anything is sent: the file, what the project says, and where we are."""
-        t, now = self._recording.transcript, self.clock.now()
+        transcript, now = self._recording.transcript, self.clock.now()
         if not self._recording.begun:
-            places = claim_or_fail(self.at.places)
-            self._recording.path = places.session_file(self.id)
-            about = {
-                "id": self.id,
-                "root": str(places.root),
-                "model": self.model.name,
-                "flags": msgspec.to_builtins(self.flags),
-                "interactive": self._interactive and not self.environment.remote,
-            }
-            self._recording.begin(about, self.turn.frame, self._learned.of(self.model.name))
-            self.knowledge.claim()
-            await self._teamwork.ready()
-            if opened := self.knowledge.opening():
-                t.add(*opened, by="session")
-        here = opening.describe_surroundings(now, self.tools.workspace.cwd, self.at.places.tree)
-        if said := opening.make_news_message(t.view.marks.get("surroundings", {}), here):
-            t.add(said, Mark("surroundings", here), by="session")
+            await self._begin_file()
+        here = describe_surroundings(now, self.tools.workspace.cwd, self.at.places.tree)
+        if news := make_news_message(self.view.marks.get("surroundings", {}), here):
+            transcript.add(news, Mark("surroundings", here), by="session")
         for text in self._contexts:
-            t.add(opening.make_context_message(text), by="hooks")
+            transcript.add(make_context_message(text), by="hooks")
         self._contexts.clear()
+
+    async def _begin_file(self) -> None:
+        places = claim_or_fail(self.at.places)
+        self._recording.path = places.session_file(self.id)
+        about = {
+            "id": self.id,
+            "root": str(places.root),
+            "model": self.model.name,
+            "flags": msgspec.to_builtins(self.flags),
+            "interactive": self.interactive and not self.environment.remote,
+        }
+        self._recording.begin(about, self.turn.frame, self._learned.of(self.model.name))
+        self.knowledge.claim()
+        await self._teamwork.ready()
+        if opened := self.knowledge.opening():
+            self._recording.transcript.add(*opened, by="session")
+
+    def stop(self) -> bool:
+        """Stop the turn or the compaction that is running, if one is."""
+        return self._alone.stop()
+
+    def stop_because(self, why: str) -> None:
+        """A hook wants everything to end: what is running says so when it has."""
+        self._ended_because = why
+        if not self.stop():
+            self.emit(Notice(f"a hook wanted everything to end: {why}", "warning"))
+
+    async def catch_up(self) -> None:
+        """Begin now what waits for a silence. A session that ends does so by itself."""
+        await anyio.lowlevel.checkpoint()  # what was started with the last turn decides first what waits
+        if len(self.view) and self.settings.extraction.drain_seconds:
+            ask_idle_layers(self.turn, self.tray, math.inf)
+
+    # --- changing the conversation ----------------------------------------------------------------------
+
+    async def compact(
+        self, instructions: str = "", *, since: int | None = None, up_to: int | None = None
+    ) -> CompactionReport:
+        """Summarise now: all but the newest round, or from a turn on, or up to a turn."""
+        return await self.steering.compact(instructions, since=since, up_to=up_to)
+
+    def rewind(self, number: int) -> PastTurn:
+        """Go back to before this turn; the transcript keeps everything."""
+        return self.steering.rewind(number)
 
     def use_model(self, name: str) -> None:
         """Go on with another model. The next request says what that costs before it is sent."""

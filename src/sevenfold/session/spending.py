@@ -1,4 +1,4 @@
-"""What work in the background may cost in a day: one small file that all sessions of a user share.
+"""The day's limit for background work: one small file that all sessions of a user share.
 
 Money is reserved before it is spent, so that two sessions together do not go over the limit, and what was
 reserved too much is given back. A ledger that cannot be read or written lets nothing be spent.
@@ -9,8 +9,6 @@ request that only keeps the provider's cache warm: the same prefix, and one word
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -25,13 +23,15 @@ from sevenfold.core.clock import format_date
 from sevenfold.core.errors import ModelFailure, Refused, SevenfoldError, StorageFailure
 from sevenfold.core.events import Emit, Failed, Notice, Replied
 from sevenfold.core.messages import Message, assistant, user
-from sevenfold.core.protocols import Accounts, Clock, Forker, ForkReply, Model, Tools
+from sevenfold.core.protocols import Accounts, Clock, Forker, ForkReply, Tools
 from sevenfold.core.request import Request
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Reply, Transcript
+from sevenfold.layers.parts import Conversation
 from sevenfold.models.directives import write_directive
 from sevenfold.storage.files import read_if_there, write_atomic
 from sevenfold.storage.locks import hold_file_lock
+from sevenfold.streaming import read_reply
 
 NAME: Final = "spending.json"
 _LARGEST: Final = 100_000
@@ -71,7 +71,7 @@ class SpendingFile:
 
     @property
     def today(self) -> SpendingDay:
-        """What was spent today."""
+        """The money spent today."""
         return self._today()
 
     def _today(self) -> SpendingDay:
@@ -82,7 +82,7 @@ class SpendingFile:
         try:
             known = msgspec.json.decode(data, type=SpendingDay)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            return SpendingDay(day, self._limit or 0.0)  # nobody knows: nothing more today
+            return SpendingDay(day, self._limit or 0.0)  # unknown: nothing more today
         return known if known.day == day else SpendingDay(day)
 
     def _write(self, day: SpendingDay) -> None:
@@ -95,7 +95,7 @@ def _plus(day: SpendingDay, by: str, amount: float) -> SpendingDay:
 
 
 ANSWER: Final = 1_500
-"""Tokens of a reply where nobody said how long it may get."""
+"""Tokens of a reply without a limit."""
 
 
 @dataclass(slots=True)
@@ -152,9 +152,8 @@ class CappedForker:
 
 def _expected(request: Request, steps: int, max_tokens: int) -> Usage:
     """The prefix is read from the cache at every step, and each reply is read again by the next."""
-    fixed = request.frame.tokens if request.view.reported is None else 0
     output = max_tokens or ANSWER
-    prefix = steps * (request.view.tokens + fixed)
+    prefix = steps * request.tokens
     return Usage(input=100 + output * (steps - 1), cache_read=prefix, output=output * steps)
 
 
@@ -169,8 +168,7 @@ ASK: Final = "There is nothing to do: this only keeps the cache warm. Answer wit
 class CacheWarmer:
     """Sends such a request, or says why it did not."""
 
-    model: Callable[[], Model]
-    """The model of the moment."""
+    conversation: Conversation
     accounts: Accounts
     prices: Prices
     spending: SpendingFile
@@ -189,25 +187,16 @@ class CacheWarmer:
         self.accounts.before(small)
         began = perf_counter()
         try:
-            reply = await self._sent(small)
+            reply = await read_reply(self.conversation.model, small)
         except ModelFailure as error:
             self.emit(Failed(SOURCE, str(error)))
             self._settle(reserved, 0.0)
             return None
         cost = self.accounts.after(small, reply) if reply else None
         if reply:
-            took = perf_counter() - began
-            said = (assistant(), reply.usage, reply.stop)
-            self.emit(Replied(*said, took, cost, reply.model, small.source))
+            took, usage = perf_counter() - began, reply.usage
+            self.emit(Replied(assistant(), usage, reply.stop, took, cost, reply.model, small.source))
         self._settle(reserved, reserved if cost is None else cost)
-        return reply
-
-    async def _sent(self, request: Request) -> Reply | None:
-        reply: Reply | None = None
-        async with aclosing(self.model().stream(request)) as stream:
-            async for item in stream:
-                if isinstance(item, Reply):
-                    reply = item
         return reply
 
     def _may_spend(self, amount: float) -> bool:
@@ -252,7 +241,6 @@ def make_warm_question(request: Request) -> Message:
 
 
 def estimate_warm_usage(request: Request) -> Usage:
-    """What it will be charged for: all of the prefix read, and what a model that thinks may think."""
+    """The usage that the request is charged for: the whole prefix read, and any thinking."""
     thinking = (request.frame.params.get("thinking") or {}).get("budget_tokens") or 0
-    fixed = request.frame.tokens if request.view.reported is None else 0
-    return Usage(input=100, cache_read=request.view.tokens + fixed, output=1 + int(thinking))
+    return Usage(input=100, cache_read=request.tokens, output=1 + int(thinking))

@@ -11,12 +11,12 @@ from sevenfold.core.clock import format_date
 from sevenfold.core.errors import SevenfoldError
 from sevenfold.core.events import Ended, Event, Notice, Remembered
 from sevenfold.memory.team import STATE
-from sevenfold.session.state import SessionState
 
 if TYPE_CHECKING:
     from sevenfold.memory.store import MemoryStore
     from sevenfold.memory.team.sync import SyncScheduler
     from sevenfold.memory.team.team import Team
+    from sevenfold.session.session import Session
 
 BEFORE: Final = 3.0
 """Seconds that the first turn waits for what the team has written; then it goes on without."""
@@ -31,13 +31,13 @@ UNANSWERED: Final = 3.0
 class SessionTeamSync:
     """Of one session. Without a team, or with the flag off, it does nothing."""
 
-    def __init__(self, session: SessionState) -> None:
+    def __init__(self, session: Session) -> None:
         store = session.knowledge.store
         self._emit = session.emit
         self._team = _team(session, store) if store is not None and session.flags.team else None
         self._pushing = _pushing(session, self._team) if self._team is not None else None
         if self._pushing is not None:
-            session.overhear(self._heard)
+            session.events.overhear(self._heard)
 
     def start(self, tasks: TaskGroup) -> None:
         if self._pushing is not None:
@@ -70,7 +70,7 @@ class SessionTeamSync:
             self._pushing.look_for_changes()
 
 
-def _team(session: SessionState, store: MemoryStore) -> Team | None:
+def _team(session: Session, store: MemoryStore) -> Team | None:
     if not (store.local / STATE).is_dir():
         return None
     from sevenfold.memory.team.team import Team
@@ -80,7 +80,7 @@ def _team(session: SessionState, store: MemoryStore) -> Team | None:
     return team if team.joined else None
 
 
-def _pushing(session: SessionState, team: Team) -> SyncScheduler:
+def _pushing(session: Session, team: Team) -> SyncScheduler:
     from sevenfold.memory.team.sync import SyncScheduler
 
     return SyncScheduler(team, team.store.path_of(), session.clock, session.emit)

@@ -1,4 +1,4 @@
-"""How long this user is usually silent, kept from session to session in one small file.
+"""The usual silences of this user, kept from session to session in one small file.
 
 What was learned about each model's tokens, kept from session to session in one small file.
 """
@@ -13,7 +13,7 @@ import msgspec
 from sevenfold.core.errors import StorageFailure
 from sevenfold.core.protocols import Clock
 from sevenfold.core.tokens import Calibration
-from sevenfold.layers.l2_microcompaction.cache_expiry import EDGES, GapCounts
+from sevenfold.layers.shared.idle_gaps import EDGES, GapCounts
 from sevenfold.storage.files import write_atomic
 
 
@@ -27,7 +27,7 @@ class IdleGapFile:
         self._new = GapCounts()
 
     def gaps(self) -> GapCounts:
-        """What is known of this user, the last minutes included."""
+        """The gaps of this user, the last minutes included."""
         if self._before is None:
             self._before = self._kept()
         return self._before + self._new
@@ -38,7 +38,7 @@ class IdleGapFile:
             self._new = self._new.after(self._clock.now() - replied_at)
 
     def leave(self) -> None:
-        """The session ends. If somebody ever came back in it, this time nobody did."""
+        """The session ends. If the user ever came back in it, this time they did not."""
         if not self._new.seen:
             return
         try:

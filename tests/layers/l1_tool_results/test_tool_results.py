@@ -11,6 +11,7 @@ import kit
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kit import make_parts
 
 from sevenfold.core.events import Event, Failed, Stored
 from sevenfold.core.messages import (
@@ -25,7 +26,7 @@ from sevenfold.core.messages import (
     assistant,
     user,
 )
-from sevenfold.core.protocols import Layers
+from sevenfold.core.protocols import Capabilities, Layers
 from sevenfold.core.transcript import Transcript, View
 from sevenfold.layers.l1_tool_results.preview import (
     CLOSING,
@@ -42,7 +43,9 @@ from sevenfold.layers.l1_tool_results.tool_results import (
     count_characters,
     is_storable,
 )
-from sevenfold.settings.layers import ToolResultSettings
+from sevenfold.layers.parts import PlainConversation
+from sevenfold.settings.layers import Switches, ToolResultSettings
+from sevenfold.settings.schema import Settings
 from sevenfold.storage.results import ResultStore
 from sevenfold.testing import FakeTools, ScriptedModel
 
@@ -56,7 +59,12 @@ class Arriving:
         self.events: list[Event] = []
         self.store = ResultStore(lambda: folder)
         self.layer = ToolResults(
-            self.store, ToolResultSettings(**settings), self.events.append, window=lambda: window
+            make_parts(
+                able=Capabilities(window=window),
+                results=self.store,
+                events=self.events,
+                settings=Settings(tool_results=ToolResultSettings(**settings)),
+            )
         )
 
     def take(self, *results: ToolResult, tools: Sequence[str], before: Any = ()) -> list[ToolResult]:
@@ -257,7 +265,7 @@ def test_what_lies_before_the_last_reply_is_another_message(here: Arriving) -> N
 def test_the_limit_of_a_message_can_be_switched_off(tmp_path: Path) -> None:
     events: list[Event] = []
     store = ResultStore(lambda: tmp_path)
-    layer = ToolResults(store, DEFAULTS, events.append, aggregate=False)
+    layer = ToolResults(make_parts(results=store, events=events, switches=Switches(aggregate_budget=False)))
     batch = tuple(ToolResult(f"u{n}", "x" * 49_000) for n in range(9))
     assert layer.intake(batch, asked(batch, ["Web"] * 9)) == batch
     assert events == []
@@ -402,12 +410,12 @@ def test_a_preview_of_nothing_leaves_the_pointer(tmp_path: Path) -> None:
 
 
 def test_how_to_read_more_is_asked_for_each_time(tmp_path: Path) -> None:
-    said = ["first way"]
-    layer = ToolResults(ResultStore(lambda: tmp_path), DEFAULTS, print, lambda: said[0])
+    conversation = PlainConversation(reading_hint="first way")
+    layer = ToolResults(make_parts(conversation=conversation, folder=tmp_path))
     batch = (ToolResult("u", "x" * 60_000),)
     view = asked(batch, ["Web"])
     assert "first way" in layer.intake(batch, view)[0].text
-    said[0] = "second way"
+    conversation.reading_hint = "second way"
     assert "second way" in layer.intake(batch, view)[0].text
 
 
@@ -476,7 +484,8 @@ HOSTILE = ["", "../../etc/passwd", "x" * 10_000, "a\0b", "工具", "CON", "same"
 
 
 def conversation(folder: Path, lines: list[bytes], **settings: Any) -> tuple[Layers, Transcript]:
-    layer = ToolResults(ResultStore(lambda: folder), ToolResultSettings(**settings), print)
+    known = Settings(tool_results=ToolResultSettings(**settings))
+    layer = ToolResults(make_parts(folder=folder, settings=known))
     return Layers(intake=(layer,)), Transcript(lambda: 0.0, lines.append)
 
 

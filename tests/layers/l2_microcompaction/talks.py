@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kit import make
+from kit import make, make_parts
 
 from sevenfold.cache.prices import Prices
 from sevenfold.core.clock import run_without_waiting
@@ -20,8 +20,8 @@ from sevenfold.core.transcript import Entry, Reply, Transcript, View
 from sevenfold.layers.l2_microcompaction.candidates import CLEARED
 from sevenfold.layers.l2_microcompaction.cost import FEATURES, NeedModel
 from sevenfold.layers.l2_microcompaction.microcompaction import Microcompaction
-from sevenfold.settings.layers import MicroSettings
-from sevenfold.storage.results import ResultStore
+from sevenfold.settings.layers import MicroSettings, Switches
+from sevenfold.settings.schema import Settings
 from sevenfold.testing import FakeClock, ScriptedModel
 from sevenfold.turn import Turn
 
@@ -75,15 +75,15 @@ class Talk:
     def open(self) -> None:
         """Begin with new layers, as a process does."""
         self.layer = Microcompaction(
-            ResultStore(lambda: self.folder / "tool-results"),
-            self.settings,
-            PRICES,
-            lambda: self.able,
-            self.expected.append,
-            self.events.append,
-            self.memory,
-            by_cost=self.by_cost,
-            by_time=self.by_time,
+            make_parts(
+                able=self.able,
+                folder=self.folder / "tool-results",
+                events=self.events,
+                expected=self.expected,
+                settings=Settings(micro=self.settings),
+                switches=Switches(micro_cost=self.by_cost, micro_time=self.by_time),
+                memory_folders=self.memory,
+            )
         )
         model = ScriptedModel((), self.able)
         layers = Layers(fit=(self.layer,))

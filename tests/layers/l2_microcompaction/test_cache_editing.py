@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kit import extends, make
-from layers.simulated import PRICES, Conversation, conversation, reading
+from kit import extends, make, make_parts
+from layers.simulated import Conversation, conversation, reading
 
 from sevenfold.cache.prefix import choose_breakpoints
 from sevenfold.core.events import Cleared, Event, Failed
@@ -18,6 +18,7 @@ from sevenfold.core.transcript import Pin, Reply, Transcript
 from sevenfold.layers.l2_microcompaction.provider import CacheEditing, find_deleted_uses
 from sevenfold.models.anthropic_wire import encode_body
 from sevenfold.settings.layers import MicroSettings
+from sevenfold.settings.schema import Settings
 from sevenfold.storage.results import ResultStore
 from sevenfold.testing import FakeTools
 from sevenfold.testing.doubles import Line
@@ -36,8 +37,10 @@ def editing(
     memory: tuple[Path, ...] = (),
     settings: MicroSettings = SETTINGS,
 ) -> CacheEditing:
-    emit = (events if events is not None else []).append
-    return CacheEditing(ResultStore(lambda: folder), settings, PRICES, lambda: able, emit, memory)
+    known = Settings(micro=settings)
+    return CacheEditing(
+        make_parts(able=able, folder=folder, events=events, settings=known, memory_folders=memory)
+    )
 
 
 def read(log: Transcript, n: int, path: str = "", content: str = "", tool: str = "Read") -> None:

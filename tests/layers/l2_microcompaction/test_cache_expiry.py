@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
+from kit import make_parts
 from layers.simulated import FRAME, PRICES, Conversation, conversation, reading
 from msgspec.structs import replace
 
@@ -24,12 +25,13 @@ from sevenfold.layers.l2_microcompaction.cache_expiry import (
     NEAR,
     CacheExpiry,
     CacheSituation,
-    GapCounts,
     choose_cache_action,
-    load_prior_gaps,
 )
+from sevenfold.layers.parts import PlainConversation
+from sevenfold.layers.shared.idle_gaps import GapCounts, load_prior_gaps
 from sevenfold.session.spending import CacheWarmer, SpendingFile, make_minimal_request
 from sevenfold.settings.layers import MicroSettings
+from sevenfold.settings.schema import Settings
 from sevenfold.simulator import LedgerRow, Script, parse_steps
 
 pytestmark = pytest.mark.anyio
@@ -67,17 +69,18 @@ class Away:
     def new_layer(self) -> CacheExpiry:
         settings, prices, seen, summing = self._options
         talk = self.talk
-        sending = CacheWarmer(lambda: talk.model, talk.accounts, PRICES, self.spending, talk.events.append)
-        return CacheExpiry(
-            settings,
-            prices,
-            lambda: talk.model.capabilities,
-            talk.events.append,
-            talk.accounts.warmth.until,
-            lambda: seen,
-            sending,
-            summing,
+        conversation = PlainConversation(talk.model)
+        warmer = CacheWarmer(conversation, talk.accounts, PRICES, self.spending, talk.events.append)
+        parts = make_parts(
+            conversation=conversation,
+            events=talk.events,
+            prices=prices,
+            settings=Settings(micro=settings),
+            cached_until=talk.accounts.warmth.until,
+            idle_gaps=lambda: seen,
+            keep_warm=warmer,
         )
+        return CacheExpiry(parts, summing)
 
     async def talk_first(self) -> None:
         await self.turn.run(user("read them all"))

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit import extends
+from kit import extends, make_parts
 from layers.l2_microcompaction.talks import PLAIN_SUMS, need_file, text_of
-from layers.simulated import PRICES, Conversation, conversation
+from layers.simulated import Conversation, conversation
 from msgspec.structs import replace
 
 from sevenfold.cache.prefix import FRONTIER
@@ -22,8 +22,8 @@ from sevenfold.core.tokens import Pressure
 from sevenfold.core.transcript import Mark, Transcript
 from sevenfold.layers.l2_microcompaction.microcompaction import Microcompaction
 from sevenfold.settings.layers import MicroSettings
+from sevenfold.settings.schema import Settings
 from sevenfold.simulator.ledger import LedgerRow
-from sevenfold.storage.results import ResultStore
 from sevenfold.testing import FakeTools
 from sevenfold.turn import Turn
 
@@ -63,9 +63,14 @@ def clearing(
 ) -> Microcompaction:
     need = need_file(folder, **weights or {})
     settings: MicroSettings = replace(PLAIN_SUMS, need_model=need, **changes)
-    store = ResultStore(lambda: folder / "tool-results")
     return Microcompaction(
-        store, settings, PRICES, lambda: talk.model.capabilities, talk.ledger.expect, talk.events.append
+        make_parts(
+            talk.model,
+            folder=folder / "tool-results",
+            events=talk.events,
+            expect=talk.ledger.expect,
+            settings=Settings(micro=settings),
+        )
     )
 
 

@@ -14,15 +14,8 @@ from benchmarks.policy.samples import halves, session_files
 from benchmarks.policy.silences import Quiet, keeping, measured, quiets, replayed
 from sevenfold.core.messages import Message, ToolResult, ToolUse, assistant, user
 from sevenfold.core.transcript import Reply
-from sevenfold.layers.l2_microcompaction.cache_expiry import (
-    ASKING,
-    EDGES,
-    MOST,
-    WEIGHT,
-    GapCounts,
-    GapForecast,
-    load_prior_gaps,
-)
+from sevenfold.layers.l2_microcompaction.cache_expiry import ASKING
+from sevenfold.layers.shared.idle_gaps import EDGES, MOST, WEIGHT, GapCounts, GapForecast, load_prior_gaps
 from sevenfold.recordings.recorded import RecordedEvent
 
 SESSIONS = Path(__file__).parents[4] / "shared/data/sessions"

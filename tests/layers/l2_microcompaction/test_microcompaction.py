@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from kit import extends, make
+from kit import extends, make, make_parts
 from layers.l2_microcompaction.talks import MODEL, PLAIN_SUMS, PRICES, Talk, need_file, text_of
 from msgspec.structs import replace
 
@@ -38,9 +38,9 @@ from sevenfold.layers.l2_microcompaction.microcompaction import (
     REREAD,
     Microcompaction,
 )
-from sevenfold.layers.ladder import LayerParts, LayerRole, make_standard_layers
+from sevenfold.layers.ladder import LayerRole, make_standard_layers
 from sevenfold.settings.layers import CLEARABLE, MicroSettings, Switches
-from sevenfold.storage.results import ResultStore
+from sevenfold.settings.schema import Settings
 from sevenfold.testing import FakeClock, FakeTools, ScriptedModel
 from sevenfold.tools.read_tool import ReadTool
 from sevenfold.tools.workspace import Workspace
@@ -385,19 +385,20 @@ def test_how_long_and_how_many_are_settings(tmp_path: Path) -> None:
     assert event.price > 0
 
 
-def by_ladder(folder: Path, settings: MicroSettings, switches: Switches) -> Talk:
+def by_ladder(
+    folder: Path, settings: MicroSettings, switches: Switches, able: Capabilities | None = None
+) -> Talk:
     """A talk whose layers are wired as those of a session."""
-    talk = Talk(folder, settings)
-    lent = LayerParts(
-        emit=talk.events.append,
-        expect=talk.expected.append,
-        able=lambda: talk.able,
-        prices=PRICES,
-        store=ResultStore(lambda: folder / "tool-results"),
+    talk = Talk(folder, settings, able or Capabilities())
+    parts = make_parts(
+        able=talk.able,
+        folder=folder / "tool-results",
+        events=talk.events,
+        expected=talk.expected,
+        settings=Settings(micro=settings),
         switches=switches,
-        micro=settings,
     )
-    talk.turn.layers = make_standard_layers("main", lent)
+    talk.turn.layers = make_standard_layers("main", parts)
     return talk
 
 
@@ -428,16 +429,9 @@ def test_settings_and_switches_say_which_rule_holds(
 
 
 def test_only_the_main_conversation_is_cleared(tmp_path: Path, eager: MicroSettings) -> None:
-    lent = LayerParts(
-        emit=lambda event: None,
-        expect=lambda why: None,
-        able=Capabilities,
-        prices=PRICES,
-        store=ResultStore(lambda: tmp_path),
-        micro=eager,
-    )
+    parts = make_parts(folder=tmp_path, settings=Settings(micro=eager))
     clearing = {
-        role: any(isinstance(layer, Microcompaction) for layer in make_standard_layers(role, lent).fit)
+        role: any(isinstance(layer, Microcompaction) for layer in make_standard_layers(role, parts).fit)
         for role in ROLES
     }
     assert clearing == {"main": True, "agent": False, "fork": False}
@@ -447,12 +441,10 @@ def test_where_the_provider_deletes_from_its_cache_nothing_is_cleared_here(
     tmp_path: Path, eager: MicroSettings
 ) -> None:
     able = Capabilities(edits_cache=True)
-    talk = by_ladder(tmp_path, eager, Switches())
-    talk.able = able
+    talk = by_ladder(tmp_path, eager, Switches(), able)
     filled(talk)
     talk.fit()
-    off = by_ladder(tmp_path, eager, Switches(micro_cache_edit=False))
-    off.able = able
+    off = by_ladder(tmp_path, eager, Switches(micro_cache_edit=False), able)
     filled(off)
     off.fit()
 
@@ -734,7 +726,7 @@ async def test_a_whole_turn_with_bound_thinking_is_never_declined(
     events: list[Event] = []
     model = ScriptedModel([step(n) for n in range(48)], BINDS)
     layer = Microcompaction(
-        ResultStore(lambda: tmp_path / "r"), eager, PRICES, lambda: BINDS, lambda why: None, events.append
+        make_parts(able=BINDS, folder=tmp_path / "r", events=events, settings=Settings(micro=eager))
     )
     tools = FakeTools({"Bash": lambda use: text_of(use.id, 8_000)})
     turn = make(model, Layers(fit=(layer,)), events=events, tools=tools)

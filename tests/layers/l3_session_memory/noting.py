@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kit import ReplaceableScript
+from kit import ReplaceableScript, RestoredBy, make_forks, make_parts
 
 from sevenfold.core.events import Event
 from sevenfold.core.messages import Block, Message, Text, ToolResult, ToolUse, assistant, user
@@ -16,11 +16,12 @@ from sevenfold.core.request import Frame, Request, measure_pressure
 from sevenfold.core.tokens import Thresholds, Usage
 from sevenfold.core.transcript import Mark, Reply, Transcript, View
 from sevenfold.layers.l3_session_memory.notes import Notebook, NotesForm
-from sevenfold.layers.l3_session_memory.notes_compaction import NotesCompaction, Restore
+from sevenfold.layers.l3_session_memory.notes_compaction import NotesCompaction
 from sevenfold.layers.l3_session_memory.notes_update import NotesUpdater
-from sevenfold.layers.l7_agents.forks import ForkRunner
+from sevenfold.layers.shared.restore import CompactionCut, Restorer
 from sevenfold.settings.layers import NotesSettings
-from sevenfold.testing import FakeClock, NoAccounts, ScriptedModel
+from sevenfold.settings.schema import Settings
+from sevenfold.testing import FakeClock, ScriptedModel
 from sevenfold.testing.doubles import Line
 from sevenfold.tools.edit_tool import EDIT_SCHEMA
 
@@ -50,7 +51,7 @@ class Noting:
     able: Capabilities = field(default_factory=Capabilities)
     settings: NotesSettings = field(default_factory=NotesSettings)
     frame: Frame = FRAME
-    restore: Restore | None = None
+    restore: Callable[[CompactionCut, int], Message | None] | None = None
     clock: FakeClock = field(default_factory=FakeClock)
     events: list[Event] = field(default_factory=list)
     expected: list[str] = field(default_factory=list)
@@ -76,19 +77,21 @@ class Noting:
 
     def open(self) -> None:
         """Begin with new layers, as a process does."""
-        emit = self.events.append
-        self.book = Notebook(lambda: self.path, self.clock, emit, self.home)
-        forks = ForkRunner(lambda: self.model, NoAccounts(), self.clock, emit, lambda: self.thresholds)
-        self.keeping = NotesUpdater(self.book, forks, lambda: self.able, emit, self.settings)
-        self.payout = NotesCompaction(
-            self.book,
-            emit,
-            self.expected.append,
-            lambda: LOG,
-            lambda: self.able,
-            self.settings,
-            self.restore,
+        self.parts = make_parts(
+            self.model,
+            able=self.able,
+            path=LOG,
+            events=self.events,
+            expected=self.expected,
+            clock=self.clock,
+            home=self.home,
+            settings=Settings(notes=self.settings),
+            fork=make_forks(self.model, self.events.append, self.clock, thresholds=self.thresholds),
+            restorer=Restorer([RestoredBy(self.restore)] if self.restore else ()),
         )
+        self.book = Notebook(self.parts, self.path)
+        self.keeping = NotesUpdater(self.parts, self.book)
+        self.payout = NotesCompaction(self.parts, self.book)
 
     def resume(self) -> None:
         whole = b"".join(self.lines)

@@ -11,6 +11,7 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kit import make_forks, make_parts
 from layers.l3_session_memory.noting import FORM, FRAME, Noting, described, noted
 from layers.simulated import conversation, reading
 
@@ -32,11 +33,13 @@ from sevenfold.layers.l3_session_memory.notes import (
 )
 from sevenfold.layers.l3_session_memory.notes_update import NotesEdits, NotesUpdater
 from sevenfold.layers.l7_agents.forks import ForkRunner
+from sevenfold.layers.parts import PlainConversation
 from sevenfold.layers.shared.boundary import Boundary
 from sevenfold.models.directives import parse_directive
 from sevenfold.offline import OfflineEngine
 from sevenfold.settings.layers import NotesSettings
-from sevenfold.testing import NoAccounts, Postponed
+from sevenfold.settings.schema import Settings
+from sevenfold.testing import Postponed
 
 DEFAULT = NotesSettings()
 TITLES = [
@@ -330,16 +333,21 @@ async def test_one_update_at_a_time(tmp_path: Path) -> None:
 
 
 def test_when_nothing_is_due_no_file_is_looked_at_and_no_old_message_again(tmp_path: Path) -> None:
-    def nowhere() -> Path:
-        raise AssertionError("the file was looked for")
+    class Nowhere(PlainConversation):
+        @property
+        def transcript_path(self) -> Path:
+            raise AssertionError("the file was looked for")
+
+        @transcript_path.setter
+        def transcript_path(self, path: Path | None) -> None: ...
 
     talk = Noting(tmp_path)
-    book = Notebook(nowhere, talk.clock, talk.events.append)
 
     async def fork(*args: object, **more: object) -> Any:
         raise AssertionError("the model was asked")
 
-    keeping = NotesUpdater(book, fork, lambda: talk.able, talk.events.append)
+    parts = make_parts(conversation=Nowhere(), clock=talk.clock, events=talk.events, fork=fork)
+    keeping = NotesUpdater(parts, Notebook(parts))
     talk.say("go")
     for n in range(50):
         talk.call(n, 5_000)
@@ -559,10 +567,9 @@ async def test_where_there_is_no_edit_tool_the_sections_are_asked_for_in_words(t
 async def test_the_offline_engine_can_keep_them(tmp_path: Path, frame: Frame) -> None:
     talk = Noting(tmp_path, frame=frame)
     engine = OfflineEngine()
-    forks = ForkRunner(
-        lambda: engine, NoAccounts(), talk.clock, talk.events.append, lambda: Thresholds.of(200_000, 8_000)
-    )
-    keeping = NotesUpdater(talk.book, forks, lambda: engine.capabilities, talk.events.append)
+    limits = Thresholds.of(200_000, 8_000)
+    forks = make_forks(engine, talk.events.append, talk.clock, thresholds=limits)
+    keeping = NotesUpdater(make_parts(engine, events=talk.events, fork=forks), talk.book)
     talk.say("Rewrite the parser, and never touch LICENSE.")
     for n in range(4):
         talk.call(n, 0, 10_000)
@@ -779,16 +786,17 @@ async def test_on_the_wire_an_update_reads_all_that_its_parent_had_cached(tmp_pa
     path = tmp_path / "one" / "session-memory" / "summary.md"
     async with conversation(noting_replies(path)) as talk:
         able = talk.model.capabilities
-        book = Notebook(lambda: path, talk.clock, talk.events.append)
-        forks = ForkRunner(
-            lambda: talk.model,
-            talk.ledger,
-            talk.clock,
-            talk.events.append,
-            lambda: Thresholds.of(able.window, able.max_output),
+        limits = Thresholds.of(able.window, able.max_output)
+        known = PlainConversation(talk.model, thresholds=limits)
+        forks = ForkRunner(known, talk.ledger, talk.clock, talk.events.append)
+        parts = make_parts(
+            conversation=known,
+            clock=talk.clock,
+            events=talk.events,
+            fork=forks,
+            settings=Settings(notes=NotesSettings(pays_from=0)),
         )
-        always = NotesSettings(pays_from=0)
-        keeping = NotesUpdater(book, forks, lambda: able, talk.events.append, always)
+        keeping = NotesUpdater(parts, Notebook(parts, path))
         turn = talk.turn(Layers(replied=(keeping,)))
         background = turn.background
         assert isinstance(background, Postponed)

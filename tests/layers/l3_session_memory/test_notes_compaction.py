@@ -10,7 +10,7 @@ import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kit import make
+from kit import make, make_parts
 from layers.l3_session_memory.noting import LOG, Noting, noted
 
 from sevenfold.core.clock import run_without_waiting
@@ -42,6 +42,7 @@ from sevenfold.layers.l3_session_memory.notes_compaction import (
 from sevenfold.layers.l4_compaction.digest import Digest
 from sevenfold.layers.shared.boundary import Boundary, estimate_padded_tokens, find_last_boundary
 from sevenfold.layers.shared.facts import Facts, UserTurn
+from sevenfold.layers.shared.restore import CompactionCut
 from sevenfold.recordings.claude_code import read_session
 from sevenfold.recordings.recorded import convert_recording
 from sevenfold.settings.layers import NotesSettings
@@ -201,7 +202,7 @@ async def test_a_second_one_still_has_every_word_of_the_user(tmp_path: Path) -> 
 @pytest.mark.anyio
 async def test_after_a_digest_the_words_that_it_quoted_are_not_lost(tmp_path: Path) -> None:
     talk = full(tmp_path)
-    digest = Digest(talk.events.append, talk.expected.append, lambda: LOG, lambda: SMALL)
+    digest = Digest(make_parts(able=SMALL, path=LOG, events=talk.events, expected=talk.expected))
     turn = make(ScriptedModel((), SMALL), Layers(fit=(digest,)), transcript=talk.log)
     await turn.fit()
     assert find_last_boundary(talk.view)
@@ -218,9 +219,9 @@ async def test_after_a_digest_the_words_that_it_quoted_are_not_lost(tmp_path: Pa
 async def test_restored_context_comes_behind_the_tail_if_there_is_room(tmp_path: Path) -> None:
     seen: list[tuple[View, int, int]] = []
 
-    def restore(view: View, cut: int, room: int) -> list[Message]:
-        seen.append((view, cut, room))
-        return [user("the plan as it is now")]
+    def restore(cut: CompactionCut, room: int) -> Message:
+        seen.append((cut.view, cut.gone.stop, room))
+        return user("the plan as it is now")
 
     talk = full(tmp_path, restore=restore)
     old = talk.view
@@ -238,7 +239,7 @@ async def test_restored_context_comes_behind_the_tail_if_there_is_room(tmp_path:
 
 @pytest.mark.anyio
 async def test_restored_context_that_would_fill_the_window_again_is_left_out(tmp_path: Path) -> None:
-    talk = full(tmp_path, restore=lambda view, cut, room: [user("x" * 4 * 26_000)])
+    talk = full(tmp_path, restore=lambda cut, room: user("x" * 4 * 26_000))
     await paid(talk)
 
     assert "xxxx" not in talk.view[-1].message.text
@@ -248,7 +249,7 @@ async def test_restored_context_that_would_fill_the_window_again_is_left_out(tmp
 async def test_in_a_turn_it_relieves_the_pressure_before_the_digest_has_to(tmp_path: Path) -> None:
     talk = full(tmp_path)
     events: list[Event] = []
-    digest = Digest(events.append, talk.expected.append, lambda: LOG, lambda: SMALL)
+    digest = Digest(make_parts(able=SMALL, path=LOG, events=events, expected=talk.expected))
     model = ScriptedModel(["the tests are fine"], SMALL)
     layers = Layers(fit=(talk.payout, digest))
     turn = make(model, layers, transcript=talk.log, events=events)
@@ -356,6 +357,7 @@ async def test_thinking_that_is_bound_keeps_an_open_loop_as_it_is(tmp_path: Path
     def thinking(able: Capabilities) -> Noting:
         talk = full(tmp_path)
         talk.able = able
+        talk.open()
         for n in range(70, 75):
             talk.call(n, 0, 1_000, Thinking("hm", "signed"))
         covers(talk, len(talk.view) - 5)
@@ -587,7 +589,8 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Noting:
 
 def payout_of(kept: Noting, able: Capabilities) -> NotesCompaction:
     kept.open()
-    return NotesCompaction(kept.book, kept.events.append, kept.expected.append, lambda: LOG, lambda: able)
+    parts = make_parts(able=able, path=LOG, events=kept.events, expected=kept.expected)
+    return NotesCompaction(parts, kept.book)
 
 
 @pytest.mark.skipif(not SESSIONS, reason="needs the shared sessions")

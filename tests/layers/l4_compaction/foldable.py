@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import anyio
-from kit import use
+from kit import make_parts, use
 
 from sevenfold.core.errors import PromptTooLong
-from sevenfold.core.events import Event
 from sevenfold.core.messages import Message, Text, Thinking, ToolResult, ToolUse, assistant, user
 from sevenfold.core.protocols import Capabilities, Change, Fit
 from sevenfold.core.request import (
@@ -23,6 +22,7 @@ from sevenfold.core.request import (
 )
 from sevenfold.core.tokens import Pressure, Thresholds
 from sevenfold.core.transcript import Reply, Transcript
+from sevenfold.layers.parts import LayerParts
 
 WINDOWS = (8_000, 32_000, 128_000, 200_000)
 FRAME = Frame("m", ("s" * 800,))
@@ -30,15 +30,7 @@ LOG = Path("/sessions/one.jsonl")
 PLAIN = Capabilities()
 BINDS = Capabilities(binds_thinking=True)
 
-Make = Callable[
-    [
-        Callable[[Event], object],
-        Callable[[str], object],
-        Callable[[], Path | None],
-        Callable[[], Capabilities],
-    ],
-    Fit,
-]
+Make = Callable[[LayerParts], Fit]
 
 
 def pressed(
@@ -55,7 +47,7 @@ def offered(
     refused: PromptTooLong | None = None,
 ) -> list[Change]:
     """What the layer hands back for this conversation in a window of this size."""
-    layer = make(lambda event: None, lambda why: None, lambda: LOG, lambda: able)
+    layer = make(make_parts(able=able, path=LOG))
     request = Request(FRAME, log.view)
     return list(anyio.run(layer.fit, request, pressed(request, window, refused)))
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kit import use
+from kit import make_forks, make_parts, use
 from msgspec.structs import replace
 
-from sevenfold.cache.prices import Prices
 from sevenfold.core.errors import PromptTooLong
 from sevenfold.core.events import Event
 from sevenfold.core.messages import Message, Text, ToolResult, assistant, user
@@ -18,12 +17,11 @@ from sevenfold.core.protocols import Capabilities, Change, Forker
 from sevenfold.core.request import Frame, Request, complete_changes, has_paired_tools, measure_pressure
 from sevenfold.core.tokens import Pressure, Thresholds
 from sevenfold.core.transcript import Mark, Replace, Reply, Transcript
-from sevenfold.layers.l4_compaction.compaction import Compaction
-from sevenfold.layers.l4_compaction.digest import Digest
-from sevenfold.layers.l7_agents.forks import ForkRunner
+from sevenfold.layers.l4_compaction.compaction import Compaction, Score
 from sevenfold.layers.shared.boundary import TITLES
 from sevenfold.settings.layers import CompactionSettings
-from sevenfold.testing import FakeClock, NoAccounts, ScriptedModel
+from sevenfold.settings.schema import Settings
+from sevenfold.testing import FakeClock, ScriptedModel
 from sevenfold.testing.doubles import Line
 
 E = TypeVar("E", bound=Event)
@@ -69,6 +67,8 @@ class Compacting:
     settings: CompactionSettings = field(default_factory=CompactionSettings)
     frame: Frame = FRAME
     options: dict[str, Any] = field(default_factory=dict)
+    """More of the parts that the layer is given."""
+    score: Score = lambda removed, there: None
     fork: Forker | None = None
     events: list[Event] = field(default_factory=list)
     expected: list[str] = field(default_factory=list)
@@ -77,22 +77,20 @@ class Compacting:
         self.model = ScriptedModel(self.script, self.able)
         self.clock = FakeClock()
         thresholds = Thresholds.of(self.window, self.able.max_output)
-        forks = ForkRunner(
-            lambda: self.model, NoAccounts(), self.clock, self.events.append, lambda: thresholds
-        )
-        emit, expect = self.events.append, self.expected.append
-        self.digest = Digest(emit, expect, lambda: LOG, lambda: self.able)
-        self.layer = Compaction(
-            self.fork or forks,
-            self.digest,
-            emit,
-            expect,
-            lambda: LOG,
-            lambda: self.able,
-            self.settings,
-            prices=Prices.load(),
+        forks = make_forks(self.model, self.events.append, self.clock, thresholds=thresholds)
+        self.parts = make_parts(
+            self.model,
+            able=self.able,
+            thresholds=thresholds,
+            path=LOG,
+            events=self.events,
+            expected=self.expected,
+            clock=self.clock,
+            settings=Settings(compaction=self.settings),
+            fork=self.fork or forks,
             **self.options,
         )
+        self.layer = Compaction(self.parts, self.score)
 
     @property
     def request(self) -> Request:

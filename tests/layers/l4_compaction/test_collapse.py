@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kit import make, use
+from kit import make, make_parts, use
 from layers.l4_compaction.foldable import (
     BINDS,
     FRAME,
@@ -186,7 +186,7 @@ async def test_compaction_waits_until_the_block_or_a_refusal() -> None:
 async def test_what_a_waiting_compaction_writes_is_still_its_own() -> None:
     events: list[Event] = []
     model = ScriptedModel(["done"], Capabilities(window=8_000))
-    digest = Digest(events.append, lambda why: None, lambda: None, lambda: model.capabilities)
+    digest = Digest(make_parts(model, events=events))
     log = talked(turns=4, size=3_000)
     turn = make(model, Layers(fit=(UnlessCollapsing(digest),)), events=events, transcript=log)
     await turn.run()
@@ -435,7 +435,7 @@ def test_real_sessions_are_folded_and_put_back(path: Path, binds: bool) -> None:
 async def test_a_turn_writes_it_and_goes_on() -> None:
     log, events, told = filled(COMMIT), list[Event](), list[str]()
     model = ScriptedModel(["Everything is done."], Capabilities(window=32_000))
-    layer = Collapse(events.append, told.append, lambda: None, lambda: model.capabilities)
+    layer = Collapse(make_parts(model, events=events, expected=told))
     turn = make(model, Layers(fit=(layer,)), events=events, transcript=log)
     await turn.run()
 

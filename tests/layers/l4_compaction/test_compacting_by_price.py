@@ -10,10 +10,10 @@ from sevenfold.cache.prices import Prices
 from sevenfold.cli.output import EventNarrator
 from sevenfold.core.errors import KeyRefused
 from sevenfold.core.events import Compacted, Failed, Notice, Progress
-from sevenfold.core.messages import Text, assistant, user
+from sevenfold.core.messages import Message, Text, assistant, user
 from sevenfold.core.protocols import Capabilities
 from sevenfold.core.tokens import Thresholds, Usage
-from sevenfold.core.transcript import Mark, Reply, Results, Transcript
+from sevenfold.core.transcript import Mark, PlacedMessage, Reply, Results, Transcript
 from sevenfold.hooks.contract import HookOutcome
 from sevenfold.layers.l4_compaction.plan import (
     AGAIN,
@@ -32,7 +32,8 @@ from sevenfold.layers.l4_compaction.plan import (
     plan_everything,
 )
 from sevenfold.layers.shared.boundary import find_last_boundary
-from sevenfold.settings.layers import CompactionSettings
+from sevenfold.layers.shared.restore import CompactionCut, CompactionHooks, Restorer
+from sevenfold.settings.layers import CompactionSettings, Switches
 
 pytestmark = pytest.mark.anyio
 PRICED = replace(FRAME, model="claude-opus-4-5")
@@ -79,8 +80,8 @@ async def test_a_summary_that_pays_is_made_when_the_user_speaks() -> None:
         {"settings": CompactionSettings(margin=50.0)},
         {"frame": FRAME},
         {"frame": replace(FRAME, model="offline")},
-        {"options": {"auto": False}},
-        {"options": {"asks": False}},
+        {"options": {"switches": Switches(compact=False)}},
+        {"options": {"can_wait": False}},
     ],
     ids=["off", "too small", "too dear", "no price", "for free", "no compaction", "no time"],
 )
@@ -217,7 +218,7 @@ async def test_none_is_made_where_something_has_left_the_view_in_this_pass() -> 
 
 
 async def test_one_that_loses_too_much_is_not_used_and_the_brake_holds() -> None:
-    talk = compacting(long_talk(), options={"fidelity": lambda gone, there: 0.49})
+    talk = compacting(long_talk(), score=lambda gone, there: 0.49)
 
     assert edits(await talk.fit()) == []
     assert "fidelity 0.49" in talk.of(Failed)[0].cause
@@ -227,8 +228,16 @@ async def test_one_that_loses_too_much_is_not_used_and_the_brake_holds() -> None
 
 
 async def test_one_that_frees_too_little_is_not_used() -> None:
-    long = [user("context " * 50_000)]
-    talk = compacting(long_talk(), options={"restore": lambda view, gone, window, room: long})
+    class Long:
+        """A message that comes back whatever the room."""
+
+        def stands(self, placed: PlacedMessage) -> bool:
+            return False
+
+        def again(self, cut: CompactionCut, room: int) -> list[Message]:
+            return [user("context " * 50_000)]
+
+    talk = compacting(long_talk(), options={"restorer": Restorer(standing=Long())})
 
     assert edits(await talk.fit()) == []
     assert "were expected" in talk.of(Failed)[0].cause
@@ -257,7 +266,7 @@ async def test_a_hook_that_refuses_is_not_asked_again_at_once() -> None:
         asked.append(trigger)
         return HookOutcome(block=True, reason="not now")
 
-    talk = compacting(long_talk(), options={"before": refuse})
+    talk = compacting(long_talk(), options={"hooks": CompactionHooks(refuse)})
     assert edits(await talk.fit()) == []
     assert await talk.fit() == []
     assert asked == ["auto"]

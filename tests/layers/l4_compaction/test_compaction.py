@@ -11,7 +11,7 @@ import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kit import extends, use
+from kit import RestoredBy, extends, make_parts, use
 from layers.l4_compaction.summaries import FRAME, LOG, Compacting, edits, marks, rounds, summary, talked
 from layers.l4_compaction.test_digest import random_transcript, said
 from layers.simulated import Conversation, conversation
@@ -35,16 +35,15 @@ from sevenfold.core.messages import (
 from sevenfold.core.protocols import Capabilities, Layers
 from sevenfold.core.request import encode_prefix, has_paired_tools
 from sevenfold.core.tokens import Thresholds, Usage
-from sevenfold.core.transcript import PlacedMessage, Reply, Transcript, View
+from sevenfold.core.transcript import PlacedMessage, Reply, Transcript
 from sevenfold.hooks.contract import HookOutcome
-from sevenfold.layers.l4_compaction.compaction import Compaction
-from sevenfold.layers.l4_compaction.digest import Digest
+from sevenfold.layers.l4_compaction.compaction import Compaction, score_replacement
 from sevenfold.layers.l4_compaction.plan import BREAKER
 from sevenfold.layers.l4_compaction.summary import PLAIN, SAID, format_directive, parse_summary
 from sevenfold.layers.l7_agents.forks import PLACEHOLDER, ForkRunner
+from sevenfold.layers.parts import PlainConversation
 from sevenfold.layers.shared.boundary import TITLES, Boundary, find_last_boundary
-from sevenfold.layers.shared.fidelity import measure_fidelity
-from sevenfold.layers.shared.restore import RestoredFiles, restore_messages
+from sevenfold.layers.shared.restore import CompactionCut, CompactionHooks, RestoredFiles, Restorer
 from sevenfold.models.directives import parse_directive
 from sevenfold.settings.layers import CompactionSettings
 
@@ -146,9 +145,7 @@ async def test_the_boundary_the_event_and_the_score_say_the_same() -> None:
         assert present[0].text.startswith("<summary>")
         return 0.875
 
-    talk = Compacting(
-        [Reply(assistant(Text(summary())), Usage(input=5, output=7))], options={"fidelity": score}
-    )
+    talk = Compacting([Reply(assistant(Text(summary())), Usage(input=5, output=7))], score=score)
     view, before = talk.log.view, talk.tokens
     await talk.fit()
     boundary = find_last_boundary(talk.log.view)
@@ -171,11 +168,11 @@ async def test_the_boundary_the_event_and_the_score_say_the_same() -> None:
 async def test_what_is_restored_comes_last_and_is_told_how_much_room_there_is() -> None:
     told: list[tuple[range, int, int]] = []
 
-    def restore(view: View, gone: range, window: int, room: int) -> list[Message]:
-        told.append((gone, window, room))
-        return [user("<context>\nnotes.md as it is now\n</context>")]
+    def restore(cut: CompactionCut, room: int) -> Message:
+        told.append((cut.gone, cut.window, room))
+        return user("<context>\nnotes.md as it is now\n</context>")
 
-    talk = Compacting([summary()], options={"restore": restore})
+    talk = Compacting([summary()], options={"restorer": Restorer([RestoredBy(restore)])})
     await talk.fit()
 
     assert talk.texts[-1] == "<context>\nnotes.md as it is now\n</context>"
@@ -199,13 +196,7 @@ async def test_the_real_score_and_the_real_restoration_fit_in(tmp_path: Path) ->
     rounds(log, 16)
     files = RestoredFiles(lambda path: Path(path).read_text(encoding="utf-8"))
 
-    def restore(view: View, gone: range, window: int, room: int) -> Sequence[Message]:
-        return restore_messages(view, gone, [files], window, room)
-
-    def score(removed: Sequence[PlacedMessage], present: Sequence[Message]) -> float:
-        return measure_fidelity(removed, present).score
-
-    talk = Compacting([summary()], log, options={"restore": restore, "fidelity": score})
+    talk = Compacting([summary()], log, options={"restorer": Restorer([files])}, score=score_replacement)
     await talk.fit()
     [event] = talk.of(Compacted)
 
@@ -263,7 +254,7 @@ async def test_instructions_of_the_user_and_of_hooks_are_in_the_directive_and_th
         asked.append((trigger, instructions))
         return HookOutcome(contexts=("mind the {scope} and the licence",))
 
-    talk = Compacting([summary()], options={"before": before})
+    talk = Compacting([summary()], options={"hooks": CompactionHooks(before)})
     await talk.compact(instructions="only what is about tests")
     text = talk.model.requests[0].view[-1].message.text
 
@@ -519,7 +510,7 @@ async def test_a_hook_that_refuses_leaves_everything_and_is_heard_once() -> None
     async def before(trigger: str, instructions: str) -> HookOutcome:
         return HookOutcome(block=True, reason="not on a Friday")
 
-    talk = Compacting(options={"before": before})
+    talk = Compacting(options={"hooks": CompactionHooks(before)})
     view = talk.log.view
     for _ in range(4):
         await talk.fit()
@@ -533,10 +524,11 @@ async def test_a_hook_that_refuses_leaves_everything_and_is_heard_once() -> None
 async def test_the_hook_afterwards_sees_the_record_and_the_text() -> None:
     seen: list[tuple[Boundary, str]] = []
 
-    async def after(boundary: Boundary, text: str) -> None:
+    async def after(boundary: Boundary, text: str) -> tuple[()]:
         seen.append((boundary, text))
+        return ()
 
-    talk = Compacting([summary()], options={"after": after})
+    talk = Compacting([summary()], options={"hooks": CompactionHooks(after=after)})
     await talk.fit()
     [(boundary, text)] = seen
 
@@ -724,14 +716,15 @@ async def test_stopping_it_at_any_point_leaves_the_view_as_it_was(where: str) ->
             await wait()
         return HookOutcome()
 
-    async def after(boundary: Boundary, text: str) -> None:
+    async def after(boundary: Boundary, text: str) -> tuple[()]:
         if where == "after":
             await wait()
+        return ()
 
     async def asking(*args: Any, **options: Any) -> Any:
         await wait()
 
-    options = {"before": before, "after": after}
+    options = {"hooks": CompactionHooks(before, after)}
     talk = Compacting([summary()], options=options, fork=asking if where == "asking" else None)
     view, entries = talk.log.view, len(talk.log.entries)
     async with anyio.create_task_group() as tasks:
@@ -888,10 +881,11 @@ def answering(body: Json) -> list[Json]:
 
 
 def layer_on(talk: Conversation, thresholds: Thresholds) -> Compaction:
-    emit, expect, able = talk.events.append, talk.ledger.expect, lambda: talk.model.capabilities
-    forks = ForkRunner(lambda: talk.model, talk.accounts, talk.clock, emit, lambda: thresholds)
-    digest = Digest(emit, expect, lambda: LOG, able)
-    return Compaction(forks, digest, emit, expect, lambda: LOG, able)
+    known = PlainConversation(talk.model, thresholds=thresholds, transcript_path=LOG)
+    forks = ForkRunner(known, talk.accounts, talk.clock, talk.events.append)
+    return Compaction(
+        make_parts(conversation=known, events=talk.events, expect=talk.ledger.expect, fork=forks)
+    )
 
 
 @pytest.mark.parametrize("size", [8_000, 24_000], ids=["room left", "already too long"])

@@ -10,7 +10,7 @@ import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kit import make, use
+from kit import make, make_parts, use
 
 from sevenfold.core.errors import PromptTooLong
 from sevenfold.core.events import Compacted, Declined, Event, Notice
@@ -42,6 +42,7 @@ from sevenfold.layers.shared.boundary import find_last_boundary, record_name
 from sevenfold.layers.shared.facts import FactCollector
 from sevenfold.recordings.claude_code import read_session
 from sevenfold.recordings.recorded import convert_recording
+from sevenfold.settings.layers import Switches
 from sevenfold.testing import FakeTools, ScriptedModel
 
 SESSIONS = sorted((Path(__file__).parents[3] / "../shared/data/sessions").glob("*.jsonl.gz"))
@@ -52,11 +53,12 @@ HEAD = 400
 """Tokens that the smallest digest takes besides what the user said last."""
 
 
-def new(able: Capabilities | None = None, **options: Any) -> tuple[Digest, list[Event], list[str]]:
+def new(able: Capabilities | None = None, **switches: bool) -> tuple[Digest, list[Event], list[str]]:
     events: list[Event] = []
     expected: list[str] = []
-    capabilities = able or Capabilities()
-    made = Digest(events.append, expected.append, lambda: LOG, lambda: capabilities, **options)
+    made = Digest(
+        make_parts(able=able, path=LOG, events=events, expected=expected, switches=Switches(**switches))
+    )
     return made, events, expected
 
 
@@ -128,7 +130,7 @@ async def test_each_of_its_two_triggers_has_a_switch() -> None:
     full = pressed(request, 8_000)
     refused = pressed(request, 200_000, PromptTooLong("too long", tokens=9_000, limit=8_000))
     for auto, reactive in ((True, False), (False, True), (False, False)):
-        made, _, _ = new(auto=auto, reactive=reactive)
+        made, _, _ = new(compact=auto, reactive=reactive)
         assert bool(await made.fit(request, full)) == auto
         assert bool(await made.fit(request, refused)) == reactive
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from flows.test_session import Place
-from kit import make
+from kit import RestoredBy, make, make_parts
 from layers.l4_compaction.foldable import copied, pressed, reloaded, rounds, sent, talked, written
 from layers.simulated import FRAME, MODEL, Conversation, conversation, reading
 from msgspec.structs import replace
@@ -21,7 +21,7 @@ from sevenfold.core.messages import Message, Opaque, Text, Thinking, ToolResult,
 from sevenfold.core.protocols import Capabilities, Change, Layers
 from sevenfold.core.request import Frame, Request, encode_view
 from sevenfold.core.tokens import Thresholds, Usage
-from sevenfold.core.transcript import Mark, Replace, Reply, Transcript, View
+from sevenfold.core.transcript import Mark, Replace, Reply, Transcript
 from sevenfold.layers.l2_microcompaction.provider import add_context_management
 from sevenfold.layers.l4_compaction.server import (
     BY,
@@ -33,6 +33,7 @@ from sevenfold.layers.l4_compaction.server import (
     RequestedCompaction,
     ServerCompaction,
     SideRequestSender,
+    SummaryAccounts,
     add_requested_compaction,
     add_server_compaction,
     make_summary_request,
@@ -41,9 +42,10 @@ from sevenfold.layers.l4_compaction.server import (
     read_summary_usage,
     remove_server_summaries,
 )
+from sevenfold.layers.parts import LayerParts, PlainConversation, ServerSummaries
 from sevenfold.layers.shared.boundary import Boundary, collect_facts, find_last_boundary
 from sevenfold.layers.shared.facts import Facts
-from sevenfold.layers.shared.restore import CompactionHooks
+from sevenfold.layers.shared.restore import CompactionCut, CompactionHooks, Restorer
 from sevenfold.models.anthropic_wire import collect_betas, encode_body
 from sevenfold.models.capabilities import find_capabilities
 from sevenfold.settings.layers import MicroSettings
@@ -111,12 +113,14 @@ def test_it_comes_back_from_a_transcript_as_it_was() -> None:
 
 
 @asynccontextmanager
-async def compacted_session(reads: int = 8) -> AsyncIterator[tuple[Conversation, Turn]]:
+async def compacted_session(reads: int = 8, **fields: Any) -> AsyncIterator[tuple[Conversation, Turn]]:
     """A session whose provider compacts while it reads files of 22,500 tokens each."""
     frame = add_server_compaction(FRAME, ABLE, SMALL)
     async with conversation(reading(reads), frame=frame) as talk:
-        watcher = ServerCompaction(talk.ledger, talk.ledger.expect, talk.events.append)
-        turn = talk.turn(Layers(replied=(watcher,)), size=90_000, accounts=watcher)
+        summaries = ServerSummaries()
+        accounts = SummaryAccounts(talk.ledger, summaries, talk.ledger.expect, talk.events.append)
+        layer = ServerCompaction(make_parts(events=talk.events, server=summaries, **fields))
+        turn = talk.turn(Layers(replied=(layer,)), size=90_000, accounts=accounts)
         yield talk, turn
 
 
@@ -195,14 +199,16 @@ async def test_what_the_provider_ignores_from_now_on_is_restored_and_hooks_are_t
         told.append((boundary.by, text))
         return (user("<context>\nof a hook\n</context>"),)
 
-    def restore(view: View, gone: range, window: int, room: int) -> list[Message]:
-        asked.append((len(gone), window, room))
-        return [user("<context>\nthe instruction files\n</context>")]
+    def restore(cut: CompactionCut, room: int) -> Message:
+        asked.append((len(cut.gone), cut.window, room))
+        return user("<context>\nthe instruction files\n</context>")
 
-    async with compacted_session() as (talk, turn):
-        (watcher,) = turn.layers.replied
-        assert isinstance(watcher, ServerCompaction)
-        watcher.lent(restore, lambda: 100_000, CompactionHooks(talk.events.append, after=after))
+    fields: dict[str, Any] = {
+        "able": Capabilities(window=100_000),
+        "restorer": Restorer([RestoredBy(restore)]),
+        "hooks": CompactionHooks(after=after),
+    }
+    async with compacted_session(**fields) as (talk, turn):
         await turn.run(user("read them all"))
         await finish(turn)
         made, view = len(talk.of(Compacted)), turn.transcript.view
@@ -240,14 +246,16 @@ async def test_a_resumed_session_sends_the_same_bytes() -> None:
 
 async def test_a_summary_that_failed_changes_nothing_and_is_told() -> None:
     events: list[Event] = []
-    watcher = ServerCompaction(NoAccounts(), lambda why: None, events.append)
+    summaries = ServerSummaries()
+    accounts = SummaryAccounts(NoAccounts(), summaries, lambda why: None, events.append)
+    layer = ServerCompaction(make_parts(events=events, server=summaries))
     log = talked()
     failed = Reply(assistant(summary_that_failed(), Text("Going on.")), Usage(input=5))
-    watcher.after(Request(FRAME, log.view), failed)
+    accounts.after(Request(FRAME, log.view), failed)
     log.add(failed, by="model")
 
     assert [type(e) for e in events] == [Failed]
-    assert await watcher(Request(FRAME, log.view)) == ()
+    assert await layer(Request(FRAME, log.view)) == ()
 
 
 def summary_that_failed() -> Opaque:
@@ -343,16 +351,17 @@ def reply_with(*blocks: Opaque, stop: str = "compaction") -> Reply:
     return Reply(assistant(*blocks), stop=stop, diagnostics={"iterations": used})
 
 
+def requested(model: ScriptedModel, events: list[Event]) -> LayerParts:
+    known = PlainConversation(model)
+    send = SideRequestSender(known, NoAccounts(), lambda event: None)
+    return make_parts(conversation=known, events=events, send=send)
+
+
 async def demanded(
     log: Transcript, *script: Any, able: Capabilities = ABLE, window: int = 12_000
 ) -> tuple[list[Change], ScriptedModel, list[Event]]:
     model, events = ScriptedModel(script, able), list[Event]()
-    layer = RequestedCompaction(
-        SideRequestSender(lambda: model, NoAccounts(), lambda event: None),
-        lambda: able,
-        lambda why: None,
-        events.append,
-    )
+    layer = RequestedCompaction(requested(model, events))
     request = Request(SIGNED, log.view)
     return list(await layer.fit(request, pressed(request, window))), model, events
 
@@ -484,12 +493,7 @@ async def test_a_turn_puts_it_in_and_goes_on() -> None:
     block = summary("all of it", signature="s1")
     able = replace(ABLE, window=12_000)
     model = ScriptedModel([reply_with(block), "Done."], able)
-    layer = RequestedCompaction(
-        SideRequestSender(lambda: model, NoAccounts(), lambda event: None),
-        lambda: able,
-        lambda why: None,
-        events.append,
-    )
+    layer = RequestedCompaction(requested(model, events))
     turn = make(model, Layers(fit=(layer,)), events=events, transcript=talked())
     turn.frame = SIGNED
     reply = await turn.run()

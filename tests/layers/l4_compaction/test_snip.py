@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kit import make
+from kit import make, make_parts
 from layers.l4_compaction.foldable import (
     BINDS,
     FRAME,
@@ -336,7 +336,7 @@ def test_whatever_comes_the_laws_hold(
 async def test_a_turn_writes_it_and_goes_on() -> None:
     log, events, told = talked(turns=8), list[Event](), list[str]()
     model = ScriptedModel(["Everything is done."], Capabilities(window=12_000))
-    layer = Snip(events.append, told.append, lambda: None, lambda: model.capabilities)
+    layer = Snip(make_parts(model, events=events, expected=told))
     turn = make(model, Layers(fit=(layer,)), events=events, transcript=log, tools=FakeTools())
     reply = await turn.run()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from dataclasses import replace as with_fields
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,13 @@ import pytest
 from flows.test_session import Place
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kit import use
+from kit import RestoredBy, make_parts, use
 from layers.l4_compaction.summaries import FRAME, LOG, Compacting, edits, marks, rounds, summary
 from layers.l4_compaction.test_compaction import answering, layer_on
 from layers.l4_compaction.test_digest import random_transcript
 from layers.simulated import conversation
 from msgspec.structs import replace
 
-from sevenfold.cache.prices import Prices
 from sevenfold.core.clock import run_sync, run_without_waiting
 from sevenfold.core.errors import Overloaded, PromptTooLong
 from sevenfold.core.events import CacheBroke, Compacted, Failed, Progress
@@ -32,14 +31,13 @@ from sevenfold.hooks.contract import HookOutcome
 from sevenfold.layers.l4_compaction.compaction import Compaction
 from sevenfold.layers.l4_compaction.plan import BREAKER, CompactionBreaker
 from sevenfold.layers.l4_compaction.summary_ahead import SHARE, PrecomputedSummary, SummaryAhead
-from sevenfold.layers.l7_agents.forks import ForkRunner
-from sevenfold.layers.ladder import LayerParts, make_standard_layers
+from sevenfold.layers.ladder import make_standard_layers
+from sevenfold.layers.parts import LayerParts
 from sevenfold.layers.shared.background import BackgroundTasks, open_task_group
 from sevenfold.layers.shared.boundary import BOUNDARY, Boundary, find_last_boundary
+from sevenfold.layers.shared.restore import CompactionCut, CompactionHooks, Restorer
 from sevenfold.offline import OfflineEngine
 from sevenfold.settings.layers import CompactionSettings, Switches
-from sevenfold.storage.results import ResultStore
-from sevenfold.testing import NoAccounts
 
 pytestmark = pytest.mark.anyio
 TOO_LONG = PromptTooLong("prompt is too long", tokens=9_000, limit=8_000)
@@ -53,7 +51,7 @@ class Preparing(Compacting):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.ahead = SummaryAhead(self.layer, lambda: self.able, self.events.append, waits=self.waits)
+        self.ahead = SummaryAhead(with_fields(self.parts, can_wait=self.waits), self.layer)
         self.prepared = PrecomputedSummary(self.ahead)
 
     async def fit(self, refused: PromptTooLong | None = None) -> list[Change]:
@@ -226,7 +224,7 @@ async def test_when_the_window_is_full_it_is_put_in_place_and_no_model_is_asked(
 
 
 async def test_the_boundary_and_the_event_say_that_it_was_made_ahead() -> None:
-    talk = await prepared(options={"fidelity": lambda removed, there: 0.5})
+    talk = await prepared(score=lambda removed, there: 0.5)
     view = talk.log.view
     go_on(talk)
     before = talk.tokens
@@ -287,11 +285,11 @@ async def test_after_a_refusal_it_is_there_too() -> None:
 async def test_what_should_be_seen_again_is_restored_then_and_not_before() -> None:
     views: list[View] = []
 
-    def restore(view: View, gone: range, window: int, room: int) -> Sequence[Message]:
-        views.append(view)
-        return [user("<context>\nas it is now\n</context>")]
+    def restore(cut: CompactionCut, room: int) -> Message:
+        views.append(cut.view)
+        return user("<context>\nas it is now\n</context>")
 
-    talk = await prepared(options={"restore": restore})
+    talk = await prepared(options={"restorer": Restorer([RestoredBy(restore)])})
     assert views == []
     go_on(talk)
     full = talk.log.view
@@ -324,7 +322,7 @@ class Slow(Preparing):
 
     def __post_init__(self) -> None:
         self.gate, self.held = anyio.Event(), False
-        self.options = {**self.options, "before": self._hold_the_first}
+        self.options = {**self.options, "hooks": CompactionHooks(self._hold_the_first)}
         super().__post_init__()
 
     async def _hold_the_first(self, trigger: str, instructions: str) -> HookOutcome:
@@ -354,7 +352,7 @@ class Hurried(Slow):
     waits = False
 
     def __post_init__(self) -> None:
-        self.options = {**self.options, "asks": False}
+        self.options = {**self.options, "can_wait": False}
         super().__post_init__()
 
 
@@ -376,7 +374,7 @@ async def test_who_may_not_wait_gets_the_digest_and_the_late_summary_is_dropped(
 
 
 async def test_a_compaction_that_may_not_ask_never_does_and_keeps_what_the_user_said() -> None:
-    talk = await prepared(options={"asks": False})
+    talk = await prepared(options={"can_wait": False})
     go_on(talk)
     await talk.fit()
     assert talk.texts[0].startswith("<summary>")
@@ -542,10 +540,11 @@ async def test_hooks_are_asked_when_it_is_prepared_and_told_when_it_is_in_place(
         told.append(f"before {trigger}")
         return HookOutcome(contexts=("mind the tests",))
 
-    async def after(boundary: Boundary, text: str) -> None:
+    async def after(boundary: Boundary, text: str) -> tuple[()]:
         told.append(f"after {boundary.trigger}")
+        return ()
 
-    talk = await prepared(options={"before": before, "after": after})
+    talk = await prepared(options={"hooks": CompactionHooks(before, after)})
     assert told == ["before auto"]
     assert "mind the tests" in talk.model.requests[0].view.messages[-1].text
     go_on(talk)
@@ -564,7 +563,7 @@ async def test_a_hook_that_refuses_is_no_failure_and_is_not_asked_at_every_reply
         asked.append(trigger)
         return HookOutcome(block=True, reason="not now")
 
-    talk = nearly_full(options={"before": before})
+    talk = nearly_full(options={"hooks": CompactionHooks(before)})
     await talk.reply()
     await talk.reply()
 
@@ -611,20 +610,8 @@ async def _prepared_and_put_in_place(seed: int, window: int, binds: bool) -> Non
 # --- where it is wired ------------------------------------------------------------------------------------
 
 
-def lent(talk: Compacting, folder: Path, *, waits: bool = True, **flags: bool) -> LayerParts:
-    def limits() -> Thresholds:
-        return Thresholds.of(talk.window, talk.able.max_output)
-
-    return LayerParts(
-        emit=talk.events.append,
-        expect=talk.expected.append,
-        able=lambda: talk.able,
-        prices=Prices.load(),
-        store=ResultStore(lambda: folder),
-        forker=ForkRunner(lambda: talk.model, NoAccounts(), talk.clock, talk.events.append, limits),
-        waits=waits,
-        switches=Switches(**flags),
-    )
+def parts_of(talk: Compacting, *, waits: bool = True, **flags: bool) -> LayerParts:
+    return with_fields(talk.parts, can_wait=waits, switches=Switches(**flags))
 
 
 def kinds(layers: Layers) -> set[type]:
@@ -644,7 +631,7 @@ def kinds(layers: Layers) -> set[type]:
 def test_it_is_there_where_it_is_wanted_or_where_there_is_no_other_time(
     tmp_path: Path, waits: bool, flags: dict[str, bool], there: bool
 ) -> None:
-    layers = make_standard_layers("main", lent(Compacting(), tmp_path, waits=waits, **flags))
+    layers = make_standard_layers("main", parts_of(Compacting(), waits=waits, **flags))
 
     assert (SummaryAhead in kinds(layers)) is there
     assert (PrecomputedSummary in kinds(layers)) is there
@@ -655,15 +642,13 @@ def test_it_is_there_where_it_is_wanted_or_where_there_is_no_other_time(
 
 @pytest.mark.parametrize("role", ["agent", "fork"])
 def test_agents_and_forks_have_none(tmp_path: Path, role: Any) -> None:
-    layers = make_standard_layers(role, lent(Compacting(), tmp_path, precompute=True))
+    layers = make_standard_layers(role, parts_of(Compacting(), precompute=True))
 
     assert not {SummaryAhead, PrecomputedSummary} & kinds(layers)
 
 
 def test_without_a_model_to_ask_there_is_none(tmp_path: Path) -> None:
-    from dataclasses import replace as with_fields
-
-    alone = with_fields(lent(Compacting(), tmp_path, precompute=True), forker=None)
+    alone = with_fields(parts_of(Compacting(), precompute=True), fork=None)
     assert not {SummaryAhead, PrecomputedSummary, Compaction} & kinds(make_standard_layers("main", alone))
 
 
@@ -694,9 +679,7 @@ async def test_in_a_session_the_window_fills_up_and_nobody_waits(tmp_path: Path)
 async def test_on_the_wire_preparing_reads_what_the_conversation_had_cached() -> None:
     thresholds = Thresholds.of(40_000, 8_000)
     async with conversation(answering) as talk:
-        ahead = SummaryAhead(
-            layer_on(talk, thresholds), lambda: talk.model.capabilities, talk.events.append
-        )
+        ahead = SummaryAhead(make_parts(talk.model, events=talk.events), layer_on(talk, thresholds))
         turn = talk.turn(Layers(fit=(PrecomputedSummary(ahead),), replied=(ahead,)), size=5_500)
         turn.thresholds = thresholds
         async with open_task_group() as tasks:

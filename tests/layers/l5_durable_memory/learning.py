@@ -7,23 +7,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kit import ReplaceableScript
+from kit import ReplaceableScript, make_forks, make_parts
 
 from sevenfold.cache.prices import Prices
 from sevenfold.core.events import Event
 from sevenfold.core.messages import Message, Text, ToolResult, ToolUse, assistant, user
 from sevenfold.core.protocols import Forker
 from sevenfold.core.request import Frame, Request
-from sevenfold.core.tokens import Thresholds
 from sevenfold.core.transcript import Mark, Reply, Transcript, View
-from sevenfold.layers.l5_durable_memory.extraction import Extraction, ExtractionParts
+from sevenfold.layers.l5_durable_memory.extraction import Extraction
 from sevenfold.layers.l5_durable_memory.extraction_tools import make_fork_tools
-from sevenfold.layers.l7_agents.forks import ForkRunner
+from sevenfold.layers.parts import ExtractionParts, PlainConversation
 from sevenfold.memory.folder.folder_backend import FolderBackend
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
 from sevenfold.settings.layers import ExtractionSettings
-from sevenfold.testing import FakeClock, NoAccounts, Postponed, ScriptedModel
+from sevenfold.settings.schema import Settings
+from sevenfold.testing import FakeClock, Postponed, ScriptedModel
 from sevenfold.testing.doubles import Line
 from sevenfold.tools.permissions import Mode, PermissionRules, Permissions
 from sevenfold.tools.toolbox import make_standard_tools
@@ -90,21 +90,26 @@ class Learner:
 
     def open(self, fork: Forker | None = None) -> None:
         """Begin with a new layer, as a process does."""
-        able = self.model.capabilities
-        limits = Thresholds.of(able.window, able.max_output)
         emit = self.events.append
-        forks = ForkRunner(lambda: self.model, NoAccounts(), self.clock, emit, lambda: limits)
-        self.learning = ExtractionParts(
+        learning = ExtractionParts(
             self.store,
             SESSION,
             lambda: make_fork_tools(self.workspace, self.permissions),
-            lambda: self.log.entries,
             self.tray.start,
             self.workspace.locate,
             team=self.team,
         )
-        self.known = self.learning, fork or forks, self.clock, emit, self.settings, self.prices
-        self.layer = Extraction(*self.known, lambda frame: self.kept_until)
+        self.parts = make_parts(
+            conversation=PlainConversation(self.model, entries=self.log.entries),
+            clock=self.clock,
+            emit=emit,
+            prices=self.prices or Prices({}, {}),
+            settings=Settings(extraction=self.settings),
+            fork=fork or make_forks(self.model, emit, self.clock),
+            extraction=learning,
+            cached_until=lambda frame: self.kept_until,
+        )
+        self.layer = Extraction(self.parts)
 
     def resume(self) -> None:
         self.log = Transcript.load(b"".join(self.lines), self.clock.now, self.lines.append)

@@ -8,21 +8,23 @@ from pathlib import Path
 
 import anyio
 import pytest
+from kit import make_parts
 from layers.l5_durable_memory.learning import NOON, SESSION, Learner, topic
 from layers.simulated import FRAME, conversation
 from msgspec.structs import replace
 
+from sevenfold.cache.prices import Prices
 from sevenfold.core.clock import format_date
 from sevenfold.core.errors import Refused
 from sevenfold.core.events import Failed, Forked, Notice, Progress, Remembered
 from sevenfold.core.messages import Json, Message, Text, ToolUse, assistant, user
 from sevenfold.core.protocols import ForkReply, Tools
 from sevenfold.core.request import Request
-from sevenfold.core.tokens import Thresholds
 from sevenfold.core.transcript import Mark, Replace, Reply
-from sevenfold.layers.l5_durable_memory.extraction import CURSOR, Extraction, ExtractionParts
+from sevenfold.layers.l5_durable_memory.extraction import CURSOR, Extraction
 from sevenfold.layers.l5_durable_memory.extraction_tools import make_fork_tools
 from sevenfold.layers.l7_agents.forks import ForkRunner
+from sevenfold.layers.parts import ExtractionParts, PlainConversation
 from sevenfold.memory.recall_results import BY as RECALL
 from sevenfold.models.directives import parse_directive
 from sevenfold.settings.layers import ExtractionSettings
@@ -729,16 +731,20 @@ async def test_on_the_ledger_its_fork_reads_the_whole_prefix_of_its_parent(tmp_p
     frame = replace(FRAME, tools=tools)
     async with conversation(looking_back(learner.memory), frame=frame) as talk:  # type: ignore[arg-type]
         turn = talk.turn()
-        able = talk.model.capabilities
-        limits = Thresholds.of(able.window, able.max_output)
-        forks = ForkRunner(
-            lambda: talk.model, talk.accounts, talk.clock, talk.events.append, lambda: limits
-        )
+        known = PlainConversation(talk.model, entries=turn.transcript.entries)
         learning = ExtractionParts(
             learner.store, SESSION, lambda: make_fork_tools(learner.workspace, learner.permissions),
-            lambda: turn.transcript.entries, learner.tray.start, learner.workspace.locate,
+            learner.tray.start, learner.workspace.locate,
         )  # fmt: skip
-        layer = Extraction(learning, forks, talk.clock, talk.events.append)
+        parts = make_parts(
+            conversation=known,
+            clock=talk.clock,
+            events=talk.events,
+            prices=Prices({}, {}),
+            fork=ForkRunner(known, talk.accounts, talk.clock, talk.events.append),
+            extraction=learning,
+        )
+        layer = Extraction(parts)
         for text in ("word " * 4_000, TABS):
             await turn.run(user(text))
         parent = talk.ledger.lines[-1].usage

@@ -175,7 +175,7 @@ async def test_nothing_is_written_in_a_silence_in_which_nothing_was_asked(tmp_pa
 async def test_a_layer_that_is_made_anew_goes_on_where_the_old_one_was(learner: Learner) -> None:
     learner.say("Fix the failing build.")
     await learner.rest()
-    learner.layer = Extraction(*learner.known, lambda frame: learner.kept_until)
+    learner.layer = Extraction(learner.parts)
     assert learner.layer.waiting
     learner.says("Nothing to save.")
     assert await learner.silent(math.inf)

@@ -40,7 +40,7 @@ class Told:
             self.place.root.joinpath,
             self.events.append,
             known,
-            besides=lambda: [Path("/memory/MEMORY.md")],
+            besides=[Path("/memory/MEMORY.md")],
         )
 
     def files(self, already: Sequence[object], limits: InstructionLimits | None) -> InstructionFiles:

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.core.messages import user
+from sevenfold.core.messages import make_context_message, user
 from sevenfold.core.tokens import estimate_tokens
 from sevenfold.core.transcript import Transcript
 from sevenfold.layers.l5_durable_memory.prompt import format_memory_prompt, format_opening, is_opening
-from sevenfold.session.frame import make_context_message
 
 FOLDER = Path("/home/someone/.sevenfold/projects/-home-someone-shop/memory")
 PAST = FOLDER.parent

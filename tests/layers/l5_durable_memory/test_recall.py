@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kit import extends, make, use
+from kit import extends, make, make_parts, use
 
 from sevenfold.core.errors import StorageFailure
 from sevenfold.core.events import Event, Failed
@@ -27,13 +27,14 @@ from sevenfold.layers.l5_durable_memory.recall import RECENT, Recall, is_worth_a
 from sevenfold.layers.l5_durable_memory.selection import (
     LEAST,
     MARK,
-    RecallParts,
     find_read_memories,
     find_shown_memories,
 )
+from sevenfold.layers.parts import RecallParts
 from sevenfold.memory.recall_results import BY, TAG, Recalled, is_recalled
 from sevenfold.offline import OfflineEngine
 from sevenfold.settings.layers import RecallSettings
+from sevenfold.settings.schema import Settings
 from sevenfold.testing import FakeClock, ScriptedModel
 
 FOLDER = Path("/home/someone/.sevenfold/projects/-work/memory")
@@ -74,9 +75,14 @@ class Talk:
         self.open()
 
     def open(self) -> None:
-        able = Capabilities(window=self.window)
         self.layer = Recall(
-            RecallParts(FOLDER, self.find, lambda: able), self.clock, self.events.append, self.settings
+            make_parts(
+                able=Capabilities(window=self.window),
+                clock=self.clock,
+                events=self.events,
+                settings=Settings(recall=self.settings),
+                recall=RecallParts(FOLDER, self.find),
+            )
         )
 
     def resume(self) -> None:
@@ -500,10 +506,12 @@ def test_at_most_five_are_attached() -> None:
 def test_a_search_that_gives_too_much_twice_or_what_it_was_told_to_leave_out_is_not_believed() -> None:
     talk = Talk()
     talk.layer = Recall(
-        RecallParts(FOLDER, lambda text, limit, skip: [SQL, *many(9), SQL]),
-        talk.clock,
-        talk.events.append,
-        PATIENT,
+        make_parts(
+            clock=talk.clock,
+            events=talk.events,
+            settings=Settings(recall=PATIENT),
+            recall=RecallParts(FOLDER, lambda text, limit, skip: [SQL, *many(9), SQL]),
+        )
     )
     first = files(talk.ask("all of them"))
     talk.answer()

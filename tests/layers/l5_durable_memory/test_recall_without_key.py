@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import pytest
+from kit import make_forks, make_parts
 from layers.l5_durable_memory.test_selection import FOLDER, NOW, memory
 
 from sevenfold.core.errors import NoKey
 from sevenfold.core.events import Event, Failed, Notice
 from sevenfold.core.messages import Message, Text, assistant, user
-from sevenfold.core.tokens import Thresholds
 from sevenfold.core.transcript import Transcript
 from sevenfold.layers.l5_durable_memory.recall import Recall
-from sevenfold.layers.l5_durable_memory.selection import RecallParts
-from sevenfold.layers.l7_agents.forks import ForkRunner
+from sevenfold.layers.parts import RecallParts
 from sevenfold.memory.recall_results import BY
 from sevenfold.settings.layers import RecallSettings
-from sevenfold.testing import FakeClock, NoAccounts, Postponed, ScriptedModel
+from sevenfold.settings.schema import Settings
+from sevenfold.testing import FakeClock, Postponed, ScriptedModel
 
 pytestmark = pytest.mark.anyio
 KEY = "claude-haiku-4-5 needs a key: set ANTHROPIC_API_KEY, or use the model 'offline'"
@@ -29,8 +29,7 @@ async def test_without_a_key_for_the_model_the_search_chooses_and_it_is_said_onc
     events, background, log = list[Event](), Postponed(), Transcript(lambda: NOW)
     memories = [memory(0)]
     asked = ScriptedModel(())
-    limits = Thresholds.of(200_000, 32_000)
-    forks = ForkRunner(lambda: asked, NoAccounts(), FakeClock(NOW), events.append, lambda: limits)
+    forks = make_forks(asked, events.append, FakeClock(NOW))
     sources = RecallParts(
         FOLDER,
         lambda text, limit, skip: [m for m in memories if m.file not in skip],
@@ -40,7 +39,10 @@ async def test_without_a_key_for_the_model_the_search_chooses_and_it_is_said_onc
         start=background.start,
     )
     settings = RecallSettings(selector="model", wait_ms=1_000, first_wait_ms=10_000)
-    layer = Recall(sources, FakeClock(NOW), events.append, settings)
+    parts = make_parts(
+        clock=FakeClock(NOW), events=events, settings=Settings(recall=settings), recall=sources
+    )
+    layer = Recall(parts)
     shown = list[str]()
     for question in ("what about subject 0?", "and what else is known of it?"):
         log.add(user(question))

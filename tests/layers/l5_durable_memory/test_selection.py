@@ -9,14 +9,13 @@ from typing import Any
 
 import anyio
 import pytest
-from kit import make
+from kit import make, make_forks, make_parts
 
 from sevenfold.core.clock import format_date
 from sevenfold.core.errors import KeyRefused, Overloaded
 from sevenfold.core.events import Event, Failed, Forked, Notice
 from sevenfold.core.messages import Message, Text, ToolUse, assistant, user
 from sevenfold.core.protocols import Layers, Model
-from sevenfold.core.tokens import Thresholds
 from sevenfold.core.transcript import Transcript
 from sevenfold.layers.l5_durable_memory.recall import Recall
 from sevenfold.layers.l5_durable_memory.selection import (
@@ -27,16 +26,16 @@ from sevenfold.layers.l5_durable_memory.selection import (
     NEWEST,
     TOOL,
     NotChosen,
-    RecallParts,
     format_manifest,
     parse_choice,
 )
-from sevenfold.layers.l7_agents.forks import ForkRunner
+from sevenfold.layers.parts import RecallParts
 from sevenfold.layers.shared.background import BackgroundTasks, open_task_group
 from sevenfold.memory.recall_results import BY, Recalled, is_recalled
 from sevenfold.offline import OfflineEngine
 from sevenfold.settings.layers import RecallSettings, SelectorName
-from sevenfold.testing import FakeClock, NoAccounts, Postponed, ScriptedModel
+from sevenfold.settings.schema import Settings
+from sevenfold.testing import FakeClock, Postponed, ScriptedModel
 from sevenfold.testing.doubles import Line
 
 pytestmark = pytest.mark.anyio
@@ -52,6 +51,11 @@ def memory(n: int) -> Recalled:
 
 def choosing(*files: Any) -> Message:
     return assistant(ToolUse("t1", TOOL, {"files": list(files)}))
+
+
+def recalling(sources: RecallParts, events: list[Event], settings: RecallSettings) -> Recall:
+    known = Settings(recall=settings)
+    return Recall(make_parts(clock=FakeClock(NOW), events=events, settings=known, recall=sources))
 
 
 @dataclass
@@ -72,29 +76,19 @@ class Talk:
         self.log = Transcript(self.clock.now)
         self.scripted = ScriptedModel(self.script, name="small")
         model = self.model or self.scripted
-        self.forks = ForkRunner(
-            lambda: model,
-            NoAccounts(),
-            self.clock,
-            self.events.append,
-            lambda: Thresholds.of(200_000, 32_000),
-        )
+        self.forks = make_forks(model, self.events.append, self.clock)
         settings = self.settings or RecallSettings(
             selector=self.selector, wait_ms=1_000, first_wait_ms=10_000
         )
-        self.layer = Recall(
-            RecallParts(
-                FOLDER,
-                self.find,
-                newest=lambda most: self.memories[:most],
-                fork=self.forks,
-                model=lambda: model.name,
-                start=self.background.start,
-            ),
-            self.clock,
-            self.events.append,
-            settings,
+        sources = RecallParts(
+            FOLDER,
+            self.find,
+            newest=lambda most: self.memories[:most],
+            fork=self.forks,
+            model=lambda: model.name,
+            start=self.background.start,
         )
+        self.layer = recalling(sources, self.events, settings)
 
     def find(self, text: str, limit: int, skip: frozenset[str]) -> Sequence[Recalled]:
         self.searches.append((limit, skip))
@@ -319,7 +313,7 @@ async def test_in_a_real_tray_a_stale_question_ends_and_the_next_one_is_answered
             fork=fork,
             start=tray.start,
         )
-        layer = Recall(sources, FakeClock(NOW), events.append, RecallSettings(selector="model"))
+        layer = recalling(sources, events, RecallSettings(selector="model"))
         turn = make(["one", "two"], Layers(attach=(layer,)), background=tray, events=events)
         await turn.run(user("what about subject 1?"))
         await asked.wait()
@@ -342,7 +336,7 @@ async def test_closing_does_not_wait_for_a_model_that_chooses() -> None:
         sources = RecallParts(
             FOLDER, lambda *_: [], newest=lambda most: [memory(1)], fork=fork, start=tray.start
         )
-        layer = Recall(sources, FakeClock(NOW), print, RecallSettings(selector="model"))
+        layer = recalling(sources, [], RecallSettings(selector="model"))
         log = Transcript(lambda: NOW)
         log.add(user("what about subject 1?"))
         layer.attach(log.view)

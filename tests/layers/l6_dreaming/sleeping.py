@@ -10,21 +10,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kit import make
+from kit import make, make_forks, make_parts
 
 from sevenfold.core.events import Event, Failed, Progress
 from sevenfold.core.messages import Message, ToolUse, assistant, user
 from sevenfold.core.request import Frame, Request
-from sevenfold.core.tokens import Thresholds
 from sevenfold.core.transcript import Transcript
 from sevenfold.layers.l6_dreaming.dream_run import DreamRunner
 from sevenfold.layers.l6_dreaming.dreaming import Dreaming
-from sevenfold.layers.l7_agents.forks import ForkRunner
+from sevenfold.layers.parts import DreamParts
 from sevenfold.memory.folder.folder_backend import FolderBackend
 from sevenfold.memory.store import MemoryStore
 from sevenfold.settings.layers import DreamSettings
+from sevenfold.settings.schema import Settings
 from sevenfold.testing import FakeClock, ScriptedModel
-from sevenfold.testing.doubles import Line, NoAccounts
+from sevenfold.testing.doubles import Line
 from sevenfold.tools.confined_tools import ConfinedTools
 from sevenfold.tools.permissions import PermissionRules
 from sevenfold.tools.toolbox import make_standard_tools
@@ -146,20 +146,19 @@ class Bed:
 
     async def layer(self, model: ScriptedModel) -> tuple[Dreaming, Request]:
         """The layer, and the request with which a conversation of one turn came to rest."""
-        able = model.capabilities
-        forks = ForkRunner(
-            lambda: model,
-            NoAccounts(),
-            self.clock,
-            self.events.append,
-            lambda: Thresholds.of(able.window, able.max_output),
-        )
         turn = make(model, transcript=Transcript(self.clock.now), clock=self.clock)
         schemas = tuple(tool.schema for tool in make_standard_tools(self.workspace))
         turn.frame = Frame(model.name, ("You are an agent.",), schemas)
         await turn.run(user("Hello, I am Ada."))
-        layer = Dreaming(self.dreams, forks, self.confined, lambda: able, self.clock, nightly=self.nightly)
-        return layer, turn.request
+        parts = make_parts(
+            model,
+            clock=self.clock,
+            events=self.events,
+            settings=Settings(assistant_mode=self.nightly),
+            fork=make_forks(model, self.events.append, self.clock),
+            dreams=DreamParts(self.dreams, self.confined),
+        )
+        return Dreaming(parts), turn.request
 
     async def rest(self, *script: Line) -> ScriptedModel:
         """One turn, and the rest after it."""

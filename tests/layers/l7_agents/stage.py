@@ -22,6 +22,7 @@ from sevenfold.layers.l7_agents.forks import PLACEHOLDER, CountedAccounts, ForkR
 from sevenfold.layers.l7_agents.mailbox import Letter, make_letter
 from sevenfold.layers.l7_agents.members import AgentNotices, ParentConversation
 from sevenfold.layers.l7_agents.roster import Roster
+from sevenfold.layers.parts import PlainConversation
 from sevenfold.layers.shared.background import BackgroundTasks, open_task_group
 from sevenfold.session.log import TranscriptFile
 from sevenfold.settings.layers import AgentSettings
@@ -273,11 +274,10 @@ class Stage:
     def forker(self) -> ForkRunner:
         """Asks beside an agent, with the agent's own model."""
         return ForkRunner(
-            lambda: self.scripts["status"],
+            PlainConversation(self.scripts["status"], thresholds=Thresholds.of(200000, 32000)),
             NoAccounts(),
             self.clock,
             self.emit,
-            lambda: Thresholds.of(200_000, 32_000),
         )
 
 

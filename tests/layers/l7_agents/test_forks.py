@@ -17,6 +17,7 @@ from sevenfold.core.request import Request, encode_prefix
 from sevenfold.core.tokens import Thresholds, Usage
 from sevenfold.core.transcript import Reply, Transcript
 from sevenfold.layers.l7_agents.forks import PLACEHOLDER, ForkRunner, PermittedTools
+from sevenfold.layers.parts import PlainConversation
 from sevenfold.models.directives import write_directive
 from sevenfold.testing import FakeClock, FakeTools, NoAccounts, ScriptedModel
 
@@ -37,7 +38,10 @@ def forks(model: ScriptedModel, events: list[Event] | None = None) -> ForkRunner
     told = (events if events is not None else []).append
     able = model.capabilities
     return ForkRunner(
-        lambda: model, NoAccounts(), FakeClock(), told, lambda: Thresholds.of(able.window, able.max_output)
+        PlainConversation(model, thresholds=Thresholds.of(able.window, able.max_output)),
+        NoAccounts(),
+        FakeClock(),
+        told,
     )
 
 
@@ -158,11 +162,10 @@ async def test_parallel_forks_share_everything_but_their_directive() -> None:
 def on(talk: Conversation) -> ForkRunner:
     able = talk.model.capabilities
     return ForkRunner(
-        lambda: talk.model,
+        PlainConversation(talk.model, thresholds=Thresholds.of(able.window, able.max_output)),
         talk.ledger,
         talk.clock,
         talk.events.append,
-        lambda: Thresholds.of(able.window, able.max_output),
     )
 
 

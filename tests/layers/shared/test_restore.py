@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.core.messages import Message, Text, ToolResult, ToolUse, assistant, user
+from sevenfold.core.messages import (
+    Message,
+    Text,
+    ToolResult,
+    ToolUse,
+    assistant,
+    make_context_message,
+    user,
+)
 from sevenfold.core.tokens import REFERENCE_WINDOW, estimate_tokens
 from sevenfold.core.transcript import Replace, Transcript
 from sevenfold.layers.shared.restore import (
@@ -22,7 +30,6 @@ from sevenfold.layers.shared.restore import (
     RestoredTexts,
     RestoreSource,
     StartContext,
-    make_context_message,
     restore_messages,
 )
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as with_fields
 from pathlib import Path
 
 import pytest
+from kit import RestoredBy
 from layers.l3_session_memory.noting import Noting
 from layers.l3_session_memory.test_notes_compaction import NOTED, SMALL, covers, paid
 from layers.l4_compaction.summaries import Compacting, rounds, summary, talked
@@ -16,8 +18,8 @@ from sevenfold.core.errors import KeyRefused
 from sevenfold.core.events import Notice, Progress
 from sevenfold.core.messages import Message, Text, assistant, user
 from sevenfold.core.tokens import estimate_tokens
-from sevenfold.core.transcript import PlacedMessage, Reply, Transcript, View
-from sevenfold.layers.l3_session_memory.notes_compaction import NotesCompaction, Restore
+from sevenfold.core.transcript import PlacedMessage, Reply, Transcript
+from sevenfold.layers.l3_session_memory.notes_compaction import NotesCompaction
 from sevenfold.layers.l4_compaction.plan import PRICE, estimate_worth, make_plan
 from sevenfold.layers.shared.boundary import find_last_boundary
 from sevenfold.layers.shared.restore import SHARE, CompactionCut, Restorer, Stands
@@ -63,7 +65,7 @@ def opened(rules: Rules, after: Transcript) -> Transcript:
 
 
 def ruled(rules: Rules, log: Transcript | None = None, **fields: object) -> Compacting:
-    options = {"standing": rules}
+    options = {"restorer": Restorer(standing=rules)}
     known = {"script": [summary()] * 2, "options": options, **fields}
     return Compacting(log=opened(rules, log or talked()), **known)  # type: ignore[arg-type]
 
@@ -139,7 +141,7 @@ async def test_rules_that_stay_in_view_are_not_counted_as_if_they_came_back() ->
     rules = Rules(1_000)
     log = talked()
     log.add(rules.message, by="Compaction")
-    talk = Compacting([summary()], log, options={"standing": rules})
+    talk = Compacting([summary()], log, options={"restorer": Restorer(standing=rules)})
     planned = make_plan(talk.request, talk.pressure(), "auto", talk.able, stands=rules.stands)
     assert planned
     await talk.fit()
@@ -167,25 +169,23 @@ async def test_what_comes_back_frees_nothing_when_it_is_asked_whether_a_summary_
 async def test_the_rest_shares_what_is_left_then() -> None:
     rules, rooms = Rules(1_000), list[int]()
 
-    def restore(view: View, gone: range, window: int, room: int) -> Sequence[Message]:
+    def restore(cut: CompactionCut, room: int) -> Message:
         rooms.append(room)
-        return [user("a file")]
+        return user("a file")
 
     log = talked()
     cut = CompactionCut(log.view, range(5), 8_000)
-    both = Restorer(restore, rules)(cut, 3_000, 3_000)
-    same = Restorer(restore, rules).at_once(log.view, range(5), 8_000, 1_500)
+    both = Restorer([RestoredBy(restore)], rules)(cut, 3_000, 3_000)
 
     assert [m.text[:6] for m in both] == [RULES[:6], "a file"]
-    assert both == list(same)
-    assert rooms == [(3_000 - estimate_tokens(rules.message.text)) // 2] * 2
+    assert rooms == [(3_000 - estimate_tokens(rules.message.text)) // 2]
 
 
 @pytest.mark.parametrize("tokens", [2_000, 8_000])
 async def test_they_come_back_when_the_notes_stand_in_too(tmp_path: Path, tokens: int) -> None:
     rules, talk = Rules(tokens), noted(tmp_path, tokens)
     too_much = user("y" * 4 * 26_000)
-    pays_out(talk, rules, lambda view, cut, room: [too_much])
+    pays_out(talk, rules, lambda cut, room: too_much)
     await paid(talk)
     boundary = find_last_boundary(talk.view)
 
@@ -197,11 +197,11 @@ async def test_they_come_back_when_the_notes_stand_in_too(tmp_path: Path, tokens
 
 async def test_notes_that_are_too_long_beside_them_do_not_stand_in(tmp_path: Path) -> None:
     talk = noted(tmp_path, 16_500, covered=32)
-    pays_out(talk, Rules(16_500), lambda view, cut, room: [])
+    pays_out(talk, Rules(16_500), lambda cut, room: None)
 
     assert await talk.pay() == []
     assert "still too much" in talk.of(Progress)[-1].said
-    pays_out(talk, None, lambda view, cut, room: [])
+    pays_out(talk, None, lambda cut, room: None)
     assert await talk.pay() != [], "it is they alone that are too much"
 
 
@@ -217,7 +217,8 @@ def noted(folder: Path, tokens: int, covered: int = 45) -> Noting:
     return talk
 
 
-def pays_out(talk: Noting, rules: Rules | None, restore: Restore) -> None:
-    emit, expect = talk.events.append, talk.expected.append
-    known = talk.book, emit, expect, lambda: None, lambda: SMALL, talk.settings
-    talk.payout = NotesCompaction(*known, restore, standing=rules)
+def pays_out(
+    talk: Noting, rules: Rules | None, restore: Callable[[CompactionCut, int], Message | None]
+) -> None:
+    restorer = Restorer([RestoredBy(restore)], rules)
+    talk.payout = NotesCompaction(with_fields(talk.parts, restorer=restorer), talk.book)

@@ -27,12 +27,12 @@ from sevenfold.core.protocols import Model
 from sevenfold.layers.l5_durable_memory.selection import (
     ByModel,
     ModelSelector,
-    RecallParts,
     RecallQuery,
     Selection,
     select_by_search,
 )
 from sevenfold.layers.l7_agents.forks import ForkRunner
+from sevenfold.layers.parts import PlainConversation, RecallParts
 from sevenfold.memory.api import Memory
 from sevenfold.memory.errors import NoSuchMemory
 from sevenfold.memory.folder.folder import AgentFolder, Saved, list_agent_folders, make_folder_name
@@ -205,9 +205,8 @@ async def _select_by_model(
 ) -> Selection:
     clock = SystemClock()
     ledger = Ledger(Prices.load(at.settings.prices), clock, _ignore_event)
-    forks = ForkRunner(
-        lambda: model, ledger, clock, _print_problem, lambda: make_thresholds(model, at.settings)
-    )
+    conversation = PlainConversation(model, thresholds=make_thresholds(model, at.settings))
+    forks = ForkRunner(conversation, ledger, clock, _print_problem)
     choose = ModelSelector(forks, lambda: model.name, at.settings.recall)
     sources = RecallParts(memory.path_of(), memory.recall, newest=memory.newest)
     try:

@@ -1,4 +1,4 @@
-"""What the model sees in place of a stored result: how long it is, where it is, and how it begins.
+"""The envelope that the model sees in place of a stored result: length, path, beginning.
 
 Shows part of a long text in a bounded answer: some of its lines, or those that hold something.
 """
@@ -19,7 +19,6 @@ from sevenfold.storage.results import BLOCKS
 
 OPENING: Final = "<persisted-output>"
 CLOSING: Final = "</persisted-output>"
-WITH_FILE_TOOLS: Final = "To see more, Read that file with offset and limit, or Grep in it."
 WITH_READ_RESULT: Final = (
     "To see more, call ReadResult with that path and an offset, or with a pattern to find lines."
 )
@@ -31,7 +30,7 @@ _HEAD: Final = (
 
 
 class ResultPointer(msgspec.Struct, frozen=True):
-    """What an envelope points to."""
+    """The target of an envelope."""
 
     characters: int
     path: str
@@ -57,7 +56,7 @@ def make_envelope(text: str, path: Path, how: str, preview: int, *, with_tail: b
 
 
 def parse_envelope(text: str) -> ResultPointer | None:
-    """What this text points to, if it looks like one of our envelopes.
+    """The target of this text, if it looks like one of our envelopes.
 
     Anyone can write such a text: ask the store whether the path is one of its own.
     """
@@ -141,7 +140,7 @@ LEAST: Final = 2_000
 """Characters of one answer in the smallest window."""
 LONGEST_PATTERN: Final = 1_000
 SECONDS: Final = 10.0
-"""How long looking for a pattern may take."""
+"""Longest search for a pattern, in seconds."""
 _NOTES: Final = 300
 """Characters of the answer that are kept free for saying how to go on."""
 _SHORT: Final = 1_000
@@ -199,7 +198,7 @@ def _piece(answer: NumberedLines, text: str, at: int, end: int, number: int, cha
 
 
 def _place(text: str, line: int, character: int) -> tuple[int, int]:
-    """Where this character of this line is, and where the line ends."""
+    """The place of this character of this line, and the end of the line."""
     at = 0
     for passed in range(line - 1):
         if not (at := text.find("\n", at) + 1) or at == len(text):
@@ -254,7 +253,7 @@ class PatternSearch:
         self._until = monotonic() + seconds
         self._next: list[int | None] = [-1] * len(wanted.either)
         self.stopped: int | None = None
-        """How far it had come when the time was up."""
+        """The line reached when the time was up."""
 
     def after(self, at: int) -> int | None:
         """The first match from here on; None: there is none, or the time is up."""

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Final
 
 from msgspec.structs import replace
 
 from sevenfold.core.errors import StorageFailure
-from sevenfold.core.events import Emit, Failed, Stored
+from sevenfold.core.events import Failed, Stored
 from sevenfold.core.messages import Text, ToolResult, strip_half_characters
 from sevenfold.core.protocols import Intake
-from sevenfold.core.tokens import REFERENCE_WINDOW, estimate_tokens, scale_constant
+from sevenfold.core.tokens import estimate_tokens, scale_constant
 from sevenfold.core.transcript import View
-from sevenfold.layers.l1_tool_results.preview import WITH_FILE_TOOLS, cut_middle, make_envelope
-from sevenfold.settings.layers import ToolResultSettings
-from sevenfold.storage.results import ResultStore
+from sevenfold.layers.l1_tool_results.preview import cut_middle, make_envelope
+from sevenfold.layers.parts import LayerParts
 
 NAME: Final = "tool results"
 CAPS: Final[dict[str, int]] = {"Bash": 30_000, "Grep": 20_000}
@@ -35,18 +34,8 @@ class ToolResults:
 
     label: ClassVar[str] = "ToolResults"
 
-    def __init__(
-        self,
-        store: ResultStore,
-        settings: ToolResultSettings,
-        emit: Emit,
-        how: Callable[[], str] = lambda: WITH_FILE_TOOLS,
-        aggregate: bool = True,
-        window: Callable[[], int] = lambda: REFERENCE_WINDOW,
-    ) -> None:
-        """`window` is of the model of the moment: in a small one, limits are smaller too."""
-        self._store, self._settings, self._emit = store, settings, emit
-        self._how, self._aggregate, self._window = how, aggregate, window
+    def __init__(self, parts: LayerParts) -> None:
+        self._parts, self._settings, self._emit = parts, parts.settings.tool_results, parts.emit
 
     def intake(self, batch: tuple[ToolResult, ...], view: View) -> tuple[ToolResult, ...]:
         if not batch:
@@ -58,7 +47,7 @@ class ToolResults:
                 arrival.shown[i] = replace(result, content=_nothing(tool, result.is_error))
             elif (limit := self.limit(tool)) is not None and count_characters(result) > limit:
                 self._store_one(arrival, i, f"over {limit:,} characters")
-        if self._aggregate:
+        if self._parts.switches.aggregate_budget:
             self._within_message(arrival)
         return tuple(arrival.shown)
 
@@ -71,8 +60,8 @@ class ToolResults:
         return self._scaled(min(CAPS.get(tool, OTHER_CAP), self._settings.most_characters))
 
     def _scaled(self, characters: int) -> int:
-        """A limit in this window; never so low that an envelope is longer than what it stands for."""
-        return min(characters, max(int(scale_constant(characters, self._window())), self._least))
+        """The limit in this window; never so low that an envelope is longer than what it stands for."""
+        return min(characters, max(int(scale_constant(characters, self._parts.window)), self._least))
 
     @property
     def _least(self) -> int:
@@ -96,14 +85,15 @@ class ToolResults:
         if not is_storable(result):
             return
         try:
-            path = self._store.keep(result.tool_use_id, result.content)
+            path = self._parts.results.keep(result.tool_use_id, result.content)
         except StorageFailure as refusal:
             self._refused(arrival, i, str(refusal))
             return
         text = result.text
         with_tail = tool == "Bash" and result.is_error
         preview = self._settings.preview_bytes
-        shown = make_envelope(text, path, self._how(), preview, with_tail=with_tail)
+        how = self._parts.conversation.reading_hint
+        shown = make_envelope(text, path, how, preview, with_tail=with_tail)
         arrival.shown[i] = replace(result, content=shown)
         self._emit(_stored(result.tool_use_id, tool, path, text, shown, why))
 

@@ -1,6 +1,6 @@
-"""Which tool results of a view could be cleared, and what is known about each. Only what is new is read.
+"""The tool results of a view that could be cleared. Only new messages are read.
 
-Takes results out of the view: all of a batch go into one file first, and what is left says where.
+`store_cleared_results` writes a batch into one file; the markers in the view say where it is.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from sevenfold.core.transcript import PlacedMessage, View
 from sevenfold.storage.results import ResultStore
 
 CLEARED: Final = "(cleared: "
-"""How the marker begins that stands in place of a cleared result."""
+"""The first words of the marker that stands in place of a cleared result."""
 STORED: Final = "<persisted-output"
 """Layer 1 has kept this one short already."""
 READERS: Final = frozenset({"Read", "NotebookRead"})
 WRITERS: Final = frozenset({"Edit", "Write", "MultiEdit", "NotebookEdit"})
 RETRIEVERS: Final = READERS | {"Grep", "Glob", "WebFetch", "WebSearch"}
 OFTEN: Final = 2
-"""What was cleared and asked for again so often stays from then on."""
+"""A result that was cleared and asked for again so often stays from then on."""
 PATH_KEYS: Final = ("file_path", "path", "notebook_path")
 MOST_DIGITS: Final = 12
 """A longer number is none of ours: a result may begin like a marker and go on as it likes."""
@@ -39,22 +39,22 @@ class Candidate(msgspec.Struct, frozen=True):
 
     use: ToolUse
     at: int
-    """Where its message stands in the view."""
+    """The place of its message in the view."""
     size: MessageSize
     tokens: int
     """By the raw rule."""
     call: int
-    """How many tools had been called when it came."""
+    """Tool calls before this result came."""
     request: int
-    """How many replies there had been."""
+    """Replies before it."""
     turn: int
-    """How often the user had spoken."""
+    """Turns of the user before it."""
     path: str
     error: bool
 
 
 class FileTouch(msgspec.Struct):
-    """When a file was last read and last changed, counted in calls and in replies."""
+    """The last read and the last change of a file, counted in calls and in replies."""
 
     read: int = -1
     changed: int = -1
@@ -69,7 +69,7 @@ class ClearedResult(msgspec.Struct, frozen=True):
 
 
 class ClearedPointer(msgspec.Struct, frozen=True):
-    """Where a marker says that a cleared result is kept."""
+    """The place of a cleared result, as its marker says it."""
 
     file: str
     """Its name without its folder: most markers have no more."""
@@ -82,11 +82,11 @@ class RepeatedCall(msgspec.Struct, frozen=True):
 
     use: ToolUse
     tokens: int
-    """What was cleared then."""
+    """Tokens cleared then."""
 
 
 class ViewScan:
-    """What was seen of a view so far. It follows a view that grows, and one whose results are cleared."""
+    """The state of a scan that follows a view: it grows, and its results are cleared."""
 
     def __init__(self, tools: Iterable[str], memory: Iterable[Path]) -> None:
         folders = (path for m in memory for path in (os.path.normpath(m), os.path.realpath(m)))
@@ -108,15 +108,15 @@ class ViewScan:
         self.found: list[Candidate] = []
         self.files: dict[str, FileTouch] = {}
         self.gone: dict[int, ClearedResult] = {}
-        """What was cleared, by the number of the call."""
+        """Cleared results, by the number of the call."""
         self._kept: dict[str, list[tuple[ClearedPointer, int]]] = {}
-        """Where that is, by file."""
+        """The places of those, by file."""
         self.clearable = 0
         """Tokens of all candidates, by the raw rule."""
 
     @property
     def cleared(self) -> int:
-        """How many results of the view are cleared."""
+        """The number of results of the view that are cleared."""
         return len(self.gone)
 
     def follow(self, view: View) -> list[RepeatedCall]:
@@ -145,7 +145,7 @@ class ViewScan:
         return sum(self._weights[at:end])
 
     def _took_changes(self, view: View) -> bool:
-        """Whether the view differs only in results that were cleared, and in thinking that is gone."""
+        """True if the view differs only in results that were cleared, and in thinking that is gone."""
         if len(view) < len(self._items):
             return False
         pairs = enumerate(zip(self._items, view, strict=False))
@@ -223,7 +223,7 @@ class ViewScan:
             self._drop(lambda one: describe_subject(one.use) == what)
 
     def _was_cleared(self, use: ToolUse, asked: _Asked) -> int | None:
-        """How many tokens of what is asked for were cleared; None when it was not.
+        """Tokens of a cleared result that is asked for again; None if it was not cleared.
 
         A file that was changed meanwhile is read anew, not again; commands repeat by nature.
         """
@@ -286,7 +286,7 @@ def _speaks(message: Message) -> bool:
 
 
 def describe_subject(use: ToolUse) -> tuple[str, str]:
-    """What a call asks for, in words; the same file from another line on is something else."""
+    """The subject of a call, in words; another part of the same file is another subject."""
     return use.name, str(sorted(use.input.items(), key=str))
 
 
@@ -300,7 +300,7 @@ def _asked(use: ToolUse) -> _Asked:
 
 
 def parse_marker(text: str) -> ClearedPointer | None:
-    """Where the marker says that the whole result is."""
+    """The place of the whole result, as the marker says it."""
     head, _, lines = text.removesuffix(")").rpartition(" lines ")
     _, found, path = head.rpartition(", kept in ")
     first, last = (_number(digits) for digits in lines.partition("-")[::2])
@@ -322,12 +322,12 @@ def _hidden(result: ToolResult) -> bool:
 
 
 def _is_text(result: ToolResult) -> bool:
-    """What a file of text can hold whole."""
+    """True for a result that a text file can hold whole."""
     return isinstance(result.content, str) or all(isinstance(b, Text) for b in result.content)
 
 
 def _names(use: ToolUse, folders: Iterable[tuple[str, ...]]) -> bool:
-    """Whether a call is about something in one of the folders: by its path, or in a word of it."""
+    """True if a call is about something in one of the folders: by its path, or in a word of it."""
     if _leads_into(find_call_path(use), folders):
         return True
     texts = (str(use.input.get(key, "")) for key in ("pattern", "command"))
@@ -337,7 +337,7 @@ def _names(use: ToolUse, folders: Iterable[tuple[str, ...]]) -> bool:
 
 
 def _leads_into(path: str, folders: Iterable[tuple[str, ...]]) -> bool:
-    """Whether this is in one of the folders. Nobody can tell where a relative path begins, or one from
+    """True if this is in one of the folders. It is unknown where a relative path begins, or one from
     the user's home: those count as soon as they could lead there.
     """
     folders = [folder for folder in folders if folder[-1] in path]
@@ -375,7 +375,7 @@ LONGEST_NAME: Final = 120
 def store_cleared_results(
     candidates: Sequence[Candidate], view: View, store: ResultStore, emit: Emit
 ) -> dict[str, str]:
-    """What to show instead, by tool-use id; nothing when the disk refuses, and an event says why."""
+    """Stores results in one file; returns the markers by tool-use id, none if the disk refuses."""
     lines: list[str] = []
     places: list[tuple[Candidate, int, int]] = []
     for one in candidates:
@@ -385,7 +385,7 @@ def store_cleared_results(
         whole = text.split("\n")
         places.append((one, len(lines) + 1, len(whole)))
         lines += whole
-    try:  # the transcript has it all too, so that nobody has to wait for the disk
+    try:  # the transcript has it all too, so there is no need to wait for the disk
         path = store.keep(f"cleared-{candidates[-1].call}", "\n".join(lines), lasting=False)
     except StorageFailure as error:
         emit(Failed("microcompaction", f"nothing was cleared: {error}"))
@@ -400,9 +400,9 @@ def store_cleared_results(
 
 
 def format_marker(tokens: int, file: str, first: int, lines: int) -> str:
-    """What stands in place of a result from now on. Every word of it is paid for at every request, so
-    only the newest of a batch has the whole path: it is the one that leaves the view last. What was asked
-    for stands in the call above it.
+    """The marker that stands in place of a result. Every word is paid for at every request, so only the
+    newest of a batch has the whole path: it is the last to leave the view. The call above it says what
+    was asked for.
     """
     return f"{CLEARED}{tokens:,} tokens, kept in {file} lines {first}-{first + lines - 1})"
 

@@ -1,11 +1,11 @@
-"""Whether clearing pays, and what to clear: the whole decision, in base-price input tokens.
+"""The decision what to clear, if clearing pays, in base-price input tokens.
 
 Clearing a result of t tokens saves its share of every request still to come (t x read price). If it is
 needed after all, reading it again costs a request over the whole context, its own tokens written anew, and
 carrying it again. The first change in the prompt breaks the cache from there on: what stands behind it is
 written once more, unless the cache is cold and all of it would be written anyway.
 
-How likely a result will be needed again: a logistic model whose few coefficients are data.
+The chance that a result is needed again comes from a logistic model whose few coefficients are data.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SEARCHERS: Final = frozenset({"Grep", "Glob"})
 
 
 def compute_features(candidate: Candidate, scan: ViewScan) -> tuple[float, ...]:
-    """What is known about a result, each on a scale of about one, in the order of `FEATURES`."""
+    """The features of a result, each on a scale of about one, in the order of `FEATURES`."""
     tool, touched = candidate.use.name, scan.files.get(candidate.path)
     read = tool in READERS
     changed_since = touched is not None and touched.changed > candidate.call
@@ -134,11 +134,11 @@ def _number(value: object) -> float:
 MARKER: Final = 36
 """Tokens of what is left in place of a result, its frame included."""
 CALL: Final = 600
-"""What asking for it again costs besides, in input tokens: about 120 tokens of output."""
+"""The cost of asking again besides the result, in input tokens: about 120 tokens of output."""
 
 
 class CacheRates(msgspec.Struct, frozen=True):
-    """What a token costs, as a multiple of the plain input price."""
+    """Prices of a token, as multiples of the plain input price."""
 
     write: float = 1.25
     read: float = 0.1
@@ -153,7 +153,7 @@ class CacheRates(msgspec.Struct, frozen=True):
 
 
 class ClearDecision(msgspec.Struct, frozen=True):
-    """What to clear, and the sums behind it."""
+    """The results to clear, and the sums behind the decision."""
 
     clear: tuple[Candidate, ...]
     freed: int

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import ClassVar, Final
 
 import msgspec
 
 from sevenfold.cache.prefix import make_frontier_mark
-from sevenfold.cache.prices import Prices
-from sevenfold.core.events import Cleared, Emit, Notice, ReadAgain
-from sevenfold.core.protocols import Capabilities, Change, Fit
+from sevenfold.core.events import Cleared, Notice, ReadAgain
+from sevenfold.core.protocols import Change, Fit
 from sevenfold.core.request import Request, is_in_open_loop, is_loop_broken
 from sevenfold.core.tokens import Pressure
 from sevenfold.core.transcript import Mark, Results, View
@@ -30,8 +28,7 @@ from sevenfold.layers.l2_microcompaction.cost import (
     decide_clearing,
 )
 from sevenfold.layers.l2_microcompaction.provider import is_clear_request
-from sevenfold.settings.layers import MicroSettings
-from sevenfold.storage.results import ResultStore
+from sevenfold.layers.parts import LayerParts
 
 LOOK_EVERY: Final = 0.02
 """The sums are done again when so much more of the view could be cleared: not at every step."""
@@ -39,11 +36,11 @@ REREAD: Final = "micro.reread"
 """The name of the mark that counts what was asked for again."""
 MOST_REMEMBERED: Final = 50
 BREAKER_LEAST, BREAKER_SHARE = 10, 0.25
-"""When so many results, and such a share of what was cleared, were asked for again, clearing ends."""
+"""Clearing ends when so many results, and such a share of those cleared, were asked for again."""
 
 
 class RereadStats(msgspec.Struct, frozen=True):
-    """What was asked for again in this session: how often, of how many cleared, and what most."""
+    """Counts of cleared results that were asked for again in this session."""
 
     count: int = 0
     cleared: int = 0
@@ -55,27 +52,15 @@ class Microcompaction:
 
     label: ClassVar[str] = "Microcompaction"
 
-    def __init__(
-        self,
-        store: ResultStore,
-        settings: MicroSettings,
-        prices: Prices,
-        able: Callable[[], Capabilities],
-        expect: Callable[[str], object],
-        emit: Emit,
-        memory: Sequence[Path] = (),
-        *,
-        by_cost: bool = True,
-        by_time: bool = False,
-        edits_cache: bool = False,
-    ) -> None:
-        """`edits_cache`: where the provider can delete from its cache, that is used instead."""
-        self._store, self._settings, self._prices = store, settings, prices
-        self._able, self._expect, self._emit = able, expect, emit
-        self._by_cost, self._by_time, self._edits_cache = by_cost, by_time, edits_cache
-        own = settings.need_model if by_cost else None  # a wrong file is told when a session opens
+    def __init__(self, parts: LayerParts) -> None:
+        self._parts, self._settings, self._emit = parts, parts.settings.micro, parts.emit
+        switches, plain = parts.switches, self._settings.policy == "plain"
+        self._by_cost = switches.micro_cost and not plain
+        self._by_time = switches.micro_time or plain
+        own = self._settings.need_model if self._by_cost else None
+        # A file of the user's is read now, so that a wrong one is reported when the session opens.
         self._need = NeedModel.load(own) if own else None
-        self._scan = ViewScan(settings.tools, memory)
+        self._scan = ViewScan(self._settings.tools, parts.memory_folders)
         self._looked_at = 0
         self._held = False
         self._said = False
@@ -89,8 +74,9 @@ class Microcompaction:
         if self._by_time and pressure.idle >= self._settings.idle_minutes * 60:
             old = decide_clear_all(view, self._scan, self._rates(request), pressure, self._settings)
             return (*again, *self._clear(view, old, "plain"))
-        if not self._by_cost or (self._edits_cache and self._able().edits_cache):
-            return again
+        able = self._parts.conversation.capabilities
+        if not self._by_cost or (self._parts.switches.micro_cache_edit and able.edits_cache):
+            return again  # `CacheEditing` deletes from the provider's cache instead
         if is_clear_request(request.frame):  # as the session began, whatever the switches are by now
             return again
         if not self._worth_a_look(view, pressure) or self._broken():
@@ -130,7 +116,7 @@ class Microcompaction:
         return broken
 
     def _worth_a_look(self, view: View, pressure: Pressure) -> bool:
-        """Whether enough has come since the sums were last done for them to come out otherwise."""
+        """True if enough is new since the last sums for another result."""
         if self._held:  # by a tool loop: when that ends, the sums are as they were
             if is_in_open_loop(view):
                 return False
@@ -148,17 +134,18 @@ class Microcompaction:
 
     def _rates(self, request: Request) -> CacheRates:
         frame = request.frame
-        return CacheRates.of(self._prices.of(frame.model), frame.ttl, self._able().caches_prompts)
+        caches = self._parts.conversation.capabilities.caches_prompts
+        return CacheRates.of(self._parts.prices.of(frame.model), frame.ttl, caches)
 
     def _clear(self, view: View, decision: ClearDecision | None, rule: str) -> Sequence[Change]:
         if decision is None or self._would_unthink(view, decision.clear):
             self._held = decision is not None
             return ()
-        shown = store_cleared_results(decision.clear, view, self._store, self._emit)
+        shown = store_cleared_results(decision.clear, view, self._parts.results, self._emit)
         if not shown:
             return ()
         why = f"layer 2 cleared {decision.why}"
-        self._expect(why)
+        self._parts.expect(why)
         self._emit(
             Cleared(
                 rule, tuple(shown), decision.freed, decision.rewritten, decision.saving, decision.price, why
@@ -170,9 +157,9 @@ class Microcompaction:
         return (Results(shown), make_frontier_mark(view, first, then))
 
     def _would_unthink(self, view: View, clear: Sequence[Candidate]) -> bool:
-        """Whether it would take thinking out of a tool loop that still goes on, which is refused."""
+        """True if it would take thinking out of a tool loop that still goes on, which is refused."""
         first = view[min(one.at for one in clear)].id
-        return self._able().loses_thinking and is_loop_broken(view, first)
+        return self._parts.conversation.capabilities.loses_thinking and is_loop_broken(view, first)
 
 
 _check: type[Fit] = Microcompaction

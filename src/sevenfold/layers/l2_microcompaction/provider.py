@@ -4,8 +4,7 @@ The parameter is part of the frame, which is stored with the session and sent ag
 that began without it goes on without it. What the server clears stays in the transcript as it was; the
 server says only how much it took out, and clears anew for each request from the whole history.
 
-Where the provider can delete from its cached prefix: old results go, and the prompt keeps every
-byte.
+`CacheEditing` is for providers that can delete from their cached prefix: the prompt keeps every byte.
 """
 
 from __future__ import annotations
@@ -16,17 +15,16 @@ from typing import ClassVar, Final
 
 from msgspec.structs import replace
 
-from sevenfold.cache.prices import Prices
 from sevenfold.core.errors import StorageFailure
 from sevenfold.core.events import Cleared, Emit, Failed
-from sevenfold.core.messages import Json, Message, user
+from sevenfold.core.messages import Json, Message, make_context_message
 from sevenfold.core.protocols import Accounts, Capabilities, Change, Fit
 from sevenfold.core.request import Frame, Request
 from sevenfold.core.tokens import MessageSize, Pressure, scale_constant
 from sevenfold.core.transcript import Entry, Pin, Reply, View
 from sevenfold.layers.l2_microcompaction.candidates import Candidate, ViewScan, describe_call
+from sevenfold.layers.parts import LayerParts
 from sevenfold.settings.layers import MicroSettings, Switches
-from sevenfold.storage.results import ResultStore
 
 PARAMETER: Final = "context_management"
 TOOL_USES: Final = "clear_tool_uses_20250919"
@@ -36,11 +34,11 @@ TRIGGER: Final = 180_000
 AT_LEAST: Final = 140_000
 """Less than this is not worth the cache that is lost by it."""
 SPARED: Final = ("Edit", "Write")
-"""What the model itself changed is short, and it must not do it twice."""
+"""Tools whose results stay: they are short, and the model must not repeat its changes."""
 
 
 def is_wanted(switches: Switches, settings: MicroSettings) -> bool:
-    """Where our own cost model clears, the provider does not: it would clear anew at every request."""
+    """True if the provider should clear: where our cost model clears, it would clear anew each time."""
     ours = switches.micro_cost and settings.policy == "cost"
     return switches.micro_api and not ours
 
@@ -63,7 +61,7 @@ def add_context_management(frame: Frame, able: Capabilities, settings: MicroSett
 
 
 def is_clear_request(frame: Frame) -> bool:
-    """Whether the provider was asked to clear results: then we do not clear beside it."""
+    """True if the provider was asked to clear results: then we do not clear beside it."""
     edits = (frame.params.get(PARAMETER) or {}).get("edits") or ()
     return any(isinstance(edit, dict) and edit.get("type") == TOOL_USES for edit in edits)
 
@@ -108,7 +106,7 @@ class ProviderEdits:
 
 
 def read_cleared_counts(reply: Reply) -> tuple[int, int]:
-    """How many results, and how many tokens, the provider reports to have cleared for this reply."""
+    """The numbers of results and tokens that the provider reports as cleared for this reply."""
     edits = [edit for edit in reply.applied if edit.get("type") == TOOL_USES]
     return _sum(edits, "cleared_tool_uses"), _sum(edits, "cleared_input_tokens")
 
@@ -119,7 +117,7 @@ def _sum(edits: Iterable[Json], key: str) -> int:
 
 
 def find_newly_cleared(request: Request, reply: Reply, known: tuple[int, int] = (0, 0)) -> Cleared | None:
-    """What the provider has cleared beyond what is known already; None when that is nothing."""
+    """The event for results that the provider cleared since the last report; None when there are none."""
     results, tokens = read_cleared_counts(reply)
     if results <= known[0]:
         return None
@@ -170,18 +168,9 @@ class CacheEditing:
 
     label: ClassVar[str] = "CacheEditing"
 
-    def __init__(
-        self,
-        store: ResultStore,
-        settings: MicroSettings,
-        prices: Prices,
-        able: Callable[[], Capabilities],
-        emit: Emit,
-        memory: Sequence[Path] = (),
-    ) -> None:
-        self._store, self._settings, self._prices = store, settings, prices
-        self._able, self._emit = able, emit
-        self._scan = ViewScan(settings.tools, memory)
+    def __init__(self, parts: LayerParts) -> None:
+        self._parts, self._settings, self._emit = parts, parts.settings.micro, parts.emit
+        self._scan = ViewScan(self._settings.tools, parts.memory_folders)
         self._seen: tuple[object, object] = (None, None)
         self._gone: frozenset[str] = frozenset()
         self._many = 0
@@ -189,7 +178,8 @@ class CacheEditing:
 
     async def fit(self, request: Request, pressure: Pressure) -> Sequence[Change]:
         view = request.view
-        if request.source != "main" or not self._able().edits_cache or not len(view):
+        able = self._parts.conversation.capabilities
+        if request.source != "main" or not able.edits_cache or not len(view):
             return ()
         self._follow(view)
         left = len(self._scan.found) - self._many
@@ -230,14 +220,14 @@ class CacheEditing:
             results = view[one.at].message.results
             result = next(r for r in results if r.tool_use_id == one.use.id)
             try:
-                kept.append((one, self._store.keep(one.use.id, result.content)))
+                kept.append((one, self._parts.results.keep(one.use.id, result.content)))
             except StorageFailure as error:
                 self._emit(Failed("cache editing", f"a result was not deleted: {error}"))
                 break
         return kept
 
     def _tell(self, request: Request, ids: tuple[str, ...], frees: int) -> None:
-        price = self._prices.of(request.frame.model)
+        price = self._parts.prices.of(request.frame.model)
         saving = frees * (price.read if price else 0.0) * self._settings.requests_ahead
         why = (
             f"{len(ids)} results of {frees:,} tokens were deleted from the provider's cache; "
@@ -255,7 +245,7 @@ def find_deleted_uses(view: View) -> frozenset[str]:
 
 
 def estimate_freed_tokens(candidates: Sequence[Candidate], view: View) -> int:
-    """What the provider will count less, in the measure of what it has counted last."""
+    """Tokens that the provider will count less, in the measure of its last count."""
     tokens = view.calibration.tokens(sum((one.size for one in candidates), MessageSize()))
     if view.reported is None:
         return tokens
@@ -264,10 +254,9 @@ def estimate_freed_tokens(candidates: Sequence[Candidate], view: View) -> int:
 
 
 def make_deletion_note(kept: Sequence[tuple[Candidate, Path]]) -> Message:
-    """What the model is told: which results are gone, and where they are."""
+    """The message that tells the model which results are gone, and where they are stored."""
     lines = [GONE, *(f"- {describe_call(one.use)}: {path}" for one, path in kept)]
-    text = "\n".join(lines).replace("</context", "&lt;/context")  # a call may quote anything
-    return user(f"<context>\n{text}\n</context>")
+    return make_context_message(*lines)
 
 
 _check_cache_editing: type[Fit] = CacheEditing

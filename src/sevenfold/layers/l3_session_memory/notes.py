@@ -7,14 +7,14 @@
 A form is read from a template. A text is of that form when it has each heading once, in order, with its
 description below. Other lines that look like headings are text like any other.
 
-The notes on disk: read, checked, put right when somebody has damaged them, written all or nothing.
+The notes on disk: read, checked, repaired when they were damaged, written all or nothing.
 The template and the instruction: ours, or the user's own from `<home>/session-memory/config`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -24,9 +24,9 @@ import msgspec
 
 from sevenfold.core.errors import StorageFailure
 from sevenfold.core.events import Emit, Notice
-from sevenfold.core.protocols import Clock
 from sevenfold.core.tokens import TEXT_RATE, count_bytes, estimate_tokens, scale_constant
 from sevenfold.core.transcript import Id, Mark, View
+from sevenfold.layers.parts import LayerParts
 from sevenfold.layers.shared.facts import clip_text, level_sizes
 from sevenfold.layers.shared.restore import TITLE
 from sevenfold.storage.files import (
@@ -95,7 +95,7 @@ class NotesForm(msgspec.Struct, frozen=True):
         return cls("\n".join(lines).strip() + "\n", preamble, sections)
 
     def bodies(self, text: str) -> tuple[str, ...]:
-        """What stands in each section; `NotesFormError` when a fixed line was changed."""
+        """The text of each section. Raises `NotesFormError` if a fixed line was changed."""
         known = {section.heading: n for n, section in enumerate(self.sections)}
         found: list[int] = []
         parts: list[list[str]] = [[]]
@@ -120,7 +120,7 @@ class NotesForm(msgspec.Struct, frozen=True):
                 raise NotesFormError(f"the section '{self.sections[at].heading}' was moved")
 
     def empty(self, text: str) -> bool:
-        """Whether nothing was noted yet."""
+        """True if nothing was noted yet."""
         return self.bodies(text) == self.bodies(self.template)
 
     def written(self, bodies: Sequence[str]) -> str:
@@ -132,7 +132,7 @@ class NotesForm(msgspec.Struct, frozen=True):
         return "\n\n".join(parts) + "\n"
 
     def too_long(self, text: str, limits: NotesLimits) -> list[str]:
-        """What is over its limit, in words, for whoever is to shorten it."""
+        """The sections over their limit, in words for the model that is to shorten them."""
         sizes = [estimate_tokens(body) for body in self.bodies(text)]
         out = [
             f"'{section.title}' holds about {size:,} tokens, more than {limits.section:,}"
@@ -144,7 +144,7 @@ class NotesForm(msgspec.Struct, frozen=True):
         return out
 
     def cut_to(self, text: str, limits: NotesLimits, where: str = "") -> list[str]:
-        """What stands in each section, cut to size; `where` says where the rest can be found."""
+        """The text of each section, cut to size; `where` says where the rest can be found."""
         bodies = self.bodies(text)
         sizes = [count_bytes(body) for body in bodies]
         section, total = (int(tokens / TEXT_RATE) for tokens in (limits.section, limits.total))
@@ -212,7 +212,7 @@ _SECTION: Final = r'(?s)<section title="([^"\n]+)">\n?(.*?)</section>'
 
 
 class NotesWording(msgspec.Struct, frozen=True):
-    """What the notes look like, and how the model is asked to keep them."""
+    """The template of the notes, and the instruction by which the model keeps them."""
 
     form: NotesForm
     instruction: str
@@ -289,12 +289,14 @@ def _unused(path: Path, why: str, emit: Emit) -> None:
     emit(Notice(f"{path} is not used, and ours is: {why}", "warning"))
 
 
+NOTES_FILE: Final = Path("session-memory", "summary.md")
+"""The notes, in the folder of their session."""
 NOTES: Final = "notes"
 """The name of the mark that says how far the notes go."""
 DAMAGED: Final = "summary.damaged.md"
-"""Where a file that is not of the form any more is put, beside the notes."""
+"""The name for notes that do not have the form any more."""
 UNDONE: Final = "summary.undone.md"
-"""Where notes are put that tell what is not part of the conversation any more."""
+"""The name for notes on a part of the conversation that was undone."""
 LONGEST_TITLE: Final = 100
 """Characters."""
 LARGEST: Final = 256 << 10
@@ -302,7 +304,7 @@ LARGEST: Final = 256 << 10
 
 
 class NotesCoverage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How far the notes go."""
+    """The part of the conversation that the notes cover."""
 
     tokens: int = 0
     """Of context, when they were last brought up to date."""
@@ -318,13 +320,18 @@ class NotesCoverage(msgspec.Struct, frozen=True, omit_defaults=True):
         return Mark(NOTES, msgspec.to_builtins(self))
 
 
+def find_notes_path(transcript: Path) -> Path:
+    """The notes on the session with this transcript, in its folder."""
+    return transcript.with_suffix("") / NOTES_FILE
+
+
 class Notebook:
     """One conversation's notes."""
 
-    def __init__(
-        self, path: Callable[[], Path], clock: Clock, emit: Emit, home: Path | None = None
-    ) -> None:
-        self._path, self._clock, self._emit, self._home = path, clock, emit, home
+    def __init__(self, parts: LayerParts, path: Path | None = None) -> None:
+        """`path`: the file with the notes, if it is not in the folder of the conversation."""
+        self._parts, self._own_path = parts, path
+        self._clock, self._emit = parts.clock, parts.emit
         self._wording: NotesWording | None = None
         self._good: str | None = None
         self._missed = False
@@ -334,13 +341,13 @@ class Notebook:
 
     @property
     def path(self) -> Path:
-        return self._path()
+        return self._own_path or find_notes_path(self._parts.conversation.transcript_path or Path())
 
     @property
     def wording(self) -> NotesWording:
         """Read once: notes keep the form they were begun in."""
         if self._wording is None:
-            self._wording = NotesWording.load(self._home, self._emit)
+            self._wording = NotesWording.load(self._parts.home, self._emit)
         return self._wording
 
     @property
@@ -350,7 +357,7 @@ class Notebook:
     # --- how far they go --------------------------------------------------------------------------------
 
     def covered(self, view: View) -> NotesCoverage | None:
-        """What this process knows, and after a resume what the transcript says."""
+        """The coverage known to this process; after a resume, the one in the transcript."""
         if self._covered is None and (marked := view.marks.get(NOTES)) is not None:
             try:
                 self._covered = msgspec.convert(marked, NotesCoverage)
@@ -359,7 +366,7 @@ class Notebook:
         return self._covered
 
     def anchor(self, view: View) -> int | None:
-        """Where the last message stands that the notes cover; None when it is not in the view."""
+        """The place of the last message that the notes cover; None when it is not in the view."""
         marked = view.marks.get(NOTES)
         known = [self._covered.anchor] if self._covered else []
         if isinstance(marked, dict) and isinstance(id := marked.get("anchor"), int):
@@ -458,7 +465,7 @@ class Notebook:
         self._emit(Notice(text))
 
     def write(self, text: str, before: str | None, covered: NotesCoverage) -> None:
-        """Put new notes in place of those that were read before, unless somebody else just did."""
+        """Put new notes in place of those that were read before, unless another writer just did."""
         path = self.path
         if self.read() != before:
             raise StorageFailure(f"{path} was changed while it was being brought up to date")
@@ -467,7 +474,7 @@ class Notebook:
         self._good, self._covered = text, covered
 
     def title(self, notes: str, view: View) -> tuple[Mark, ...]:
-        """What the notes call this session, if they have a section for that and it says something new."""
+        """A mark with the title in the notes, if there is such a section and it says something new."""
         if "title" not in self.form.sections[0].title.casefold():
             return ()
         line = next(filter(None, map(str.strip, self.form.bodies(notes)[0].splitlines())), "")

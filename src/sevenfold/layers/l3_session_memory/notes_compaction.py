@@ -1,27 +1,28 @@
 """The notes stand in for the older part of the conversation when the window is full: no model is asked.
 
-Which messages stay word for word when the notes stand in for those before them. The message that
-stands for the older part: the notes, what the user said, where the rest is.
+The newest messages stay word for word. One message stands for those before them: the notes, the user's
+words, and where the rest is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final
 
 import msgspec
 from msgspec.structs import replace
 
 from sevenfold.core.errors import StorageFailure
-from sevenfold.core.events import Emit, Notice, Progress
+from sevenfold.core.events import Notice, Progress
 from sevenfold.core.messages import Message, user
-from sevenfold.core.protocols import Capabilities, Change, Fit
+from sevenfold.core.protocols import Change, Fit
 from sevenfold.core.request import Request
 from sevenfold.core.tokens import TEXT_RATE, MessageSize, Pressure, count_bytes, scale_constant
 from sevenfold.core.transcript import Mark, PlacedMessage, Replace, View
 from sevenfold.layers.l3_session_memory.notes import Notebook, NotesLimits
+from sevenfold.layers.parts import LayerParts
 from sevenfold.layers.shared.boundary import (
     COMPACTIONS,
     SPOKEN,
@@ -53,19 +54,11 @@ from sevenfold.layers.shared.facts import (
     number_turns,
 )
 from sevenfold.layers.shared.fidelity import score_compaction
-from sevenfold.layers.shared.restore import (
-    RESTORED,
-    CompactionCut,
-    CompactionHooks,
-    CompactionRefused,
-    RestoreEstimate,
-    StandingMessages,
-)
-from sevenfold.settings.layers import NotesSettings
+from sevenfold.layers.shared.restore import CompactionCut, CompactionRefused, RestoreEstimate
 
 
 class TailSize(msgspec.Struct, frozen=True):
-    """How much is to stay: tokens as they are padded, and messages with words in them."""
+    """The size of the tail that stays: padded tokens, and messages with words in them."""
 
     tokens: int
     messages: int
@@ -73,7 +66,7 @@ class TailSize(msgspec.Struct, frozen=True):
 
 
 def find_tail_start(view: View, anchor: int, keep: TailSize) -> int | None:
-    """Where the tail begins; None when nothing could go.
+    """The place where the tail begins; None when nothing could go.
 
     All that follows the anchor stays, and at least the newest round. Before it, messages stay until
     there are enough of them, as long as they are not too many and none of them was there before the
@@ -106,7 +99,7 @@ def _growing(view: View, cuts: list[int]) -> Iterator[tuple[int, int, int]]:
 
 
 def find_boundary_end(view: View) -> int:
-    """Where the messages begin that no compaction has touched."""
+    """The place where the messages begin that no compaction has touched."""
     boundary = find_last_boundary(view)
     if boundary is None:
         return 0
@@ -168,7 +161,7 @@ def make_notes_message(
 
 
 def _in(said: str, notes: str) -> bool:
-    """Whether it is in the notes, which stand on one line."""
+    """True if it is in the notes, which stand on one line."""
     flat = " ".join(said.split())
     return not flat or (len(flat) >= SHORT and flat in notes)
 
@@ -188,23 +181,21 @@ def _fitted(texts: Sequence[str], room: int) -> list[str]:
 def collect_removed_facts(
     removed: Sequence[PlacedMessage], marks: Mapping[str, Any], *, started: bool
 ) -> Facts:
-    """What was said in these messages, and in those that stand for earlier ones.
+    """The facts of these messages, and of those that stand for earlier ones.
 
-    Without `started`, what hooks said before the first reply is left to whoever restores it.
+    Without `started`, what hooks said before the first reply is left to `StartContext`.
     """
     first = next((at for at, p in enumerate(removed) if p.message.role == "assistant"), len(removed))
     start = {placed.id for placed in removed[:first] if placed.by == "hooks" and not started}
 
     def quoted(placed: PlacedMessage) -> bool:
-        """What others put beside the conversation is theirs to put there again."""
+        """False for messages of layers and hooks: those are restored by their own sources."""
         return placed.by in SPOKEN | COMPACTIONS and placed.id not in start
 
     return collect_facts(removed, marks, quoted)
 
 
 BY: Final = "PayOut"
-Restore: TypeAlias = Callable[[View, int, int], Sequence[Message]]
-"""Given the view before, where the kept messages begin and tokens of room: what is shown again."""
 
 
 class NotesNotUsable(Exception):
@@ -226,27 +217,9 @@ class NotesCompaction:
 
     label: ClassVar[str] = BY
 
-    def __init__(
-        self,
-        notebook: Notebook,
-        emit: Emit,
-        expect: Callable[[str], object],
-        where: Callable[[], Path | None],
-        able: Callable[[], Capabilities],
-        settings: NotesSettings | None = None,
-        restore: Restore | None = None,
-        agreement: CompactionHooks | None = None,
-        standing: StandingMessages | None = None,
-    ) -> None:
-        """`agreement`: the user's hooks, which are asked before and told afterwards.
-
-        `standing`: what comes back in any case, before what `restore` gives.
-        """
-        self._standing = standing
-        self._hooks = agreement or CompactionHooks(emit)
-        self._book, self._emit, self._expect = notebook, emit, expect
-        self._where, self._able, self._restore = where, able, restore
-        self._set = settings or NotesSettings()
+    def __init__(self, parts: LayerParts, notebook: Notebook) -> None:
+        self._parts, self._book = parts, notebook
+        self._set, self._emit, self._hooks = parts.settings.notes, parts.emit, parts.hooks
 
     async def fit(self, request: Request, pressure: Pressure) -> Sequence[Change]:
         if pressure.refused or pressure.tokens <= pressure.thresholds.auto_compact:
@@ -274,7 +247,7 @@ class NotesCompaction:
             restored = *restored, *said
             tokens = self._tokens(request, pressure, draft, restored)
             boundary = replace(boundary, tokens_after=tokens)
-        self._expect("the older part of the conversation was replaced by the notes on it")
+        self._parts.expect("the older part of the conversation was replaced by the notes on it")
         self._emit(
             Notice(
                 "the window was full: the older part of the conversation is now the notes taken on it, "
@@ -309,11 +282,13 @@ class NotesCompaction:
         asking = apart is None and is_question_before(view, cut)
         room = int(scale_constant(self._set.user_words, window))
         removed = [view[at] for at in range(cut) if at != apart]
-        gone = collect_removed_facts(removed, view.marks, started=self._restore is None)
-        text = make_notes_message(notes, gone, self._where(), room, asking=asking)
+        gone = collect_removed_facts(removed, view.marks, started=not self._parts.restorer.sources)
+        text = make_notes_message(
+            notes, gone, self._parts.conversation.transcript_path, room, asking=asking
+        )
         edits = make_replacements(view, 0, cut, apart, user(text.text))
         after = apply_edits(view, edits, BY)
-        if not is_thinking_allowed(view, after, self._able()):
+        if not is_thinking_allowed(view, after, self._parts.conversation.capabilities):
             raise NotesNotUsable("the model still needs thinking that is bound to what stands before it")
         tokens = count_context_tokens(replace(request, view=after), pressure)
         left = tokens + self._back(request, pressure, cut)
@@ -326,8 +301,7 @@ class NotesCompaction:
     def _back(self, request: Request, pressure: Pressure, cut: int) -> int:
         """Tokens of what leaves the view and has to come back."""
         room = pressure.thresholds.auto_compact - count_fixed_tokens(request, pressure.tokens)
-        stands = self._standing.stands if self._standing else None
-        return RestoreEstimate(request.view, stands, room).between(0, cut)
+        return RestoreEstimate(request.view, self._parts.restorer.stands, room).between(0, cut)
 
     def _notes(self, view: View, window: int) -> str:
         book = self._book
@@ -350,16 +324,12 @@ class NotesCompaction:
     def _restored(
         self, request: Request, pressure: Pressure, draft: NotesDraft
     ) -> tuple[Sequence[Message], int]:
-        """What is shown again, and the tokens there are then; of what need not be, nothing too much."""
-        limit, cut = pressure.thresholds.auto_compact, draft.cut
-        first: Sequence[Message] = ()
-        if self._standing is not None:
-            here = CompactionCut(request.view, range(cut), pressure.window)
-            first = self._standing.again(here, max(0, limit - draft.tokens))
+        """The messages shown again, and the tokens there are then. Sources may not fill the window."""
+        limit, restorer = pressure.thresholds.auto_compact, self._parts.restorer
+        cut = CompactionCut(request.view, range(draft.cut), pressure.window)
+        first = restorer.restore_standing(cut, limit - draft.tokens)
         spent = self._tokens(request, pressure, draft, first)
-        if self._restore is None:
-            return first, spent
-        more = self._restore(request.view, cut, max(0, int((limit - spent) * RESTORED)))
+        more = restorer.restore_sources(cut, limit - spent)
         tokens = self._tokens(request, pressure, draft, (*first, *more))
         return ((*first, *more), tokens) if tokens <= limit else (first, spent)
 

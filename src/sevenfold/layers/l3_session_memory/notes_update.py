@@ -3,24 +3,23 @@
 It costs one small reply on a prefix that is in the provider's cache, off the user's path. Nothing is
 written that is not of the form, and a failed update leaves the notes, and how far they go, as they were.
 
-The tools of an update: Edit, on a copy of the one file, and nothing else.
+The only tool of an update is Edit, on a copy of the one file.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Final
 
 from msgspec.structs import replace
 
 from sevenfold.cache.prefix import find_cached_view
-from sevenfold.cache.prices import Prices
 from sevenfold.core.errors import SevenfoldError
-from sevenfold.core.events import Emit, Failed, Progress
+from sevenfold.core.events import Failed, Progress
 from sevenfold.core.messages import Json, ToolResult, ToolUse, strip_half_characters, user
-from sevenfold.core.protocols import BackgroundStep, Capabilities, Forker, ToolFailed, Tools
+from sevenfold.core.protocols import BackgroundStep, ToolFailed, Tools
 from sevenfold.core.request import Frame, Request, find_open_uses
 from sevenfold.core.tokens import estimate_tokens, scale_constant
 from sevenfold.core.transcript import Id, Mark, View
@@ -31,9 +30,9 @@ from sevenfold.layers.l3_session_memory.notes import (
     NotesLimits,
     normalise_text,
 )
+from sevenfold.layers.parts import LayerParts
 from sevenfold.layers.shared.boundary import BOUNDARY
 from sevenfold.models.directives import write_directive
-from sevenfold.settings.layers import NotesSettings
 from sevenfold.tools.edit_tool import EDIT_SCHEMA, explain_not_found, find_occurrences, replace_spans
 from sevenfold.tools.toolbox import clean_arguments, find_argument_problem
 
@@ -103,7 +102,7 @@ def _places(text: str, old: str) -> list[tuple[int, int]]:
 
 
 def has_edit_tool(frame: Frame) -> bool:
-    """Whether the conversation offers Edit as we know it; its list of tools cannot be changed."""
+    """True if the conversation offers Edit as we know it; its list of tools cannot be changed."""
     for tool in frame.tools:
         if tool.get("name") == EDIT and isinstance(schema := tool.get("input_schema"), dict):
             fields = schema.get("properties")
@@ -131,18 +130,9 @@ class NotesUpdater:
 
     label: ClassVar[str] = BY
 
-    def __init__(
-        self,
-        notebook: Notebook,
-        fork: Forker,
-        able: Callable[[], Capabilities],
-        emit: Emit,
-        settings: NotesSettings | None = None,
-        prices: Prices | None = None,
-    ) -> None:
-        self._prices = prices
-        self._book, self._fork, self._able, self._emit = notebook, fork, able, emit
-        self._set = settings or NotesSettings()
+    def __init__(self, parts: LayerParts, notebook: Notebook) -> None:
+        self._parts, self._book, self._fork = parts, notebook, parts.get_background_fork()
+        self._set, self._emit = parts.settings.notes, parts.emit
         self._low: int | None = None
         """The smallest the context has been since the last update."""
         self._seen: Id | None = None
@@ -157,7 +147,7 @@ class NotesUpdater:
         if self._book.covered(request.view) is not None and not self._pays(request):
             return ()
         request = replace(request, view=find_cached_view(request.view))
-        tokens = _tokens(request)
+        tokens = request.tokens
         if not self._due(request.view, tokens):
             return ()
         self._low, self._calls = tokens, 0
@@ -188,7 +178,7 @@ class NotesUpdater:
         self._look_at_what_is_new(view, covered, tokens)
         if self._failures >= FAILURES:
             return False
-        window = self._able().window
+        window = self._parts.window
         if self._low is None:  # nothing was noted yet
             return tokens >= scale_constant(self._set.first_at, window)
         step = max(scale_constant(self._set.grown_by, window), self._set.grown_share * self._low)
@@ -198,10 +188,10 @@ class NotesUpdater:
 
     def _pays(self, request: Request) -> bool:
         """Every update reads the context once: where that costs, more than the first has to be worth it."""
-        price = self._prices.of(request.frame.model) if self._prices else None
+        price = self._parts.prices.of(request.frame.model)
         if price is None or not price.input:
             return True
-        return _tokens(request) >= scale_constant(self._set.pays_from, self._able().window)
+        return request.tokens >= scale_constant(self._set.pays_from, self._parts.window)
 
     def _look_at_what_is_new(self, view: View, covered: NotesCoverage | None, tokens: int) -> None:
         """Cost grows with what came since the last look."""
@@ -244,7 +234,7 @@ class NotesUpdater:
 
     @property
     def limits(self) -> NotesLimits:
-        return NotesLimits.of(self._set.section_tokens, self._set.total_tokens, self._able().window)
+        return NotesLimits.of(self._set.section_tokens, self._set.total_tokens, self._parts.window)
 
     def _check(self, before: str, after: str, limits: NotesLimits, tools: NotesEdits) -> None:
         if after.strip() == before.strip():
@@ -273,14 +263,8 @@ class NotesUpdater:
         self._emit(Failed(BY, f"the notes were left as they were: {why}{stopped}"))
 
 
-def _tokens(request: Request) -> int:
-    """How full the context is."""
-    view = request.view
-    return view.tokens + (request.frame.tokens if view.reported is None else 0)
-
-
 def _calling(view: View) -> bool:
-    """Whether the last thing the model did was to call tools."""
+    """True if the last thing the model did was to call tools."""
     for at in range(len(view) - 1, -1, -1):
         if view[at].message.role == "assistant":
             return bool(view[at].message.tool_uses)

@@ -1,37 +1,38 @@
 """Layer 4: the older part of the view is replaced by a summary. Read `compact` from top to bottom.
 
-    1  what would be replaced, and what stays word for word    planning
-    2  do the user's hooks agree? may a model be asked?        hooks, breaker
+    1  what would be replaced, and what stays word for word    plan.py
+    2  do the user's hooks agree? may a model be asked?        `agreed`, `CompactionBreaker`
     3  a summary: on the cached prefix, nudged, plain,
-       or of as much as fits                                   asking
-    4  all headings, the user's words, smaller than before     drafts
-    5  where any of that fails: a digest, without a model      digest
+       or of as much as fits                                   summary.py
+    4  all headings, the user's words, smaller than before     `draft`
+    5  where any of that fails: a digest, without a model      digest.py
     6  restored, measured, told, and handed back in one piece  `finished`
 
+A full window is often answered before this layer: by the notes (`l3_session_memory/notes_compaction.py`)
+or by a summary made ahead (`summary_ahead.py`). `paying` is about a window that is not full.
+
 Nothing leaves the view before 6 hands everything back, and the turn writes that at once or not at all:
-whoever cancels earlier finds the view as it was.
+a compaction that is cancelled earlier leaves the view as it was.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from time import perf_counter
 from typing import ClassVar, Final, TypeAlias
 
 import anyio
 from msgspec.structs import replace
 
-from sevenfold.cache.prices import Prices
-from sevenfold.core.events import Emit, Failed, Notice, Progress
+from sevenfold.core.events import Failed, Notice, Progress
 from sevenfold.core.messages import Message
-from sevenfold.core.protocols import Capabilities, Change, Fit, Forker
+from sevenfold.core.protocols import Capabilities, Change, Fit
 from sevenfold.core.request import Request
 from sevenfold.core.tokens import Pressure, Usage, scale_constant
 from sevenfold.core.transcript import Id, PlacedMessage, View
 from sevenfold.layers.l4_compaction import digest as digests
 from sevenfold.layers.l4_compaction.digest import CompactionDraft as Draft
-from sevenfold.layers.l4_compaction.digest import Digest, draft_from_digest, draft_from_summary
+from sevenfold.layers.l4_compaction.digest import Digest, draft_from_digest, draft_from_summary, is_due
 from sevenfold.layers.l4_compaction.plan import (
     AUTOMATIC,
     BY,
@@ -55,32 +56,24 @@ from sevenfold.layers.l4_compaction.summary import (
     WrittenSummary,
     format_scope,
 )
+from sevenfold.layers.parts import LayerParts
 from sevenfold.layers.shared.boundary import UNKNOWN_GAP, Boundary, apply_edits
-from sevenfold.layers.shared.restore import (
-    AUTO,
-    REFUSED,
-    Afterwards,
-    Before,
-    CompactionCut,
-    CompactionHooks,
-    CompactionRefused,
-    Restore,
-    Restorer,
-    StandingMessages,
-    agree_to_compaction,
-    ignore_compaction,
-)
-from sevenfold.settings.layers import CompactionSettings
+from sevenfold.layers.shared.fidelity import measure_fidelity
+from sevenfold.layers.shared.restore import AUTO, REFUSED, CompactionCut, CompactionRefused, Stands
 
 BUSY: Final = 2.5
 """In the middle of a task, when what was just read is in use, it has to pay so many times better."""
 ENOUGH: Final = 0.5
-"""What is made because it pays must free this part of what was expected, and have this fidelity."""
+"""A summary made because it pays must free this share of what was expected, and score so much."""
 
 STOPPED: Final = "stopped: nothing was changed"
 
-Score: TypeAlias = Callable[[Sequence[PlacedMessage], Sequence[Message]], float]
-"""How much of what is removed can be found in what is there."""
+Score: TypeAlias = Callable[[Sequence[PlacedMessage], Sequence[Message]], float | None]
+"""Measures how much of what is removed can be found in what is there; None: it was not measured."""
+
+
+def score_replacement(removed: Sequence[PlacedMessage], there: Sequence[Message]) -> float:
+    return measure_fidelity(removed, there).score
 
 
 class Compaction:
@@ -88,41 +81,11 @@ class Compaction:
 
     label: ClassVar[str] = BY
 
-    def __init__(
-        self,
-        fork: Forker,
-        digest: Digest,
-        emit: Emit,
-        expect: Callable[[str], object],
-        where: Callable[[], Path | None],
-        able: Callable[[], Capabilities],
-        settings: CompactionSettings | None = None,
-        *,
-        before: Before = agree_to_compaction,
-        after: Afterwards = ignore_compaction,
-        restore: Restore = lambda view, gone, window, room: (),
-        standing: StandingMessages | None = None,
-        fidelity: Score | None = None,
-        auto: bool = True,
-        reactive: bool = True,
-        asks: bool = True,
-        prices: Prices | None = None,
-        agreement: CompactionHooks | None = None,
-    ) -> None:
-        """`asks`: whether there is time for a model when the window is full; else it is the digest.
-
-        `prices`: what tokens cost, for a compaction that pays before the window is full. `agreement`:
-        the user's hooks, where other layers ask them too. `standing`: what always comes back.
-        """
-        self._digest, self.emit, self._expect = digest, emit, expect
-        self._where, self._able = where, able
-        self.settings = settings or CompactionSettings()
-        self._summarise = Summariser(fork, self.settings, emit)
-        self._hooks = agreement or CompactionHooks(emit, before, after)
-        self._again, self._score = Restorer(restore, standing), fidelity
-        self.stands = standing.stands if standing else None
-        self._auto, self._reactive, self._asks = auto, reactive, asks
-        self._prices = prices
+    def __init__(self, parts: LayerParts, score: Score = score_replacement) -> None:
+        """`score` measures how much of what is removed can still be found."""
+        self._parts, self._score, self.emit = parts, score, parts.emit
+        self._digest, self.settings = Digest(parts), parts.settings.compaction
+        self._summarise = Summariser(parts.get_fork(), self.settings, parts.emit)
 
     async def fit(self, request: Request, pressure: Pressure) -> Sequence[Change]:
         if self.due(pressure):
@@ -133,26 +96,34 @@ class Compaction:
         return ()
 
     def due(self, pressure: Pressure) -> bool:
-        full = pressure.tokens > pressure.thresholds.auto_compact
-        return self._reactive if pressure.refused else self._auto and full
+        return is_due(self._parts.switches, pressure)
+
+    @property
+    def stands(self) -> Stands | None:
+        return self._parts.restorer.stands
+
+    @property
+    def _able(self) -> Capabilities:
+        return self._parts.conversation.capabilities
 
     # --- because it pays --------------------------------------------------------------------------------
 
     def paying(
         self, request: Request, pressure: Pressure, margin: float | None = None
     ) -> tuple[CompactionPlan, SummaryWorth] | None:
-        """What is worth a summary now. Where nothing is known of prices, nothing is."""
+        """A plan for a summary that pays now; None where prices are unknown."""
         settings, view = self.settings, request.view
-        if not (settings.by_price and self._auto and self._asks and request.source == "main"):
+        on = settings.by_price and self._parts.switches.compact and self._parts.can_wait
+        if not on or request.source != "main":
             return None
         if pressure.refused or pressure.tokens < scale_constant(settings.least_tokens, pressure.window):
             return None
-        price = self._prices.of(request.frame.model) if self._prices else None
+        price = self._parts.prices.of(request.frame.model)
         if price is None or not price.input or has_edits(request):
             return None
         if CompactionBreaker.of(view, request.frame.model).rests(view, settings):
             return None
-        rates = SummaryRates.of(price, request.frame.ttl, self._able().caches_prompts)
+        rates = SummaryRates.of(price, request.frame.ttl, self._able.caches_prompts)
         if margin is None:
             margin = settings.margin_in(pressure.window) * (1.0 if is_turn_start(view) else BUSY)
         return self._priced(request, pressure, rates, margin)
@@ -164,7 +135,7 @@ class Compaction:
         settings = self.settings
         if estimate_worth(plan_everything(request, pressure, PRICE), rates, settings).times < margin:
             return None
-        planned = make_plan(request, pressure, PRICE, self._able(), stands=self.stands)
+        planned = make_plan(request, pressure, PRICE, self._able, stands=self.stands)
         if planned is None or estimate_worth(planned, rates, settings).times < margin:
             return None
         sums = estimate_worth(planned, rates, settings, sum(planned.said))
@@ -225,7 +196,7 @@ class Compaction:
 
         `first`, `last`: the entries between which the view is replaced (`from`, `up_to`).
         """
-        planned = make_plan(request, pressure, trigger, self._able(), first, last, self.stands)
+        planned = make_plan(request, pressure, trigger, self._able, first, last, self.stands)
         if planned is None or not (planned.automatic or planned.promising):
             if trigger not in AUTOMATIC:
                 self.emit(Notice("there is too little here to compact: nothing was changed"))
@@ -254,7 +225,7 @@ class Compaction:
     async def agreed(self, planned: CompactionPlan, instructions: str = "") -> str:
         """The instructions, with what the user's hooks add to them, unless one of them refuses."""
         trigger = AUTO if planned.automatic else "manual"
-        return await self._hooks.ask(planned.view, trigger, instructions)
+        return await self._parts.hooks.ask(planned.view, trigger, instructions)
 
     # --- the rungs --------------------------------------------------------------------------------------
 
@@ -263,7 +234,7 @@ class Compaction:
     ) -> tuple[Draft | None, CompactionBreaker]:
         """A summary, else a digest, else nothing; and how that leaves the breaker."""
         why, failed, used = breaker.why_open(self.settings), "", Usage()
-        if self._asks and not why and planned.promising:
+        if self._parts.can_wait and not why and planned.promising:
             try:
                 draft = await self._summary(planned, instructions)
                 return draft, breaker.succeeded(planned.view)
@@ -295,17 +266,17 @@ class Compaction:
         return await (summarise or self._summarise)(self._wanted(planned, instructions))
 
     def draft(self, planned: CompactionPlan, written: WrittenSummary) -> Draft:
-        """What was written, in its place; `NoSummary` when that would not do."""
-        path = self._where()
-        return draft_from_summary(planned, written, str(path) if path else "", self._able())
+        """The written summary in its place. Raises `NoSummary` if it would not do."""
+        path = self._parts.conversation.transcript_path
+        return draft_from_summary(planned, written, str(path) if path else "", self._able)
 
     def _wanted(self, planned: CompactionPlan, instructions: str) -> SummaryJob:
-        """What to fork from: the view that is in the cache. Where that is too long, the view up to the
-        newest reply: it is what the request before had, and that was not too long.
+        """The job for the summariser: it forks from the view in the cache, or, where that is too long, from
+        the view up to the newest reply, which the request before had.
         """
         request, pressure, view = planned.request, planned.pressure, planned.view
         budget = int(scale_constant(self.settings.summary_tokens, pressure.window))
-        longest = min(budget, self._able().max_output)
+        longest = min(budget, self._able.max_output)
         on: View | None = view
         seen, gap = len(view), 0
         if pressure.refused or pressure.tokens + longest > pressure.window:
@@ -348,9 +319,7 @@ class Compaction:
         view, gone = planned.view, draft.gone(planned.view)
         added = self._restored(planned, draft, gone)
         now = planned.tokens_with(apply_edits(draft.after, added, BY))
-        score: float | None = None
-        if self._score is not None:
-            score = self._score([view[at] for at in gone], [*draft.after.messages, *added])
+        score = self._score([view[at] for at in gone], [*draft.after.messages, *added])
         boundary = Boundary(
             by=draft.by,
             trigger=planned.trigger,
@@ -372,15 +341,15 @@ class Compaction:
         breaker: CompactionBreaker,
         began: float,
     ) -> Sequence[Change]:
-        if said := await self._hooks.told(boundary, draft.text):
+        if said := await self._parts.hooks.told(boundary, draft.text):
             added = *added, *said
             now = planned.tokens_with(apply_edits(draft.after, added, BY))
             boundary = replace(boundary, tokens_after=now)
         if draft.by == digests.NAME:
-            self._expect(digests.BREAKS)
+            self._parts.expect(digests.BREAKS)
             self.emit(digests.make_digest_notice(boundary))
         else:
-            self._expect("the older part of the conversation was replaced by a summary")
+            self._parts.expect("the older part of the conversation was replaced by a summary")
         self.emit(boundary.event(perf_counter() - began, draft.usage))
         before, now = boundary.tokens_before, boundary.tokens_after
         self._say(f"{before:,} tokens before, about {now:,} after", done=True)
@@ -389,7 +358,7 @@ class Compaction:
     def _restored(self, planned: CompactionPlan, draft: Draft, gone: list[int]) -> Sequence[Message]:
         now = planned.tokens_with(draft.after)
         cut = CompactionCut(planned.view, range(gone[0], gone[-1] + 1), planned.pressure.window)
-        return self._again(cut, min(planned.most, planned.before) - now, planned.most - now)
+        return self._parts.restorer(cut, min(planned.most, planned.before) - now, planned.most - now)
 
     def _declined(self, planned: CompactionPlan, known: CompactionBreaker, reason: str) -> Sequence[Change]:
         """A hook says no: nothing happens and nothing is counted. It is said once."""
@@ -399,7 +368,7 @@ class Compaction:
             return ()
         if known.told == said:
             return ()
-        self._hooks.declined(reason)
+        self._parts.hooks.decline(reason, self.emit)
         return (replace(known, told=said).mark,)
 
     def _say(self, text: str, *, done: bool = False) -> None:

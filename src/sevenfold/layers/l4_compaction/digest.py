@@ -5,15 +5,14 @@ leaves the view before a replacement exists that is valid and smaller. What the 
 message of its own, the newest rounds stay word for word where they fit, and everything else that the
 user said stands in the digest word for word before anything else does.
 
-The digest as text: sections in order of worth, each within its share of the room. A replacement
-before it is written: from the model's summary, or from the digest.
+`format_digest` makes the text: sections in order of worth, each within its share of the room.
+`CompactionDraft` is a replacement before it is written: from a model's summary, or from the digest.
 """
 
 from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from time import perf_counter
 from typing import ClassVar, Final
 
@@ -21,22 +20,22 @@ import msgspec
 from msgspec.structs import replace
 
 from sevenfold.cache.prefix import make_frontier_mark
-from sevenfold.core.events import Emit, Notice
+from sevenfold.core.events import Notice
 from sevenfold.core.messages import Message, user
 from sevenfold.core.protocols import Capabilities, Change, Fit
 from sevenfold.core.request import Request
 from sevenfold.core.tokens import TEXT_RATE, MessageSize, Pressure, Usage, count_bytes, scale_constant
 from sevenfold.core.transcript import Id, Mark, Replace, View
-from sevenfold.layers.l4_compaction.plan import CompactionPlan as Plan_drafts
-from sevenfold.layers.l4_compaction.plan import find_unread_results
+from sevenfold.layers.l4_compaction.plan import CompactionPlan, find_unread_results
 from sevenfold.layers.l4_compaction.summary import (
     NoSummary,
+    SummaryForm,
     WrittenSummary,
     format_account,
     format_summary,
     format_unread,
 )
-from sevenfold.layers.l4_compaction.summary import SummaryForm as Form_drafts
+from sevenfold.layers.parts import LayerParts
 from sevenfold.layers.shared.boundary import (
     Boundary,
     BoundaryRecord,
@@ -74,6 +73,7 @@ from sevenfold.layers.shared.facts import (
 )
 from sevenfold.layers.shared.fidelity import score_compaction
 from sevenfold.layers.shared.restore import RestoreEstimate, Stands
+from sevenfold.settings.layers import Switches
 
 TAG: Final = "digest"
 _SAID: Final = "## What the user said, word for word, oldest first"
@@ -96,11 +96,11 @@ _ENDINGS: Final = {
     "since is told above. Go on from here.",
     (False, False): "Go on from here with what the user said last.",
 }
-"""Whether messages follow word for word, and whether the user's last one was left out of the digest."""
+"""The ending, by two questions: do messages follow word for word, is the user's last one apart?"""
 
 
 class DigestForm(msgspec.Struct, frozen=True):
-    """How a digest is to come out."""
+    """Limits and contents of a digest."""
 
     room: int
     """Bytes it may take, and more only if the user's last words alone need more."""
@@ -108,15 +108,15 @@ class DigestForm(msgspec.Struct, frozen=True):
     """Bytes of it that may tell what was done: lists could go on for ever."""
     path: str = ""
     tail: bool = True
-    """Whether messages follow it word for word."""
+    """True if messages follow it word for word."""
     apart: bool = False
-    """Whether the last thing the user said stands beside it as a message of its own."""
+    """True if the last thing the user said stands beside it as a message of its own."""
     last_whole: bool = False
-    """Whether the last thing the user said stands in the digest and nowhere else."""
+    """True if the last thing the user said stands in the digest and nowhere else."""
     cutting: Cutting = "none"
-    """Which messages of the user may be cut when all of them do not fit."""
+    """The messages of the user that may be cut when all of them do not fit."""
     newest: tuple[tuple[str, str], ...] = ()
-    """Calls whose results nobody has read yet, with the results, when they do not follow."""
+    """Calls with results that the model has not read yet, when they do not follow."""
 
 
 def format_digest(facts: Facts, form: DigestForm) -> str | None:
@@ -165,7 +165,7 @@ def _sections(facts: Facts, form: DigestForm, room: int) -> list[str]:
 
 
 def _context(facts: Facts, room: int) -> list[str]:
-    """What it was told by the program, and last what a model wrote about all this, which counts most."""
+    """Texts of the program, and last what a model wrote about all this, which counts most."""
     texts = (*facts.contexts, facts.account)
     told = [escape_quote(text) for text in texts if text]
     return _listed("## What the model was told besides", told, room, clip=True)
@@ -177,7 +177,7 @@ def _work(facts: Facts, form: DigestForm, room: int) -> list[str]:
 
 
 def _unread(facts: Facts, form: DigestForm, room: int) -> list[str]:
-    """Results that came last: whoever reads the digest has not seen them."""
+    """Results that came last: the model has not seen them."""
     parts = [f"{escape_quote(call)} gave:\n{escape_quote(text)}" for call, text in form.newest]
     return _listed("## The newest results", parts, room, clip=True)
 
@@ -288,17 +288,17 @@ TAILS: Final = (0.40, 0.20)
 NEWEST: Final = 0.75
 """The most that the newest round may take and still stay word for word."""
 FILLED: Final = 0.75
-"""How much of the room a digest and its tail take, so that work can go on for a while."""
+"""The share of the room that a digest and its tail take, so that work can go on for a while."""
 FACTS: Final = 10_000
 """Tokens, in a large window, that may tell what was done."""
 
 
 class DigestPlan(msgspec.Struct, frozen=True):
-    """Where the kept tail begins, tokens for the digest, and how the user's words may be cut."""
+    """The start of the kept tail, tokens for the digest, and how the user's words may be cut."""
 
     cut: int
     apart: int | None
-    """Where the last message of the user is, if it is before the tail: it stays."""
+    """The place of the user's last message, if it is before the tail: it stays."""
     room: int
     cutting: Cutting
 
@@ -311,8 +311,15 @@ class DigestDraft(msgspec.Struct, frozen=True):
     facts: Facts
     after: View
     kept_from: Id
-    """Where what is kept begins; -1 when nothing is."""
+    """The place where the kept part begins; -1 when nothing is kept."""
     tokens: int
+
+
+def is_due(switches: Switches, pressure: Pressure) -> bool:
+    """True if the window is full, or the request was refused as too long."""
+    if pressure.refused:
+        return switches.reactive
+    return switches.compact and pressure.tokens > pressure.thresholds.auto_compact
 
 
 class Digest:
@@ -320,23 +327,11 @@ class Digest:
 
     label: ClassVar[str] = "Digest"
 
-    def __init__(
-        self,
-        emit: Emit,
-        expect: Callable[[str], object],
-        where: Callable[[], Path | None],
-        able: Callable[[], Capabilities],
-        *,
-        auto: bool = True,
-        reactive: bool = True,
-    ) -> None:
-        self._emit, self._expect, self._where, self._able = emit, expect, where, able
-        self._auto, self._reactive = auto, reactive
+    def __init__(self, parts: LayerParts) -> None:
+        self._parts, self._emit = parts, parts.emit
 
     async def fit(self, request: Request, pressure: Pressure) -> Sequence[Change]:
-        full = pressure.tokens > pressure.thresholds.auto_compact
-        due = self._reactive if pressure.refused else self._auto and full
-        if not due:
+        if not is_due(self._parts.switches, pressure):
             return ()
         began, before = perf_counter(), count_context_tokens(request, pressure)
         draft = self.draft(request, pressure)
@@ -351,7 +346,7 @@ class Digest:
             kept_from=draft.kept_from,
             fidelity=score_compaction(request.view, draft.after),
         )
-        self._expect(BREAKS)
+        self._parts.expect(BREAKS)
         self._emit(make_digest_notice(boundary))
         self._emit(boundary.event(perf_counter() - began))
         return BoundaryRecord(draft.facts).mark(draft.message), *draft.edits, boundary.mark
@@ -396,7 +391,7 @@ class Digest:
             message = user(text)
             edits = make_replacements(view, 0, plan.cut, plan.apart, message)
             after = apply_edits(view, edits, BY)
-            if edits and is_thinking_allowed(view, after, self._able()):
+            if edits and is_thinking_allowed(view, after, self._parts.conversation.capabilities):
                 tokens = count_context_tokens(replace(request, view=after), pressure) + back.between(
                     0, plan.cut
                 )
@@ -405,7 +400,7 @@ class Digest:
 
     def _text(self, view: View, plan: DigestPlan, facts: Facts, window: int) -> str | None:
         byte = TEXT_RATE * view.calibration.factors[0]  # tokens of a byte of text
-        path = self._where()
+        path = self._parts.conversation.transcript_path
         tail = plan.cut < len(view)
         form = DigestForm(
             room=int(plan.room / byte),
@@ -421,7 +416,7 @@ class Digest:
 
 
 def make_digest_notice(boundary: Boundary) -> Notice:
-    """What the user is told: this is not what a model would have made of it."""
+    """The notice that this is a digest by rule, without a model."""
     return Notice(
         "the window was full: the older part of the conversation is now a digest made without a model, "
         f"{boundary.tokens_before:,} tokens before and about {boundary.tokens_after:,} after; the "
@@ -464,7 +459,7 @@ def _plans(view: View, room: int) -> Iterator[DigestPlan]:
 
 
 def _tails(view: View, most: int) -> list[tuple[int, int]]:
-    """Where a tail of at most so many tokens may begin, and its padded size, the longest tail first."""
+    """The places where a tail of at most so many tokens may begin, the longest tail first."""
     found: list[tuple[int, int]] = []
     loop, size = find_thinking_loop(view), MessageSize()
     for at in range(len(view) - 1, 0, -1):
@@ -491,7 +486,7 @@ class CompactionDraft(msgspec.Struct, frozen=True):
     edits: tuple[Replace, ...]
     text: str
     after: View
-    """What the view will be."""
+    """The view with the edits made."""
     marks: tuple[Mark, ...]
     usage: Usage = Usage()
     """Of all that was asked of a model for it, also of what came to nothing."""
@@ -502,14 +497,14 @@ class CompactionDraft(msgspec.Struct, frozen=True):
 
 
 def draft_from_summary(
-    plan: Plan_drafts, written: WrittenSummary, path: str, able: Capabilities
+    plan: CompactionPlan, written: WrittenSummary, path: str, able: Capabilities
 ) -> CompactionDraft:
     """With the user's words as they are, or the long ones cut; `NoSummary` when it is not smaller."""
     view, answer = plan.view, written.answer
     facts = replace(plan.facts, account=format_account(answer))
     tail = plan.cut < len(view)
     room = int(scale_constant(UNREAD, plan.pressure.window) / TEXT_RATE)
-    form = Form_drafts(
+    form = SummaryForm(
         path,
         middle=plan.first > 0,
         tail=tail,

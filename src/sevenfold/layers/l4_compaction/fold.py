@@ -4,27 +4,27 @@ Snipping and collapsing leave the same traces: an edit that puts one message in 
 record of what it stands for, and the boundary that ends the write. Taking the edit back brings every
 message back as it was.
 
-Whole old rounds leave the view in one piece, and a short note says so. Finished runs of tool rounds
-become a short projection, which can be expanded again.
+`Snip` takes whole old rounds out and leaves a short note. `Collapse` turns finished runs of tool rounds
+into a short projection, which can be expanded again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar, Final
 
 import msgspec
 from msgspec.structs import replace
 
 from sevenfold.cache.prefix import make_frontier_mark
-from sevenfold.core.events import Emit, get_label
+from sevenfold.core.events import get_label
 from sevenfold.core.messages import Message, Opaque, ToolResult, user
-from sevenfold.core.protocols import Capabilities, Change, Fit
+from sevenfold.core.protocols import Change, Fit
 from sevenfold.core.request import Request, find_open_loop
 from sevenfold.core.tokens import Pressure, measure_message
 from sevenfold.core.transcript import Entry, Id, Mark, PlacedMessage, Replace, Transcript, Undo, View
 from sevenfold.layers.l4_compaction.digest import format_command, format_failed_call, format_times
+from sevenfold.layers.parts import LayerParts
 from sevenfold.layers.shared.boundary import (
     BOUNDARY,
     Boundary,
@@ -76,7 +76,7 @@ class Fold(msgspec.Struct, frozen=True):
 
 
 def count_replies(stretch: Iterable[PlacedMessage]) -> int:
-    """How many rounds these messages are: each begins with a reply of the model."""
+    """The number of rounds: each begins with a reply of the model."""
     return sum(placed.message.role == "assistant" for placed in stretch)
 
 
@@ -100,12 +100,12 @@ def format_paths(paths: Sequence[str]) -> str:
 
 
 def find_visible_start(view: View) -> int:
-    """Where what the model sees begins: at the newest summary that the provider made, if there is one."""
+    """The place where the model's view begins: the provider's newest summary, if there is one."""
     return next((at for at in range(len(view) - 1, -1, -1) if read_server_summary(view[at].message)), 0)
 
 
 def find_newest_rounds(view: View) -> int:
-    """Where the newest rounds begin, which stay."""
+    """The place where the newest rounds begin, which stay."""
     left = KEEP_ROUNDS
     for at in range(len(view) - 1, -1, -1):
         left -= view[at].message.role == "assistant"
@@ -140,7 +140,7 @@ def find_folds(transcript: Transcript, by: str) -> list[Fold]:
 
 
 def expand_folds(transcript: Transcript, by: str, ids: Iterable[Id]) -> tuple[Undo, Mark] | tuple[()]:
-    """What puts these stretches back, and keeps them from being folded again at once.
+    """The changes that put these stretches back, and keep them from being folded again at once.
 
     Nothing when none of them is in the view. It is written as any layer's hand-back, so that thinking
     which is bound to the shorter prefix goes with it.
@@ -169,7 +169,7 @@ def find_expanded(view: View) -> list[list[Id]]:
 
 
 def find_restored_positions(view: View) -> frozenset[int]:
-    """Where in the view the messages stand that were put back."""
+    """The places in the view of messages that were put back."""
     places: set[int] = set()
     for first, last in find_expanded(view):
         a, b = view.where(first), view.where(last)
@@ -179,7 +179,7 @@ def find_restored_positions(view: View) -> frozenset[int]:
 
 
 def _writes(transcript: Transcript, by: str) -> Iterator[list[Entry]]:
-    """What the layer wrote, one list for each time; a boundary ends each."""
+    """The writes of a layer, one list each; a boundary ends each."""
     group: list[Entry] = []
     for entry in transcript.entries:
         if entry.by != by:
@@ -207,7 +207,7 @@ def _folds_of(transcript: Transcript, group: Sequence[Entry]) -> list[Fold]:
 
 
 def _belongs(entry: Entry, chosen: Sequence[Fold], transcript: Transcript) -> bool:
-    """Whether this is the record of one of them."""
+    """True if this is the record of one of them."""
     view = transcript.view
     places = (view.where(fold.id) for fold in chosen)
     own = {record_name(view[at].message) for at in places if at is not None}
@@ -249,14 +249,8 @@ class Snip:
 
     label: ClassVar[str] = BY
 
-    def __init__(
-        self,
-        emit: Emit,
-        expect: Callable[[str], object],
-        where: Callable[[], Path | None],
-        able: Callable[[], Capabilities],
-    ) -> None:
-        self._emit, self._expect, self._where, self._able = emit, expect, where, able
+    def __init__(self, parts: LayerParts) -> None:
+        self._parts = parts
 
     async def fit(self, request: Request, pressure: Pressure) -> Sequence[Change]:
         limit = pressure.thresholds.auto_compact
@@ -267,7 +261,7 @@ class Snip:
         draft = self._best(request, pressure, target)
         if draft is None or not _worth_it(draft, before, target, pressure):
             return ()
-        if not is_thinking_allowed(request.view, draft.after, self._able()):
+        if not is_thinking_allowed(request.view, draft.after, self._parts.conversation.capabilities):
             return ()
         return self._finished(request.view, draft, before, pressure)
 
@@ -307,7 +301,7 @@ class Snip:
         return FoldDraft(tuple(edits), tuple(records), first, cut, after, count)
 
     def _note(self, facts: Facts, stretch: Sequence[PlacedMessage], rounds: int, tokens: int) -> str:
-        where = format_transcript_hint(self._where())
+        where = format_transcript_hint(self._parts.conversation.transcript_path)
         head = _WHAT.format(rounds=rounds, messages=len(stretch), tokens=tokens, where=where)
         return enclose_in_tag(TAG, [head, *_said(facts), *_told(facts), *_changed(facts)])
 
@@ -321,19 +315,19 @@ class Snip:
             kept_from=view[draft.cut].id,
             fidelity=score_compaction(view, draft.after),
         )
-        self._expect("old rounds were taken out of the conversation")
-        self._emit(boundary.event())
+        self._parts.expect("old rounds were taken out of the conversation")
+        self._parts.emit(boundary.event())
         frontier = make_frontier_mark(view, draft.first, draft.cut + 1)
         return *draft.records, *draft.edits, frontier, boundary.mark
 
 
 def find_snips(transcript: Transcript) -> list[Fold]:
-    """What has been snipped and can be put back."""
+    """The snipped stretches that can be put back."""
     return find_folds(transcript, BY)
 
 
 def expand_snip(transcript: Transcript, id: Id | None = None) -> tuple[Undo, Mark] | tuple[()]:
-    """What puts the rounds behind this note back; without an id, those behind all of them."""
+    """The changes that put the rounds behind this note back; without an id, behind all notes."""
     known = [fold.id for fold in find_snips(transcript)]
     return expand_folds(transcript, BY, known if id is None else [id])
 
@@ -374,7 +368,7 @@ def _after_replaced(view: View) -> int:
 
 
 def _stretches(view: View, first: int, cut: int) -> list[tuple[int, int]]:
-    """What goes, around the user's last message: that stays as it is."""
+    """The stretches that go. The user's last message between them stays."""
     last = find_last_typed(view)
     if last is None or not first <= last < cut:
         return [(first, cut)]
@@ -394,7 +388,7 @@ def _said(facts: Facts) -> list[str]:
 
 
 def _told(facts: Facts) -> list[str]:
-    """What the program said: its beginning, as the rest is on record."""
+    """The beginning of each text of the program; the rest is on record."""
     lines = [to_bounded_line(text, 300) for text in facts.contexts]
     return format_newest("What the model was told in them besides:", lines, 5)
 
@@ -445,14 +439,8 @@ class Collapse:
 
     label: ClassVar[str] = BY_COLLAPSE
 
-    def __init__(
-        self,
-        emit: Emit,
-        expect: Callable[[str], object],
-        where: Callable[[], Path | None],
-        able: Callable[[], Capabilities],
-    ) -> None:
-        self._emit, self._expect, self._where, self._able = emit, expect, where, able
+    def __init__(self, parts: LayerParts) -> None:
+        self._parts = parts
 
     async def fit(self, request: Request, pressure: Pressure) -> Sequence[Change]:
         effective = pressure.thresholds.effective
@@ -462,7 +450,8 @@ class Collapse:
         for urgent in (False, True) if _blocked(pressure) else (False,):
             chosen = self._chosen(request.view, before, _target(before, pressure), urgent)
             after = apply_edits(request.view, _edits(request.view, chosen), BY_COLLAPSE) if chosen else None
-            if after is None or not is_thinking_allowed(request.view, after, self._able()):
+            able = self._parts.conversation.capabilities
+            if after is None or not is_thinking_allowed(request.view, after, able):
                 continue
             tokens = count_context_tokens(replace(request, view=after), pressure)
             if _enough(before, tokens, pressure):
@@ -485,9 +474,8 @@ class Collapse:
         stretch = [view[at] for at in range(first, end)]
         facts, rounds = collect_facts(stretch, view.marks), count_replies(stretch)
         tokens = view.calibration.tokens(sum_sizes(stretch))
-        head = _WHAT_COLLAPSE.format(
-            rounds=rounds, tokens=tokens, where=format_transcript_hint(self._where())
-        )
+        where = format_transcript_hint(self._parts.conversation.transcript_path)
+        head = _WHAT_COLLAPSE.format(rounds=rounds, tokens=tokens, where=where)
         message = user(format_projection([head, _DATA], facts))
         frees = tokens - view.calibration.tokens(measure_message(message))
         return ToolRun(first, end, message, facts, rounds, tokens, frees)
@@ -506,8 +494,8 @@ class Collapse:
             fidelity=score_compaction(view, after),
         )
         records = [BoundaryRecord(run.facts, run.rounds, run.tokens).mark(run.message) for run in chosen]
-        self._expect("finished rounds of tool calls were collapsed")
-        self._emit(boundary.event())
+        self._parts.expect("finished rounds of tool calls were collapsed")
+        self._parts.emit(boundary.event())
         frontier = make_frontier_mark(view, chosen[0].first, last.end + 1)
         return *records, *_edits(view, chosen), frontier, boundary.mark
 
@@ -524,12 +512,12 @@ class UnlessCollapsing:
 
 
 def find_collapsed(transcript: Transcript) -> list[Fold]:
-    """What is collapsed and can be expanded, in the order of the view."""
+    """The collapsed stretches that can be expanded, in the order of the view."""
     return find_folds(transcript, BY_COLLAPSE)
 
 
 def expand_collapse(transcript: Transcript, id: Id) -> tuple[Undo, Mark] | tuple[()]:
-    """What puts the rounds behind this projection back; nothing when it is not in the view."""
+    """The changes that put the rounds behind this projection back; none when it is not in the view."""
     return expand_folds(transcript, BY_COLLAPSE, [id])
 
 
@@ -546,7 +534,7 @@ def _target(before: int, pressure: Pressure) -> int:
 
 
 def _enough(before: int, after: int, pressure: Pressure) -> bool:
-    """Whether it is worth the break, and where the window is full, whether it is out of danger."""
+    """True if it is worth the break and, in a full window, frees enough."""
     effective = pressure.thresholds.effective
     if pressure.refused:
         return after <= compute_target_tokens(before, pressure)
@@ -556,7 +544,7 @@ def _enough(before: int, after: int, pressure: Pressure) -> bool:
 
 
 def _scale(view: View) -> float:
-    """What the provider counts for one token of our estimate, as far as it is less."""
+    """Tokens that the provider counts for one of our estimate, at most 1."""
     if view.reported is None:
         return 1.0
     estimate = view.calibration.tokens(view.reported.size)
@@ -591,7 +579,7 @@ def _end(view: View, at: int) -> int:
 
 
 def _round(reply: PlacedMessage, answer: PlacedMessage) -> bool:
-    """Whether these two are a call and its results, and nothing else that somebody said."""
+    """True if these two are a call and its results, and no other words."""
     if not reply.message.tool_uses or any(isinstance(b, Opaque) for b in reply.message.content):
         return False
     return all(isinstance(b, ToolResult) for b in answer.message.content)
@@ -605,7 +593,7 @@ def _edits(view: View, chosen: Sequence[ToolRun]) -> tuple[Replace, ...]:
 
 
 def format_projection(head: Sequence[str], facts: Facts) -> str:
-    """What came of the rounds, in lines."""
+    """The results of the rounds, in lines."""
     read = [f.path for f in facts.files if not f.changes]
     changed = [f.path for f in facts.files if f.changes]
     kept = [f"{k.path}: {to_bounded_line(k.call, 120)}" for k in facts.kept]

@@ -1,8 +1,8 @@
-"""What a compaction would replace, what it would keep, and what the request may come to.
+"""The plan of a compaction: the stretch it replaces, the part it keeps, and the tokens after it.
 
-Which stretch of a view is summed up: its rounds, where a tail may begin, what stood before it.
-Whether a summary pays although the window is not full: the sums, in base-price input tokens. When
-to stop asking for summaries: too many failures in a row, or a window that fills up at once.
+Three parts: `CompactionPlan` (the stretch, and where a tail may begin), `SummaryWorth` (does a summary pay
+although the window is not full? in base-price input tokens) and `CompactionBreaker` (no more summaries
+after too many failures in a row, or when the window fills up again at once).
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def split_rounds(placed: Sequence[PlacedMessage]) -> list[Sequence[PlacedMessage
 
 
 def find_tail_starts(view: View) -> Iterator[int]:
-    """Where what is kept may begin, the gentlest first: the newest round, what came after its results,
-    and the end, where nothing is kept.
+    """The places where the kept part may begin, the gentlest first: the newest round, what came after its
+    results, and the end, where nothing is kept.
     """
     loop = find_thinking_loop(view)
     newest = len(view) - len(split_rounds(list(view))[-1]) if len(view) else 0
@@ -72,7 +72,7 @@ def find_tail_starts(view: View) -> Iterator[int]:
 
 
 def find_reply_end(view: View, at: int) -> int:
-    """Where the reply that begins here ends; here, if none does."""
+    """The place where the reply that begins here ends; here, if none does."""
     while at < len(view) and view[at].message.role == "assistant":
         at += 1
     return at
@@ -96,7 +96,7 @@ def make_view_before(view: View, cut: int) -> View:
 
 
 def find_unread_results(view: View) -> tuple[tuple[str, str], ...]:
-    """The newest calls and their results, when nobody has answered them yet."""
+    """The newest calls and their results, when the model has not answered them yet."""
     if len(view) < 2 or not (results := view[-1].message.results):
         return ()
     uses = {use.id: use for use in view[-2].message.tool_uses}
@@ -111,7 +111,7 @@ AHEAD: Final = "ahead"
 PRICE: Final = "price"
 """The trigger of a summary that pays although the window is not full."""
 AUTOMATIC: Final = ("auto", "refused", AHEAD, PRICE)
-"""The triggers that nobody pulled by hand."""
+"""The triggers that are not by hand."""
 NEWEST: Final = 0.75
 """The most of the room that what is kept may take."""
 LEAST: Final = 500
@@ -119,7 +119,7 @@ LEAST: Final = 500
 
 
 class CompactionPlan(msgspec.Struct, frozen=True, dict=True):
-    """What is replaced: from message `first` to before message `cut`, in the view of `request`.
+    """The stretch to replace: from message `first` to before message `cut`, in the view of `request`.
 
     What has to be looked for in the view is looked for once.
     """
@@ -134,7 +134,7 @@ class CompactionPlan(msgspec.Struct, frozen=True, dict=True):
     most: int
     """... and the most that it should come to."""
     stands: Stands | None = None
-    """What comes back after every compaction: it is replaced, and yet it stays."""
+    """True for messages that come back after every compaction."""
 
     @property
     def view(self) -> View:
@@ -146,7 +146,7 @@ class CompactionPlan(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def apart(self) -> int | None:
-        """Where what the user said last is, if it is more than words: then it stays as it is."""
+        """The place of the user's last message, if it is more than words: then it stays as it is."""
         last = find_last_typed(self.view)
         if last is None or not self.first <= last < self.cut:
             return None
@@ -155,7 +155,7 @@ class CompactionPlan(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def facts(self) -> Facts:
-        """What is known of what is replaced."""
+        """The facts of what is replaced."""
         apart = self.apart
         gone = (self.view[at] for at in range(self.first, self.cut) if at != apart)
         return collect_facts(gone, self.view.marks)
@@ -169,7 +169,7 @@ class CompactionPlan(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def asked_within(self) -> bool:
-        """Whether what the user said last is only in what takes the place."""
+        """True if the user's last words are only in the replacement."""
         return self.apart is None and is_question_before(self.view, self.cut)
 
     @property
@@ -208,12 +208,12 @@ class CompactionPlan(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def full_from_the_start(self) -> bool:
-        """Whether what is replaced is the older part of a full window."""
+        """True if what is replaced is the older part of a full window."""
         return self.full and self.first == 0
 
     @property
     def promising(self) -> bool:
-        """Whether a summary could help at all: it takes some room itself, and the user's words stay."""
+        """True if a summary could help at all: it takes some room itself, and the user's words stay."""
         count = self.view.calibration.tokens
         words = sum(count(placed.size) for placed in self.stretch if has_typed_text(placed))
         if self.tokens - self.back - words <= LEAST:
@@ -304,14 +304,14 @@ the window; decisions 8 and 10 say where they come from."""
 ANSWER: Final = 4_500
 """Tokens of the answer, analysis included."""
 AGAIN: Final = 1.5
-"""How often something that left is asked for again ..."""
+"""Times that something which left is asked for again ..."""
 NEEDED: Final = 2_500
 """... and how many tokens it has each time; the call for it costs about 600 more."""
 CALL: Final = 600
 
 
 class SummaryRates(msgspec.Struct, frozen=True):
-    """What a token costs, as a multiple of the plain input price."""
+    """Prices of a token, as multiples of the plain input price."""
 
     write: float
     read: float
@@ -326,7 +326,7 @@ class SummaryRates(msgspec.Struct, frozen=True):
 
 
 class SummaryWorth(msgspec.Struct, frozen=True):
-    """What a summary now is expected to save, and what it costs."""
+    """The expected saving of a summary now, and its price."""
 
     saving: float
     price: float
@@ -366,7 +366,7 @@ def estimate_worth(
 
 
 def find_unsent_messages(view: View) -> Sequence[PlacedMessage]:
-    """What came after the last reply: no request had it yet, so it is in nobody's cache."""
+    """The messages after the last reply. No request had them yet, so they are not in a cache."""
     at = len(view)
     while at and view[at - 1].by != "model":
         at -= 1
@@ -374,7 +374,7 @@ def find_unsent_messages(view: View) -> Sequence[PlacedMessage]:
 
 
 def has_edits(request: Request) -> bool:
-    """Whether something has left the view in this pass already. Marks alone change nothing."""
+    """True if something has left the view in this pass already. Marks alone change nothing."""
     warm, view = request.warm, request.view
     if warm is None or warm is view:
         return False
@@ -382,7 +382,7 @@ def has_edits(request: Request) -> bool:
 
 
 def is_turn_start(view: View) -> bool:
-    """Whether the user has just spoken: between two tasks less is lost than in the middle of one."""
+    """True if the user has just spoken: between two tasks less is lost than in the middle of one."""
     last = view[-1] if len(view) else None
     return last is not None and has_typed_text(last) and not last.message.results
 
@@ -394,7 +394,7 @@ APART: Final = 8
 
 
 class CompactionBreaker(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How compaction went lately, with which model, and what the user was told about it."""
+    """The latest outcomes of compaction with one model, and what the user was told about them."""
 
     model: str = ""
     failures: int = 0
@@ -431,7 +431,7 @@ class CompactionBreaker(msgspec.Struct, frozen=True, omit_defaults=True):
         return replace(self, refills=self.refills + 1 if replies <= settings.refilled_within else 0)
 
     def why_open(self, settings: CompactionSettings) -> str:
-        """Why no summary is to be asked for, in a sentence for people; nothing while it is closed."""
+        """The reason why no summary is asked for, as a sentence; empty while the breaker is closed."""
         if self.failures >= settings.failures:
             return (
                 f"{self.failures} summaries in a row have failed: from now on a full window is "
@@ -459,7 +459,7 @@ class CompactionBreaker(msgspec.Struct, frozen=True, omit_defaults=True):
     # --- because it pays --------------------------------------------------------------------------------
 
     def rests(self, view: View, settings: CompactionSettings) -> bool:
-        """Whether it is too early, or of no use, to try one that pays."""
+        """True if it is too early, or of no use, to try one that pays."""
         if self.unpaid >= settings.failures or self.why_open(settings):
             return True
         apart = max(APART, settings.refilled_within + 1)
@@ -478,7 +478,7 @@ class CompactionBreaker(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def _answered(view: View, since: Id, times: int) -> bool:
-    """Whether the model has replied so many times since then: what is newest says so first."""
+    """True if the model has replied so many times since then: what is newest says so first."""
     replies = (placed for placed in reversed(view) if placed.by == "model" and placed.id > since)
     return sum(1 for _ in islice(replies, times)) == times
 

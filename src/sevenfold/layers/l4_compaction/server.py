@@ -16,8 +16,7 @@ does not repeat follows it word for word, in a message of ours.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any, ClassVar, Final
@@ -28,12 +27,13 @@ from sevenfold.cache.prefix import choose_breakpoints
 from sevenfold.core.errors import BadReply, ModelFailure
 from sevenfold.core.events import Emit, Failed, Replied
 from sevenfold.core.messages import Json, Message, Opaque, assistant, user
-from sevenfold.core.protocols import Accounts, BackgroundStep, Capabilities, Change, Fit, Model
+from sevenfold.core.protocols import Accounts, BackgroundStep, Capabilities, Change, Fit
 from sevenfold.core.request import Frame, Request
 from sevenfold.core.tokens import TEXT_RATE, Pressure, Thresholds, Usage, scale_constant
 from sevenfold.core.transcript import Mark, PlacedMessage, Replace, Reply, View
 from sevenfold.layers.l4_compaction.fold import SERVER_SUMMARY, find_visible_start, read_server_summary
 from sevenfold.layers.l4_compaction.plan import find_tail_starts, make_view_before
+from sevenfold.layers.parts import Conversation, LayerParts, ServerSummaries
 from sevenfold.layers.shared.boundary import (
     Boundary,
     BoundaryRecord,
@@ -45,7 +45,8 @@ from sevenfold.layers.shared.boundary import (
 )
 from sevenfold.layers.shared.facts import Facts, enclose_in_tag, format_quotes, number_turns
 from sevenfold.layers.shared.fidelity import measure_fidelity, score_compaction
-from sevenfold.layers.shared.restore import CompactionHooks, CompactionRefused, Restore
+from sevenfold.layers.shared.restore import CompactionCut, CompactionRefused
+from sevenfold.streaming import read_reply
 
 EDIT: Final = "compact_20260112"
 ON_DEMAND_BETA: Final = "compact-2026-09-04"
@@ -68,12 +69,6 @@ BY: Final = "ServerCompaction"
 _WORDS: Final = "What the user said before the summary and it does not repeat, word for word, oldest first:"
 _UNWANTED: Final = (PARAMETER, "tool_choice", "stop_sequences")
 """Parameters that may not stand in a request for a summary."""
-
-RESTORED: Final = 0.5
-"""The most of the room that a summary leaves that restored context may take."""
-
-Ask = Callable[[Request], Awaitable[Reply]]
-
 
 # --- what is asked for --------------------------------------------------------------------------------
 
@@ -105,7 +100,7 @@ def read_instructions() -> str:
 
 
 def remove_server_summaries(view: View) -> tuple[Replace, ...]:
-    """What takes the provider's blocks out, for a model that cannot read them."""
+    """The edits that take the provider's blocks out, for a model that cannot read them."""
     edits: list[Replace] = []
     for placed in view:
         kept = tuple(block for block in placed.message.content if not _is_summary(block))
@@ -123,25 +118,16 @@ def _is_summary(block: object) -> bool:
 # --- what comes back ----------------------------------------------------------------------------------
 
 
-class ServerCompaction:
-    """Takes down what the provider compacted: accounts while the reply comes in, then a layer after it."""
+class SummaryAccounts:
+    """Accounts that note the summaries of the provider before the ledger sees the shorter prompt.
 
-    label: ClassVar[str] = "ServerCompaction"
+    `session.wiring.wrap_ledger` puts them around the ledger.
+    """
 
-    def __init__(self, accounts: Accounts, expect: Callable[[str], object], emit: Emit) -> None:
-        self._accounts, self._expect, self._emit = accounts, expect, emit
-        self._spent: dict[str, Usage] = {}
-        self._told = -1
-        self._restore: Restore = lambda view, gone, window, room: ()
-        self._window: Callable[[], int] = lambda: 0
-        self._hooks = CompactionHooks(emit)
-
-    def lent(
-        self, restore: Restore, window: Callable[[], int], agreement: CompactionHooks
-    ) -> ServerCompaction:
-        """The same, which gives back what the model should see again, and tells the user's hooks."""
-        self._restore, self._window, self._hooks = restore, window, agreement
-        return self
+    def __init__(
+        self, accounts: Accounts, summaries: ServerSummaries, expect: Callable[[str], object], emit: Emit
+    ) -> None:
+        self._accounts, self._summaries, self._expect, self._emit = accounts, summaries, expect, emit
 
     def before(self, request: Request) -> None:
         self._accounts.before(request)
@@ -149,20 +135,30 @@ class ServerCompaction:
     def after(self, request: Request, reply: Reply) -> float | None:
         summed_up = any(_is_summary(block) for block in reply.message.content)
         if summed_up and request.source == "main":
-            self._spent[read_server_summary(reply.message)] = read_summary_usage(reply)
+            self._summaries.spent[read_server_summary(reply.message)] = read_summary_usage(reply)
             self._expect("the provider summed up the older part of the conversation")
             if not read_server_summary(reply.message):
                 self._emit(Failed(BY, "the provider made no summary; the conversation goes on whole"))
         return _with_its_cost(self._accounts, request, reply)
 
+
+class ServerCompaction:
+    """The `replied` moment: records a summary that came with the reply, and restores what it took out."""
+
+    label: ClassVar[str] = "ServerCompaction"
+
+    def __init__(self, parts: LayerParts) -> None:
+        self._parts, self._summaries = parts, parts.server or ServerSummaries()
+
     async def __call__(self, request: Request) -> Sequence[Change]:
         view = request.view
         at = find_visible_start(view)
         summary = read_server_summary(view[at].message) if len(view) else ""
-        known = max(self._told, _count(view.marks.get(RECORDED)))
+        known = max(self._summaries.recorded, _count(view.marks.get(RECORDED)))
         if not summary or not at or view[at].id <= known:
             return ()
-        self._told, spent = view[at].id, self._spent.pop(summary, Usage())
+        self._summaries.recorded = view[at].id
+        spent = self._summaries.spent.pop(summary, Usage())
         reported = view.reported
         now = reported.tokens if reported and reported.id >= view[at].id else 0
         words = quote_missing_words(_before(view, at), summary, WORDS_TOKENS, is_question_before(view, at))
@@ -176,15 +172,16 @@ class ServerCompaction:
             kept_from=view[at].id,
             fidelity=round(measure_fidelity((view[i] for i in range(at)), seen).score, 4),
         )
-        window = self._window()
-        again = self._restore(view, range(at), window, max(0, int((window - now) * RESTORED)))
-        said = await self._hooks.told(boundary, summary)
-        self._emit(boundary.event(usage=spent))
+        window = self._parts.window
+        room = max(0, window - now)
+        again = self._parts.restorer(CompactionCut(view, range(at), window), room, room)
+        said = await self._parts.hooks.told(boundary, summary)
+        self._parts.emit(boundary.event(usage=spent))
         return *words, Mark(RECORDED, view[at].id), boundary.mark, *again, *said
 
 
 def read_summary_usage(reply: Reply) -> Usage:
-    """What the provider used for the summary: it is not in the usage of the reply."""
+    """The usage of the provider's summary, which is not in the usage of the reply."""
     total = Usage()
     for used in _iterations(reply):
         if used.get("type") == SERVER_SUMMARY:
@@ -213,7 +210,7 @@ def _count(value: Any) -> int:
 
 
 def _with_its_cost(accounts: Accounts, request: Request, reply: Reply) -> float | None:
-    """What the reply cost, and the summary with it, which has a column of its own."""
+    """The cost of the reply and of its summary, which the ledger counts under a source of its own."""
     spent = read_summary_usage(reply)
     own = accounts.after(request, reply)
     if not spent.total:
@@ -226,7 +223,7 @@ def _with_its_cost(accounts: Accounts, request: Request, reply: Reply) -> float 
 def quote_missing_words(
     before: Facts, summary: str, most: int, asking: bool = False
 ) -> tuple[Message, ...]:
-    """What the user said before a summary and it does not say, in a message; or nothing.
+    """A message with the user's words before a summary that does not repeat them; or nothing.
 
     `asking`: what they said last is not said again behind it.
     """
@@ -238,7 +235,7 @@ def quote_missing_words(
 
 
 def _before(view: View, end: int) -> Facts:
-    """What was said before message `end`."""
+    """The facts of the messages before `end`."""
     return collect_facts((view[at] for at in range(end)), view.marks)
 
 
@@ -250,34 +247,25 @@ class RequestedCompaction:
 
     label: ClassVar[str] = "OnDemand"
 
-    def __init__(
-        self,
-        ask: Ask,
-        able: Callable[[], Capabilities],
-        expect: Callable[[str], object],
-        emit: Emit,
-        restore: Restore = lambda view, gone, window, room: (),
-        agreement: CompactionHooks | None = None,
-    ) -> None:
-        """`agreement`: the user's hooks, which are asked before and told afterwards."""
-        self._ask, self._able, self._expect, self._emit = ask, able, expect, emit
-        self._restore, self._hooks = restore, agreement or CompactionHooks(emit)
+    def __init__(self, parts: LayerParts) -> None:
+        self._parts, self._emit, self._hooks = parts, parts.emit, parts.hooks
 
     async def fit(self, request: Request, pressure: Pressure) -> Sequence[Change]:
         due = pressure.tokens > pressure.thresholds.auto_compact and not pressure.refused
         signed = ON_DEMAND_BETA in (request.frame.params.get("betas") or ())
         failed = _failures(request)
-        if not due or not signed or not self._able().server_compaction or failed >= FAILURES:
+        able, send = self._parts.conversation.capabilities, self._parts.send
+        if not due or not signed or not able.server_compaction or send is None or failed >= FAILURES:
             return ()  # what was refused as too long cannot be summed up like this either
         cut = self._cut(request.view)
         if cut is None:
             return ()
         try:
             wanted = await self._hooks.ask(request.view)
-            reply = await self._ask(make_summary_request(request, cut, pressure.window, wanted))
+            reply = await send(make_summary_request(request, cut, pressure.window, wanted))
             block = read_compaction_block(reply)
         except CompactionRefused as refused:
-            self._hooks.declined(str(refused))
+            self._hooks.decline(str(refused), self._emit)
             return ()
         except ModelFailure as error:
             self._emit(Failed(BY, f"the provider made no summary: {error}"))
@@ -285,11 +273,11 @@ class RequestedCompaction:
         return await self._put_in(request, pressure, cut, block, reply, wanted)
 
     def _cut(self, view: View) -> int | None:
-        """Where what is kept begins: at the newest round, or behind its results."""
+        """The place where the kept part begins: at the newest round, or behind its results."""
         for at in find_tail_starts(view):
             if 0 < at < len(view) and view[at - 1].message.tool_uses == ():
                 trial = apply_edits(view, (Replace(view[0].id, view[at - 1].id, (user("-"),)),), BY)
-                if is_thinking_allowed(view, trial, self._able()):
+                if is_thinking_allowed(view, trial, self._parts.conversation.capabilities):
                     return at
         return None
 
@@ -307,8 +295,9 @@ class RequestedCompaction:
         if now >= before:
             self._emit(Failed(BY, "the provider's summary is not smaller than what it sums up"))
             return (_breaker(request, _failures(request) + 1),)
-        room = int((pressure.thresholds.auto_compact - now) * RESTORED)
-        again = (*self._restore(view, range(cut), pressure.window, max(0, room)),)
+        room = max(0, pressure.thresholds.auto_compact - now)
+        gone = CompactionCut(view, range(cut), pressure.window)
+        again = tuple(self._parts.restorer(gone, room, room))
         now = count_context_tokens(replace(request, view=apply_edits(after, again, BY)), pressure)
         boundary = Boundary(
             by="server",
@@ -322,7 +311,7 @@ class RequestedCompaction:
         )
         again += (*(await self._hooks.told(boundary, summary)),)
         record = BoundaryRecord(facts).mark(edit.by[-1])
-        self._expect("the older part of the conversation was replaced by the provider's summary")
+        self._parts.expect("the older part of the conversation was replaced by the provider's summary")
         self._emit(boundary.event(usage=read_summary_usage(reply)))
         recorded = _breaker(request, 0), Mark(RECORDED, edit.last), boundary.mark
         return edit, record, *recorded, *again
@@ -331,17 +320,13 @@ class RequestedCompaction:
 class SideRequestSender:
     """Sends a request beside the conversation and hands back the reply; the ledger sees what it used."""
 
-    def __init__(self, model: Callable[[], Model], accounts: Accounts, emit: Emit) -> None:
-        self._model, self._accounts, self._emit = model, accounts, emit
+    def __init__(self, conversation: Conversation, accounts: Accounts, emit: Emit) -> None:
+        self._conversation, self._accounts, self._emit = conversation, accounts, emit
 
     async def __call__(self, request: Request) -> Reply:
-        reply: Reply | None = None
         self._accounts.before(request)
         began = perf_counter()
-        async with aclosing(self._model().stream(request)) as stream:
-            async for item in stream:
-                if isinstance(item, Reply):
-                    reply = item
+        reply = await read_reply(self._conversation.model, request)
         if reply is None:
             raise BadReply("the provider closed the connection without a reply; try again")
         used = reply.usage + read_summary_usage(reply)
@@ -379,7 +364,7 @@ def read_compaction_block(reply: Reply) -> Opaque:
 
 
 def _failures(request: Request) -> int:
-    """How often in a row this model has failed."""
+    """The failures of this model in a row."""
     value = request.view.marks.get(BREAKER)
     if not isinstance(value, dict) or value.get("model") != request.frame.model:
         return 0
@@ -390,6 +375,6 @@ def _breaker(request: Request, failures: int) -> Mark:
     return Mark(BREAKER, {"model": request.frame.model, "failures": failures})
 
 
-_accounts: type[Accounts] = ServerCompaction
+_accounts: type[Accounts] = SummaryAccounts
 _after: type[BackgroundStep] = ServerCompaction
 _fit: type[Fit] = RequestedCompaction

@@ -59,7 +59,7 @@ _KEYS: Final = (
     "current work",
     "next step",
 )
-"""How the heading of each section begins, in small letters; what follows may vary."""
+"""The first words of each section's heading, in small letters; the rest may vary."""
 _ANALYSIS: Final = r"(?is)\A\s*<analysis>.*?</analysis>"
 _BEGINS: Final = r"(?i)<summary>"
 _FENCE: Final = r"\s*(`{3,}|~{3,})"
@@ -106,7 +106,7 @@ def format_nudge(missing: Sequence[str]) -> str:
 
 
 def format_scope(view: View, first: int, cut: int, seen: int) -> str:
-    """Which part is to be summarised, when the model sees more of it than that."""
+    """Says which part to summarise, when the model sees more than that part."""
     parts = []
     if first > 0:
         parts.append(
@@ -136,7 +136,7 @@ def _named(placed: PlacedMessage) -> str:
 
 
 class SummarySections(msgspec.Struct, frozen=True):
-    """What of a reply counts: the nine sections, as far as they are there."""
+    """The nine sections of a reply, as far as they are there."""
 
     sections: tuple[str | None, ...] = (None,) * len(TITLES)
 
@@ -214,7 +214,7 @@ def _numbered(line: str) -> bool:
 
 
 def _heading(line: str) -> tuple[int | None, str]:
-    """Which section a line begins, and what else stands on it."""
+    """The section that a line begins, and the rest of the line."""
     matched = re.match(_HEADING, line)
     if matched is None:
         return None, ""
@@ -238,20 +238,20 @@ def _tidy(lines: list[str]) -> str:
 
 
 class SummaryForm(msgspec.Struct, frozen=True):
-    """How the summary is put before the model."""
+    """The summary as it is put before the model."""
 
     path: str = ""
     """The file of the transcript, if there is one."""
     middle: bool = False
-    """Whether messages stand before it."""
+    """True if messages stand before it."""
     tail: bool = True
-    """Whether messages follow it word for word."""
+    """True if messages follow it word for word."""
     newest: str = ""
-    """Results that nobody has answered yet, when they do not follow."""
+    """Results without an answer yet, when they do not follow."""
     longest: int = 0
     """Bytes to which each message of the user is cut; 0: none is."""
     last_whole: bool = False
-    """Whether what the user said last stands in the summary and nowhere else: it is not cut."""
+    """True if what the user said last stands in the summary and nowhere else: it is not cut."""
 
 
 def format_summary(answer: SummarySections, said: Sequence[str], form: SummaryForm) -> str:
@@ -265,7 +265,7 @@ def format_summary(answer: SummarySections, said: Sequence[str], form: SummaryFo
 
 
 def format_account(answer: SummarySections) -> str:
-    """What of it is the model's own, for a digest that may have to stand for the summary."""
+    """The part of the summary that the model wrote, for a digest that may have to stand for it."""
     own = ((at, text) for at, text in enumerate(answer.sections) if text and at != SAID)
     return "\n".join(part for at, text in own for part in (_title(at), text))
 
@@ -287,7 +287,7 @@ def _said_text(said: Sequence[str], form: SummaryForm) -> str:
 
 
 def format_unread(view: View, most: int) -> str:
-    """The newest calls and their results, at most so many bytes, when nobody has answered them."""
+    """The newest calls and their results, at most so many bytes, when they have no answer."""
     newest = find_unread_results(view)
     share = most // max(1, len(newest))
     return "\n".join(f"{call} gave:\n{escape_quote(clip_text(text, share))}" for call, text in newest)
@@ -327,7 +327,7 @@ def _plain_summary(block: Block) -> str:
 PLAIN: Final = "compact-plain"
 """The kind of a plain request: a column of its own in the ledger, as it shares no prefix."""
 LATER: Final = "[its result comes later: it is not needed for this]"
-"""What stands for the result of a call that the request before ended with."""
+"""The placeholder for the result of a call that the request before ended with."""
 DENIED: Final = "tools are not run here: answer in words"
 ABOVE: Final = "Summarise the record above, all of it."
 SHORTENED: Final = "[the oldest part of the record is left out here: it is too long]"
@@ -339,7 +339,7 @@ class NoSummary(Exception):
     def __init__(self, why: str, used: Usage | None = None) -> None:
         super().__init__(why)
         self.used = used or Usage()
-        """What asking for it used all the same."""
+        """The usage of asking for it all the same."""
 
 
 class _ToolCallsOnly(NoSummary):
@@ -347,14 +347,14 @@ class _ToolCallsOnly(NoSummary):
 
 
 class SummaryJob(msgspec.Struct, frozen=True):
-    """What a summary is wanted of, and how it is to be asked for."""
+    """A request for a summary: of which stretch, and on which view."""
 
     request: Request
     on: View | None
     """The view to fork from; None when the provider has just refused it."""
     scope: str
     stretch: Sequence[PlacedMessage]
-    """What is summarised, for a plain request."""
+    """The messages that are summarised, for a plain request."""
     instructions: str
     max_tokens: int
     gap: int = 0

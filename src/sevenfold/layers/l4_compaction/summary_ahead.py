@@ -1,4 +1,4 @@
-"""A summary that is prepared before the window is full, and put in place when it is: nobody waits for it.
+"""A summary that is prepared before the window is full, and put in place when it is, without a wait.
 
     the window is nearly full    `SummaryAhead` asks for the summary, in the background    after a reply
     it is full                   `PrecomputedSummary` puts it in place, no model is asked     before a
@@ -8,13 +8,13 @@ The summary covers the conversation up to a certain entry. What came after that 
 so that the conversation may go on meanwhile. Before the summary is put in place all is looked at again:
 the same model and window, the same messages, smaller than before, nothing torn.
 
-A summary while nobody speaks and the cache is about to be lost: asked for now, it reads what it
+A summary in a silence, before the cache is lost: asked for now, it reads what it
 would have to write later, and what comes after the silence is smaller.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from time import perf_counter
 from typing import Any, ClassVar, Final
 
@@ -23,8 +23,8 @@ import msgspec
 from msgspec.structs import replace
 
 from sevenfold.core.errors import SevenfoldError
-from sevenfold.core.events import Emit, Failed, Progress
-from sevenfold.core.protocols import BackgroundStep, Capabilities, Change, Fit, Forker
+from sevenfold.core.events import Failed, Progress
+from sevenfold.core.protocols import BackgroundStep, Change, Fit
 from sevenfold.core.request import Request, find_open_uses, measure_pressure
 from sevenfold.core.tokens import Pressure, Thresholds
 from sevenfold.core.transcript import Id, Mark
@@ -39,6 +39,7 @@ from sevenfold.layers.l4_compaction.plan import (
 )
 from sevenfold.layers.l4_compaction.plan import BY as COMPACTION
 from sevenfold.layers.l4_compaction.summary import NoSummary, Summariser, WrittenSummary
+from sevenfold.layers.parts import LayerParts
 from sevenfold.layers.shared.boundary import BOUNDARY
 from sevenfold.layers.shared.restore import CompactionRefused
 
@@ -69,21 +70,10 @@ class SummaryAhead:
 
     label: ClassVar[str] = BY
 
-    def __init__(
-        self,
-        compaction: Compaction,
-        able: Callable[[], Capabilities],
-        emit: Emit,
-        fork: Forker | None = None,
-        *,
-        waits: bool = True,
-    ) -> None:
-        """`fork`: who is asked, if not who the compaction asks.
-
-        `waits`: a conversation goes on while this works, and may wait for it before a request.
-        """
-        self.compaction, self._able, self._emit, self.waits = compaction, able, emit, waits
-        self._summarise = Summariser(fork, compaction.settings, emit) if fork else None
+    def __init__(self, parts: LayerParts, compaction: Compaction) -> None:
+        self._parts, self.compaction, self._emit = parts, compaction, parts.emit
+        fork = parts.background_fork
+        self._summarise = Summariser(fork, compaction.settings, parts.emit) if fork else None
         self.ready: ReadySummary | None = None
         self._limits: Thresholds | None = None
         """As they were before the last request."""
@@ -119,18 +109,18 @@ class SummaryAhead:
     # --- preparing --------------------------------------------------------------------------------------
 
     def _planned(self, request: Request) -> CompactionPlan | None:
-        """What is to be summarised now, if anything is."""
+        """The plan for a summary now; None if none is due."""
         limits, boundary = self._limits, request.view.marks.get(BOUNDARY)
         if limits is None or self.ready or self._ended or boundary == self._tried:
             return None
-        if self.waits and boundary != self._since:
+        if self._parts.can_wait and boundary != self._since:
             return None  # this comes late: meanwhile the conversation was compacted, or is about to be
         full = measure_pressure(request, limits, 0.0).tokens > limits.auto_compact * SHARE
         known = CompactionBreaker.of(request.view, request.frame.model)
         if request.source != "main" or not full or known.why_open(self.compaction.settings):
             return None
         request = _answered(request)
-        able, stands = self._able(), self.compaction.stands
+        able, stands = self._parts.conversation.capabilities, self.compaction.stands
         planned = make_plan(request, measure_pressure(request, limits, 0.0), AHEAD, able, stands=stands)
         return _enough(planned) if planned and _enough(planned).promising else None
 
@@ -145,8 +135,8 @@ class SummaryAhead:
         return ReadySummary(model, window, covers, written, instructions)
 
     async def settled(self) -> None:
-        """Wait for a summary that is on its way. It is there sooner than another one."""
-        if self._ended is not None:
+        """Wait for a summary that is on its way, where a request may wait."""
+        if self._ended is not None and self._parts.can_wait:
             await self._ended.wait()
 
     def take_note(self, request: Request, pressure: Pressure, due: bool) -> None:
@@ -157,14 +147,14 @@ class SummaryAhead:
     # --- putting it in place ----------------------------------------------------------------------------
 
     def failure(self, request: Request) -> Sequence[Mark]:
-        """What the breaker has to be told, once."""
+        """A mark that counts the failure for the breaker, once."""
         failed, self._failed = self._failed, ""
         if failed != request.frame.model:
             return ()
         return (CompactionBreaker.of(request.view, failed).failed().mark,)
 
     async def in_place(self, request: Request, pressure: Pressure) -> Sequence[Change]:
-        """What is to be written for the summary that is ready; nothing when it has to be dropped."""
+        """The changes that put the ready summary in place; none when it has to be dropped."""
         ready, self.ready = self.ready, None
         if ready is None:
             return ()
@@ -200,7 +190,8 @@ class SummaryAhead:
         if tuple(view[at].id for at in range(cut)) != ready.covers:
             raise _StaleSummary("the part that it covers was changed")
         last, stands = ready.covers[-1], self.compaction.stands
-        planned = make_plan(request, pressure, AHEAD, self._able(), last=last, stands=stands)
+        able = self._parts.conversation.capabilities
+        planned = make_plan(request, pressure, AHEAD, able, last=last, stands=stands)
         if planned is None or planned.cut != cut:
             raise _StaleSummary("it would tear apart what belongs together")
         return _enough(planned)
@@ -222,7 +213,7 @@ class PrecomputedSummary:
     async def fit(self, request: Request, pressure: Pressure) -> Sequence[Change]:
         ahead, due = self._ahead, self._ahead.compaction.due(pressure)
         ahead.take_note(request, pressure, due)
-        if due and ahead.waits:
+        if due:
             await ahead.settled()
         if told := ahead.failure(request):
             return told
@@ -248,7 +239,7 @@ def _enough(planned: CompactionPlan) -> CompactionPlan:
 
 
 def _check_the_same(ready: ReadySummary, request: Request, pressure: Pressure) -> int:
-    """Where the last message stands that the summary covers."""
+    """The place of the last message that the summary covers."""
     if request.frame.model != ready.model:
         raise _StaleSummary("another model has taken over")
     if pressure.window != ready.window:
@@ -264,22 +255,21 @@ _check: tuple[type[BackgroundStep], type[Fit]] = (SummaryAhead, PrecomputedSumma
 class WarmSummary:
     """One summary, offered and made at the same prefix; `fork` may spend what background work may."""
 
-    def __init__(self, compaction: Compaction, fork: Forker, thresholds: Callable[[], Thresholds]) -> None:
-        self._compaction, self._thresholds = compaction, thresholds
-        self._margin = compaction.settings.margin_in
-        self._summarise = Summariser(fork, compaction.settings, compaction.emit)
+    def __init__(self, parts: LayerParts, compaction: Compaction) -> None:
+        self._parts, self._compaction = parts, compaction
+        self._summarise = Summariser(parts.get_background_fork(), compaction.settings, parts.emit)
         self._found: tuple[CompactionPlan, SummaryWorth] | None = None
 
     def offered(self, request: Request, now: float) -> tuple[float, float, float, float] | None:
         """Tokens freed, what later requests save by that, what it costs, and how many times as much it has
         to save: all but the last in base-price input tokens.
         """
-        pressure = measure_pressure(request, self._thresholds(), now)
+        pressure = measure_pressure(request, self._parts.conversation.thresholds, now)
         self._found = self._compaction.paying(request, pressure, margin=0.0)
         if self._found is None or not pressure.warm:
             return None
         worth = self._found[1]
-        return worth.freed, worth.saving, worth.price, self._margin(pressure.window)
+        return worth.freed, worth.saving, worth.price, self._compaction.settings.margin_in(pressure.window)
 
     async def made(self) -> Sequence[Change]:
         found, self._found = self._found, None

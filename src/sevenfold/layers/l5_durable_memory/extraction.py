@@ -2,11 +2,8 @@
 
 It runs on the prefix that the provider has in its cache, off the user's path. A mark records how far it
 has looked. One run at a time: a turn that ends meanwhile leaves its request behind, the newest one only,
-and one more run follows. What may be saved is decided in `founding`, what may be done in
-`extraction_tools`, what can wait in `pacing`; this is about the rest of when.
-
-When a conversation is looked through: at once for words that last, else when that costs next to
-nothing. What an extraction is asked: the instruction, then what a program can read as well.
+and one more run follows. A conversation with words that last is looked through at once, else when that
+costs next to nothing. `provenance.py` decides what may be saved, `extraction_tools.py` what may be done.
 """
 
 from __future__ import annotations
@@ -14,8 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -24,27 +20,25 @@ import anyio.to_thread
 from msgspec.structs import replace
 
 from sevenfold.cache.prefix import find_cached_view
-from sevenfold.cache.prices import Prices
 from sevenfold.core.clock import format_date
-from sevenfold.core.errors import BadReply, SevenfoldError
-from sevenfold.core.events import Emit, Failed, Notice, Progress
+from sevenfold.core.errors import BadReply, Mistake, SevenfoldError
+from sevenfold.core.events import Failed, Notice, Progress
 from sevenfold.core.messages import ToolUse, strip_half_characters, user
-from sevenfold.core.protocols import BackgroundStep, Clock, Forker, IdleStep, ToolFailed, Tools
+from sevenfold.core.protocols import BackgroundStep, IdleStep, ToolFailed, Tools
 from sevenfold.core.request import TTL_SECONDS, Frame, Request, make_kept_until_mark
 from sevenfold.core.transcript import Entry, Id, Mark, PlacedMessage, View
 from sevenfold.layers.l5_durable_memory.recall import extract_typed_text
-from sevenfold.layers.l5_durable_memory.selection import Start, format_manifest
+from sevenfold.layers.l5_durable_memory.selection import format_manifest
+from sevenfold.layers.parts import AllowCall, LayerParts
 from sevenfold.memory.folder.folder import Saved
 from sevenfold.memory.folder.names import ENDING
 from sevenfold.memory.recall_results import Recalled
-from sevenfold.memory.store import MemoryStore
 from sevenfold.models.directives import write_directive
-from sevenfold.settings.layers import ExtractionSettings
 from sevenfold.tools.paths import is_inside
 from sevenfold.tools.permissions import EDITORS
 
 if TYPE_CHECKING:
-    from sevenfold.layers.l5_durable_memory.extraction_tools import AllowCall, ExtractionTools
+    from sevenfold.layers.l5_durable_memory.extraction_tools import ExtractionTools
     from sevenfold.layers.l5_durable_memory.provenance import SourceMessages
 
 LULL: Final = 0.85 * TTL_SECONDS["5m"]
@@ -62,13 +56,13 @@ _LASTING: Final = (
     r"|记住|記住|别忘|別忘|以后|以後|今后|今後|总是|總是|永远|永遠|从不|從不|每次|偏好|喜欢|喜歡|讨厌|討厭"
     r"|我是|我叫|我们用|我們用|我们不|我們不|决定|決定|截止|规定|規定|约定|約定"
 )
-"""What people say when they mean more than this session. It decides when, never whether."""
+"""Words for something that lasts beyond this session. They decide the time of a look, nothing else."""
 _UNKNOWN: Final = r"[^\W\d_\u0000-\u024f\u3400-\u9fff\uf900-\ufaff]"
 """Letters of scripts for which there are no such words here."""
 
 
 def is_urgent(texts: Sequence[str]) -> bool:
-    """Whether what was typed since the last look, in order, should be looked through without delay."""
+    """True if what was typed since the last look, in order, should be looked through without delay."""
     return len(texts) >= MOST or any(map(is_lasting, texts))
 
 
@@ -86,61 +80,17 @@ ANSWER: Final = 8_000
 """Tokens of a reply: a handful of memories."""
 
 
-@dataclass(slots=True)
-class ExtractionProgress:
-    """How far the looks at one conversation have come; it outlives a layer that is made anew."""
-
-    busy: bool = False
-    newest: Request | None = None
-    """What ended while a run was on."""
-    cursor: Id | None = None
-    """As in the mark, which is written only at the next step."""
-    waits: bool = False
-    """Whether a turn was left for later."""
-    failures: int = 0
-    runs: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ExtractionParts:
-    """What extraction needs of a conversation and its memory."""
-
-    store: MemoryStore
-    session: str
-    tools: Callable[[], tuple[Tools, AllowCall]]
-    """To look around with, and the rules, for one run: nobody is asked, and its reads are its own."""
-    entries: Callable[[], Sequence[Entry]]
-    """The transcript, for when each thing was said."""
-    start: Start
-    """Starts work beside the conversation."""
-    locate: Callable[[str], Path] = Path
-    """Which file a tool means by a path."""
-    team: bool = True
-    """Whether memory shared with a team is used, where there is any."""
-    progressed: ExtractionProgress = field(default_factory=ExtractionProgress)
-
-
 class Extraction:
     """The `rest` moment of the main conversation."""
 
     label: ClassVar[str] = BY
 
-    def __init__(
-        self,
-        learning: ExtractionParts,
-        fork: Forker,
-        clock: Clock,
-        emit: Emit,
-        settings: ExtractionSettings | None = None,
-        prices: Prices | None = None,
-        until: Callable[[Frame], float | None] = lambda frame: None,
-    ) -> None:
-        """`prices`: what tokens cost; where they cost nothing, nothing waits. `until`: how long the
-        provider keeps the prefix of a frame.
-        """
-        self._learning, self._fork, self._clock, self._emit = learning, fork, clock, emit
-        self._set, self._prices, self._until = settings or ExtractionSettings(), prices, until
-        self._state = learning.progressed
+    def __init__(self, parts: LayerParts) -> None:
+        if parts.extraction is None:
+            raise Mistake("extraction needs a memory to save to: give LayerParts an `extraction`")
+        self._parts, self._learning, self._set = parts, parts.extraction, parts.settings.extraction
+        self._fork, self._clock, self._emit = parts.get_background_fork(), parts.clock, parts.emit
+        self._state = parts.extraction.progress
         self.refused: Counter[str] = Counter()
         """Calls that were not carried out in this session, by the kind of the reason."""
 
@@ -154,7 +104,7 @@ class Extraction:
 
     @property
     def waiting(self) -> bool:
-        """Whether a turn was left for later."""
+        """True if a turn was left for later."""
         return self._state.waits and not self._state.busy
 
     async def catch_up(self, request: Request, idle: float) -> Sequence[Mark]:
@@ -163,7 +113,7 @@ class Extraction:
             return ()
         runs = self._state.runs
         marks = await self._alone(request, trailing=True)
-        until = self._until(request.frame) or 0.0
+        until = self._parts.cached_until(request.frame) or 0.0
         if self._state.runs == runs or until <= self._clock.now():
             return marks
         return (*marks, make_kept_until_mark(request.view, until))  # it has read the prefix, which lives on
@@ -174,7 +124,7 @@ class Extraction:
         """
         if math.isinf(idle):
             return True
-        until, now = self._until(request.frame), self._clock.now()
+        until, now = self._parts.cached_until(request.frame), self._clock.now()
         if until is None or until <= now:
             return False
         return idle >= LULL or now >= until - (TTL_SECONDS["5m"] - LULL)
@@ -226,7 +176,7 @@ class Extraction:
         return (self._advanced(view),)
 
     def _looked_at(self, view: View) -> int:
-        """How many messages were looked at before; none when those have left the view."""
+        """The number of messages looked at before; none when those have left the view."""
         places = map(view.where, self._cursors(view))
         return 1 + max((place for place in places if place is not None), default=-1)
 
@@ -236,13 +186,15 @@ class Extraction:
         return [id for id in (last, self._state.cursor) if isinstance(id, int)]
 
     def _said(self, view: View, since: int) -> tuple[list[str], bool]:
-        """What was typed since the last look, also what a summary stands for by now, without the turns in
-        which the agent itself saved something: then it knew what was worth it. And whether there are any.
+        """The texts typed since the last look, and True if the agent saved something itself.
+
+        Turns in which it did are left out: it knew what was worth saving. Texts for which a summary stands
+        by now are among them.
         """
         from sevenfold.layers.l5_durable_memory.provenance import find_replaced_user_words, is_typed
 
         last = max(self._cursors(view), default=-1)
-        gone = find_replaced_user_words(self._learning.entries(), view, last)
+        gone = find_replaced_user_words(self._parts.conversation.entries, view, last)
         said, saved = [extract_typed_text(message) for _, message in gone], False
         turn: list[str] = []
         for at in range(since, len(view)):
@@ -254,7 +206,7 @@ class Extraction:
         return said + turn, saved
 
     def _can_wait(self, request: Request, said: Sequence[str]) -> bool:
-        price = self._prices.of(request.frame.model) if self._prices else None
+        price = self._parts.prices.of(request.frame.model)
         costs = price is not None and price.input > 0
         return self._set.patient and costs and not is_urgent(said)
 
@@ -263,7 +215,7 @@ class Extraction:
         return Mark(CURSOR, {"last": self._state.cursor})
 
     def _wrote_memory(self, placed: PlacedMessage, view: View) -> bool:
-        """Whether the agent itself has saved something here."""
+        """True if the agent itself has saved something here."""
         return any(
             use.name in EDITORS and self._is_memory(use) and _worked(use, view)
             for use in placed.message.tool_uses
@@ -285,7 +237,7 @@ class Extraction:
         learning, view = self._learning, request.view
         self._emit(Progress(BY, "looking for what is worth remembering"))
         sources, body = await anyio.to_thread.run_sync(
-            self._prepared, view, tuple(learning.entries()), since
+            self._prepared, view, tuple(self._parts.conversation.entries), since
         )
         writer = MemoryWriter(learning.store, sources, learning.session, learning.locate)
         hands = ExtractionTools(tools, writer, may, self._emit)
@@ -303,7 +255,7 @@ class Extraction:
             raise BadReply("the model's reply was cut off")
 
     def _prepared(self, view: View, entries: Sequence[Entry], since: int) -> tuple[SourceMessages, str]:
-        """Who said what, and the question; in a thread, since a conversation may be long."""
+        """The authors of all texts, and the question; in a thread, since a conversation may be long."""
         from sevenfold.layers.l5_durable_memory.provenance import SourceMessages
 
         store, now = self._learning.store, self._clock.now()
@@ -335,7 +287,7 @@ class Extraction:
 
 
 def _can_write(frame: Frame) -> bool:
-    """Whether the conversation offers a tool to write with; its list of tools cannot be changed."""
+    """True if the conversation offers a tool to write with; its list of tools cannot be changed."""
     return any(tool.get("name") in EDITORS for tool in frame.tools)
 
 

@@ -1,21 +1,21 @@
-"""What an extraction may do, decided when it calls: look around, and write memories. Nothing else.
+"""The tools of an extraction: it may look around and write memories, nothing else.
 
 The tools of the conversation stay in the request, since another list would be another prefix. Reads go
-to the session's own tools, with nobody to ask; writes go to `MemoryWriter`. Every refusal has a reason,
+to the session's own tools, and no person is asked; writes go to `MemoryWriter`. Every refusal has a reason,
 which the model reads, and is counted.
 
 Turns the Write and Edit calls of an extraction into memories, or says why it does not. The
-session's tools for work in the background: the same rules, nobody is asked, nothing is shared.
+session's tools for work in the background: the same rules, no questions, nothing shared.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 import anyio.to_thread
 import msgspec
@@ -31,6 +31,7 @@ from sevenfold.layers.l5_durable_memory.provenance import (
     UnfitMemory,
     check_sources,
 )
+from sevenfold.layers.parts import AllowCall
 from sevenfold.memory.backend import HEAD, ConcurrentWrite, FileStamp, OpenMemories, is_topic
 from sevenfold.memory.dates.relative import list_relative_dates
 from sevenfold.memory.errors import Guarded
@@ -78,7 +79,7 @@ class MemoryWriter:
         self._locate = locate
         self._read: set[str] = set()
         self.saved: dict[str, Saved] = {}
-        """What this run has saved, by file."""
+        """The memories that this run has saved, by file."""
 
     def file_of(self, asked: str) -> str:
         """The memory file that a path means; `UnfitMemory` when it is none."""
@@ -276,10 +277,6 @@ def _kinds(held: Guarded) -> str:
     return "secret" if any(one.kind == "secret" for one in held.findings) else "form"
 
 
-AllowCall: TypeAlias = Callable[[ToolUse], Awaitable[str | None]]
-"""Whether the rules of the session let a call pass: None, or why not. Nobody is asked."""
-
-
 def make_fork_tools(
     workspace: Workspace, permissions: Permissions, hooks: Hooks | None = None
 ) -> tuple[Tools, AllowCall]:
@@ -292,7 +289,7 @@ def make_fork_tools(
 
 
 def _unheard(event: Event) -> None:
-    """What a fork is denied is counted by who started it."""
+    """Drops the event: the fork counts what it is denied."""
 
 
 _SCHEMAS: Final[dict[str, Json]] = {
@@ -324,7 +321,7 @@ class ExtractionTools:
 
     @property
     def kinds(self) -> Counter[str]:
-        """How many refusals of each kind."""
+        """The number of refusals of each kind."""
         return Counter(one.kind for one in self.refusals)
 
     def safe(self, use: ToolUse) -> bool:

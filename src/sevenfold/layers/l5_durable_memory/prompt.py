@@ -1,9 +1,9 @@
-"""What the model is told about memory: the rules in the system prompt, the index where a session opens.
+"""The rules of memory in the system prompt, and the index where a session opens.
 
 Both are the same bytes for the same arguments: a prompt that changed would throw away the provider's cache.
 
-The instruction files of one conversation: what it opens with, what is added later, what comes back.
-Instruction files near what the model works on: loaded when a file below them is first touched.
+`InstructionLoader` brings the instruction files to one conversation: at its opening, when a file below them
+is first touched, and again after a compaction.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from typing import ClassVar, Final, TypeAlias
 import msgspec
 
 from sevenfold.core.events import Emit, Notice
-from sevenfold.core.messages import Message, strip_half_characters
+from sevenfold.core.messages import Message, make_context_message, strip_half_characters
 from sevenfold.core.protocols import Attach
 from sevenfold.core.transcript import Id, Mark, PlacedMessage, View
 from sevenfold.layers.shared.facts import TYPED, summarise_call
-from sevenfold.layers.shared.restore import CompactionCut, StandingMessages, Stands, make_context_message
+from sevenfold.layers.shared.restore import CompactionCut, StandingMessages, Stands
 from sevenfold.memory.instructions.loader import InstructionFiles, render_instructions, render_touched
 from sevenfold.memory.instructions.reader import (
+    Instruction,
     InstructionLimits,
     Instructions,
     TouchedInstructions,
@@ -69,9 +70,9 @@ def format_memory_prompt(
 
 
 def format_opening(index: str, instructions: str, team_index: str = "") -> str | None:
-    """What opens the first user message: instruction files, then the indexes; None when there are none.
+    """The opening of the first user message: instruction files, then the indexes; None without any.
 
-    `instructions` are delimited already, by whoever knows the files.
+    `instructions` are delimited already.
     """
     parts = [
         re.sub(_TAGS, "&lt;", instructions),
@@ -83,7 +84,7 @@ def format_opening(index: str, instructions: str, team_index: str = "") -> str |
 
 
 def is_opening(placed: PlacedMessage) -> bool:
-    """Whether this is such a message, first sent or given back after a compaction."""
+    """True if this is such a message, first sent or given back after a compaction."""
     told = placed.message.role == "user" and placed.by not in TYPED
     return told and OPENS in placed.message.text[:200]
 
@@ -113,53 +114,8 @@ LOADED: Final = "instructions"
 TOUCHING: Final = ("read", "change")
 
 
-class FolderInstructions:
-    """Attaches what the folders of a touched file say, each file of instructions once."""
-
-    label: ClassVar[str] = "Nearby"
-
-    def __init__(
-        self,
-        bring: Callable[[Path], TouchedInstructions],
-        known: Callable[[], Sequence[str]],
-        locate: Callable[[str], Path],
-        emit: Emit,
-    ) -> None:
-        """`bring`: what a touched file brings in. `known`: all that the conversation has by then."""
-        self._bring, self._known, self._locate, self._emit = bring, known, locate, emit
-        self._seen: Id | None = None
-        self._touched: set[str] = set()
-
-    def forget(self) -> None:
-        """What was brought in has left the conversation: files that are touched again bring it again."""
-        self._touched.clear()
-
-    def attach(self, view: View) -> Sequence[Message | Mark]:
-        found: list[TouchedInstructions] = []
-        for placed in view.since(self._seen):
-            if placed.message.role == "assistant":
-                for use in placed.message.tool_uses:
-                    call = summarise_call(use)
-                    if call.kind in TOUCHING and call.about not in self._touched:
-                        self._touched.add(call.about)
-                        found.append(self._bring(self._locate(call.about)))
-        if len(view):
-            self._seen = view[-1].id
-        for text in dict.fromkeys(said for one in found for said in one.warnings):
-            self._emit(Notice(text, "warning"))
-        new = tuple(one for each in found for one in each.instructions)
-        if not new:
-            return ()
-        return make_context_message(render_touched(TouchedInstructions(new))), Mark(
-            LOADED, list(self._known())
-        )
-
-
-_check_nearby: type[Attach] = FolderInstructions
-
-
 TRIES: Final = 20
-"""How often less is tried; each time at least one file more is left out."""
+"""Attempts with less; each leaves out at least one file more."""
 NAMED: Final = 20
 """Files that are named at most."""
 _LEFT: Final = (
@@ -200,12 +156,12 @@ class InstructionLoader:
         emit: Emit,
         known: object = None,
         *,
-        besides: Callable[[], Sequence[Path]] = lambda: (),
+        besides: Sequence[Path] = (),
         warns: bool = True,
     ) -> None:
         """`known`: what the mark `LOADED` says, where the conversation goes on. `stands`: which messages
         are its opening. `besides`: the files of what else it opens with. `warns`: whether what is odd
-        about the files is said; not where somebody has heard it already.
+        about the files is said; not where the user was told already.
         """
         self._make, self._say, self._emit = files, say, emit
         self.stands: Stands = stands
@@ -213,14 +169,15 @@ class InstructionLoader:
         self.files = files(known if isinstance(known, list) else (), None)
         if known:  # what was said stays, and rules for certain files wait for these again
             self.files.load()
-        self._nearby = FolderInstructions(
-            lambda path: self.files.touched(path), lambda: self.files.known, locate, emit
-        )
+        self._locate = locate
+        self._seen: Id | None = None
+        """The last message whose calls were looked at."""
+        self._touched: set[str] = set()
         self._waiting: _OpeningDraft | None = None
         """Given back, if the compaction that asked for it came about."""
 
     def opening(self) -> tuple[Message | Mark, ...]:
-        """What opens the conversation, read now."""
+        """The messages that open the conversation, read now."""
         opened = self._whole()
         self._take(opened)
         return (*opened.messages, self._mark) if opened.messages else ()
@@ -238,13 +195,30 @@ class InstructionLoader:
         return opened.messages
 
     def attach(self, view: View) -> Sequence[Message | Mark]:
-        """What the folders of newly touched files say."""
+        """The instructions in the folders of newly touched files."""
         waiting, self._waiting = self._waiting, None
         again = waiting is not None and _in_place(waiting, view)
         if waiting is not None and again:
             self._take(waiting)
-        handed = self._nearby.attach(view)
-        return (self._mark,) if again and not handed else handed
+        new = self._bring_in(view)
+        if not new:
+            return (self._mark,) if again else ()
+        return make_context_message(render_touched(TouchedInstructions(new))), self._mark
+
+    def _bring_in(self, view: View) -> tuple[Instruction, ...]:
+        """The instructions in the folders of newly touched files, each file of instructions once."""
+        found: list[TouchedInstructions] = []
+        for placed in view.since(self._seen):
+            for use in placed.message.tool_uses if placed.message.role == "assistant" else ():
+                call = summarise_call(use)
+                if call.kind in TOUCHING and call.about not in self._touched:
+                    self._touched.add(call.about)
+                    found.append(self.files.touched(self._locate(call.about)))
+        if len(view):
+            self._seen = view[-1].id
+        for text in dict.fromkeys(said for one in found for said in one.warnings):
+            self._emit(Notice(text, "warning"))
+        return tuple(one for each in found for one in each.instructions)
 
     @property
     def _mark(self) -> Mark:
@@ -257,9 +231,9 @@ class InstructionLoader:
         return _OpeningDraft(files, tuple(self._say(render_instructions(found), True)), found, said)
 
     def _take(self, opened: _OpeningDraft) -> None:
-        """What was brought in before has left the conversation, or was never there."""
+        """Takes these files as the loaded ones; those of before have left the conversation."""
         self.files = opened.files
-        self._nearby.forget()
+        self._touched.clear()  # files that are touched again bring theirs again
         for text in opened.notices:
             self._emit(Notice(text, "warning"))
 
@@ -275,7 +249,7 @@ class InstructionLoader:
             if _tokens(cut, messages) <= room:
                 break
             if not found.always:
-                left = (*left, *self._besides())
+                left = (*left, *self._besides)
                 messages = tuple(self._say(_told(found, left), False))
                 break
         names = ", ".join(format_path(path) for path in left[:NAMED])
@@ -303,7 +277,7 @@ def _told(found: Instructions, left: Sequence[Path]) -> str:
 
 
 def _in_place(opened: _OpeningDraft, view: View) -> bool:
-    """Whether what was given back is there now: what it took the place of is gone, or it is in view."""
+    """True if what was given back is there now: what it took the place of is gone, or it is in view."""
     if opened.since is not None and view.where(opened.since) is None:
         return True
     new = (placed for placed in view if placed.id > opened.before and _by_a_layer(placed))

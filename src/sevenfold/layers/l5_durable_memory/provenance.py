@@ -1,4 +1,4 @@
-"""What a memory rests on: the words that were said, when, and by whom. Without them it is not saved.
+"""The grounds of a memory: the words, their time and their author. Without them it is not saved.
 
     user, feedback        a quote of what the person typed, and nothing copied from results or files
     project, reference    the same, or a sentence of the assistant's that the person went on from
@@ -93,7 +93,7 @@ class SourceMessages:
         self.said += self._heard()
 
     def find(self, quote: str, *, assistant: bool) -> SourceQuote | None:
-        """Who said this word for word, the newest first; of the assistant what nobody objected to."""
+        """The newest text that says this word for word; of the assistant, one without objection."""
         parts = [flatten_text(part) for part in _ELLIPSIS.split(quote) if split_words(part)]
         if not parts:
             return None
@@ -121,7 +121,7 @@ class SourceMessages:
         return "\n".join(map(flatten_text, texts))
 
     def _heard(self) -> Iterator[SourceQuote]:
-        """What the assistant said counts from where the person went on without objecting."""
+        """Texts of the assistant after which the person went on without objecting."""
         waiting: list[SourceQuote] = []
         for placed in self._view:
             if is_typed(placed):
@@ -139,7 +139,7 @@ class SourceMessages:
 
 
 def is_typed(placed: PlacedMessage) -> bool:
-    """Whether a person typed this."""
+    """True if a person typed this."""
     message = placed.message
     if message.role != "user" or placed.by not in TYPED or message.results:
         return False
@@ -149,7 +149,7 @@ def is_typed(placed: PlacedMessage) -> bool:
 def find_replaced_user_words(
     entries: Sequence[Entry], view: View, after: Id = -1
 ) -> list[tuple[Id, Message]]:
-    """What a person typed after this entry and a summary now stands for, which has it word for word."""
+    """The user's words after this entry for which a summary stands, which has them word for word."""
     found: list[tuple[Id, Message]] = []
     replaced: list[Replace] = []
     undone: set[Id] = set()
@@ -173,14 +173,14 @@ def find_replaced_user_words(
 
 
 def is_related(statement: str, said: SourceQuote, quote: str) -> bool:
-    """Whether a quote has anything to do with what a memory states.
+    """True if a quote has anything to do with what a memory states.
 
     An approval ("yes, exactly like that") is about what the assistant had said before it.
     """
     about, own = _telling(statement), _telling(quote)
     if _UNSPACED.search(statement + quote):
         if not (_UNSPACED.search(statement) and _UNSPACED.search(quote)):
-            return True  # one is a translation of the other, and nobody here can tell
+            return True  # one may be a translation of the other
         own, about = own | _pairs(quote), about | _pairs(statement)
     if own & about:
         return True
@@ -224,7 +224,6 @@ def _foreign(placed: PlacedMessage) -> Iterable[str]:
 
 
 def _piped(placed: PlacedMessage) -> Iterable[str]:
-    """What was piped in behind the words is a file, whoever piped it."""
     whole = "\n".join(b.text for b in placed.message.content if isinstance(b, Text))
     rest = whole.replace(extract_typed_text(placed.message), "", 1)
     return (rest,) if rest.strip() else ()
@@ -259,7 +258,7 @@ class FoundedMemory(msgspec.Struct, frozen=True):
 
 
 def check_sources(new: Topic, old: Topic | None, sources: SourceMessages, session: str) -> FoundedMemory:
-    """The memory as it may be saved; `UnfitMemory` when nobody said it. `old` is what its file holds
+    """The memory as it may be saved; `UnfitMemory` when it was not said. `old` is what its file holds
     now.
     """
     _check_form(new)
@@ -348,7 +347,7 @@ def _bare(line: str) -> str:
 
 
 def _readings(block: str) -> list[str]:
-    """What a block may mean by its quote: all of it, or what stands in quotation marks."""
+    """The meanings of a quote: all of it, or the part in quotation marks."""
     inside = _INSIDE.search(block)
     plain = block.strip("“”\"'「」 ")
     return [plain, inside[1].strip()] if inside else [plain]

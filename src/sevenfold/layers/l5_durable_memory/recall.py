@@ -5,8 +5,8 @@ At the first attach of a turn a search begins. It takes a few milliseconds as a 
 of a session opens the index and gets a second. What takes longer goes on beside the reply and is attached
 at the next step, or dropped when the user has asked something else by then.
 
-What was asked: the newest thing that a person typed, and whether it is worth a search. Which tools
-the model is getting along with, so that nobody explains to it how to use them.
+Only the newest text that a person typed is searched for. Explanations of tools that the model already uses
+with success are left out.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from typing import ClassVar, Final
 import anyio
 import msgspec
 
-from sevenfold.core.errors import SevenfoldError
-from sevenfold.core.events import Emit, Failed, Notice, Surfaced
+from sevenfold.core.errors import Mistake, SevenfoldError
+from sevenfold.core.events import Failed, Notice, Surfaced
 from sevenfold.core.messages import Message, Text, ToolUse
-from sevenfold.core.protocols import Attach, Change, Clock
+from sevenfold.core.protocols import Attach, Change
 from sevenfold.core.tokens import scale_constant
 from sevenfold.core.transcript import Id, Mark, View
 from sevenfold.layers.l5_durable_memory.selection import (
@@ -35,7 +35,6 @@ from sevenfold.layers.l5_durable_memory.selection import (
     Limits,
     ModelSelector,
     RecallAttachment,
-    RecallParts,
     RecallQuery,
     Selection,
     ShownMemories,
@@ -44,10 +43,10 @@ from sevenfold.layers.l5_durable_memory.selection import (
     make_attachment,
     select_by_search,
 )
+from sevenfold.layers.parts import LayerParts
 from sevenfold.layers.shared.facts import TYPED, summarise_call
 from sevenfold.memory.recall_results import BY, Recalled
 from sevenfold.models.capabilities import OFFLINE
-from sevenfold.settings.layers import RecallSettings
 
 LONGEST: Final = 2_000
 """Characters to search with. Of a longer text the two ends: a question stands before or after the rest."""
@@ -115,7 +114,7 @@ def count_words(text: str) -> float:
 
 
 def make_search_text(question: str) -> str:
-    """What is searched for."""
+    """The text to search for."""
     if len(question) <= LONGEST:
         return question
     return f"{question[: LONGEST // 2]}\n{question[-LONGEST // 2 :]}"
@@ -158,7 +157,7 @@ def find_tools_in_use(view: View) -> frozenset[str]:
 
 
 def is_tool_explanation(memory: Recalled, tools: frozenset[str]) -> bool:
-    """Whether this only tells the model how to use what it is using already."""
+    """True if this only tells the model how to use what it is using already."""
     if memory.type != "reference" or not tools:
         return False
     about = f"{memory.name}\n{memory.description}"
@@ -196,7 +195,7 @@ def _words(text: str) -> Iterator[str]:
 SMALLEST_SHARE: Final = 3
 """In a small window one memory takes at most such a part of what all of them may."""
 _THREADS: Final = 2
-"""One may be stuck in a search that nobody waits for any more."""
+"""One may be stuck in a search whose result is not needed any more."""
 
 
 @dataclass(slots=True)
@@ -216,7 +215,7 @@ class _RunningSearch:
 
 
 class _RecallView:
-    """What a view says about recall, looked up when it is needed and once."""
+    """The facts of a view that recall needs, looked up once, when they are needed."""
 
     def __init__(self, view: View, folder: Path) -> None:
         self._view, self._folder = view, folder
@@ -236,7 +235,7 @@ class _RecallView:
 
     @property
     def ignored(self) -> bool:
-        """Whether the person wants memory to be as if it were empty."""
+        """True if the person wants memory to be as if it were empty."""
         from sevenfold.memory.agent_writes import is_memory_ignored
 
         return is_memory_ignored(find_typed_texts(self._view))
@@ -247,11 +246,11 @@ class Recall:
 
     label: ClassVar[str] = "Recall"
 
-    def __init__(
-        self, sources: RecallParts, clock: Clock, emit: Emit, settings: RecallSettings | None = None
-    ) -> None:
-        self._sources, self._clock, self._emit = sources, clock, emit
-        self._settings = settings or RecallSettings()
+    def __init__(self, parts: LayerParts) -> None:
+        if parts.recall is None:
+            raise Mistake("recall needs memories to search in: give LayerParts a `recall`")
+        self._parts, self._sources, self._settings = parts, parts.recall, parts.settings.recall
+        self._clock, self._emit = parts.clock, parts.emit
         self._by_model = self._model_selector()
         self._threads: ThreadPoolExecutor | None = None
         self._question: UserQuestion | None = None
@@ -306,7 +305,7 @@ class Recall:
             self._search = self._at_once(question, wanted, wanted.limit + spare)
 
     def _at_once(self, question: UserQuestion, wanted: RecallQuery, limit: int) -> _RunningSearch:
-        """In a thread, waited for as long as nobody notices; longer when the index has to be opened."""
+        """Search in a thread. The wait is too short to notice; longer when the index has to be opened."""
         wait = self._settings.first_wait_ms if self._threads is None else self._settings.wait_ms
         self._threads = self._threads or ThreadPoolExecutor(_THREADS, "recall")
         found = self._threads.submit(select_by_search, self._sources.find, wanted, limit)
@@ -337,7 +336,7 @@ class Recall:
         return search
 
     def _no_model(self) -> str:
-        """Why there is no model that could choose; empty when there is one."""
+        """The reason why no model can choose; empty when one can."""
         try:
             return "the offline engine is none" if self._sources.model() == OFFLINE else ""
         except SevenfoldError as error:  # no key for it, or no such model
@@ -353,7 +352,7 @@ class Recall:
     # --- handing back -----------------------------------------------------------------------------------
 
     def _result(self, search: _RunningSearch) -> Selection | None:
-        """What it found; what broke it is said here, or by the turn where it is none of our errors."""
+        """The result of a search. Emits our own errors; the turn reports others."""
         try:
             return search.found.result()
         except SevenfoldError as error:
@@ -361,13 +360,13 @@ class Recall:
             return None
 
     def _drop(self, search: _RunningSearch) -> None:
-        """Nobody needs it any more. A failure is told even so."""
+        """Drop a search. A failure is reported even so."""
         if search.found.done() and (error := search.found.exception()):
             self._emit(Failed(BY, str(error) or repr(error)))
         search.drop()
 
     def _attachment(self, found: Selection, seen: _RecallView) -> RecallAttachment | None:
-        """What is not in view, by now, and not about how to use what is in use."""
+        """The memories that are not in view by now, without those about tools in use."""
         fitting: dict[str, Recalled] = {}
         for one in found.memories:
             if one.file not in seen.files and not is_tool_explanation(one, seen.tools):
@@ -378,7 +377,7 @@ class Recall:
     def _limits(self, shown: ShownMemories) -> Limits:
         """Recalled memories take their share of a small window, and no more."""
         settings = self._settings
-        total = int(scale_constant(settings.total_bytes, self._sources.able().window))
+        total = int(scale_constant(settings.total_bytes, self._parts.window))
         each = min(settings.bytes, total // SMALLEST_SHARE)
         return Limits(settings.limit, settings.lines, each, total - shown.bytes)
 

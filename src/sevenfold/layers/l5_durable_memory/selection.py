@@ -1,13 +1,12 @@
-"""How memories are chosen for a question: by search, by a model, or by a model from what a search found.
+"""Chooses memories for a question: by search, by a model, or by a model from what a search found.
 
     hybrid          the search alone: plain code, milliseconds
     model           a model chooses from the newest 200
     hybrid+model    a model chooses from the best 20 of the search
 
-Whatever a model cannot answer, the search does, and an event says so.
-
-A model chooses memories by their descriptions: one small question beside the conversation. Recalled
-memories as a message: delimited as data, with name, type, age and path, and cut to size.
+A model chooses by the descriptions, in one small question beside the conversation. If it fails, the search
+decides, and an event says so. `make_attachment` makes a message of the chosen memories: delimited as data,
+with name, type, age and path, and cut to size.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol
 
 import anyio
 import anyio.to_thread
@@ -28,10 +27,11 @@ from sevenfold.core.clock import format_date
 from sevenfold.core.errors import SevenfoldError
 from sevenfold.core.events import Emit, Failed, Notice
 from sevenfold.core.messages import Json, Message, ToolUse, strip_half_characters, user
-from sevenfold.core.protocols import Capabilities, Forker, Work
+from sevenfold.core.protocols import Forker
 from sevenfold.core.request import Frame, Request
 from sevenfold.core.tokens import count_bytes
 from sevenfold.core.transcript import Mark, View
+from sevenfold.layers.parts import FindMemories, RecallParts
 from sevenfold.layers.shared.restore import find_touched_files
 from sevenfold.memory.recall_results import BY, TAG, Recalled, format_age, format_caveat, is_recalled
 from sevenfold.models.directives import write_directive
@@ -44,33 +44,9 @@ NEWEST: Final = 200
 FAILURES: Final = 3
 """After so many failures in a row the model is not asked any more."""
 
-Find: TypeAlias = Callable[[str, int, frozenset[str]], Sequence[Recalled]]
-"""Searches for a text: at most so many, best first, without these files. Called in a thread."""
-Newest: TypeAlias = Callable[[int], Sequence[Recalled]]
-"""The newest so many memories, newest first. Called in a thread."""
-Start: TypeAlias = Callable[[str, Work], object]
-"""Starts work beside the conversation, under a name."""
-
-
-@dataclass(frozen=True, slots=True)
-class RecallParts:
-    """What recall needs of a conversation and its memory."""
-
-    folder: Path
-    """The memory folder: what the model has read below it is not recalled."""
-    find: Find
-    able: Callable[[], Capabilities] = Capabilities
-    """What the model of the conversation can do; recalled memories take less of a small window."""
-    newest: Newest = lambda most: ()
-    fork: Forker | None = None
-    """Asks the model that chooses. Without it, and without `start`, the search decides."""
-    model: Callable[[], str] = lambda: ""
-    """The name of the model that chooses; an error of ours where it cannot be asked."""
-    start: Start | None = None
-
 
 class RecallQuery(msgspec.Struct, frozen=True):
-    """What memories are wanted for."""
+    """A question for memories."""
 
     text: str
     limit: int
@@ -79,7 +55,7 @@ class RecallQuery(msgspec.Struct, frozen=True):
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """What was chosen, best first, by whom, and how long that took."""
+    """The chosen memories, best first, the selector, and the milliseconds it took."""
 
     memories: tuple[Recalled, ...]
     selector: SelectorName
@@ -92,7 +68,7 @@ class MemoryChooser(Protocol):
     async def __call__(
         self, wanted: RecallQuery, candidates: Sequence[Recalled], *, standing: bool
     ) -> tuple[Recalled, ...]:
-        """`standing`: the candidates are the same for every question, as far as nobody saves."""
+        """`standing`: the candidates are the same for every question, until a memory is saved."""
         ...
 
 
@@ -100,7 +76,7 @@ class NotChosen(Exception):
     """The model has chosen nothing that counts; the message says why, for people."""
 
 
-def select_by_search(find: Find, wanted: RecallQuery, limit: int = 0) -> Selection:
+def select_by_search(find: FindMemories, wanted: RecallQuery, limit: int = 0) -> Selection:
     """The search alone."""
     began = perf_counter()
     found = find(wanted.text, limit or wanted.limit, wanted.skip)
@@ -137,7 +113,7 @@ class ByModel:
         return Selection(chosen, self.selector, 1_000 * (perf_counter() - began))
 
     async def _instead(self, wanted: RecallQuery, candidates: Sequence[Recalled], why: str) -> Selection:
-        """What the search says, where the model said nothing."""
+        """The search's choice, where the model made none."""
         self._failed += 1
         self.emit(Failed(BY, f"the model did not choose, and the search does: {why}"))
         if self.gave_up:
@@ -270,7 +246,7 @@ _check: type[MemoryChooser] = ModelSelector
 
 
 MARK: Final = "recalled:"
-"""How the names of our marks begin; the number of the message follows."""
+"""The first part of the names of our marks; the number of the message follows."""
 NAME: Final = 200
 PATH: Final = 4_096
 """Characters of a name and of a path that are shown."""
@@ -279,13 +255,13 @@ LEAST: Final = 512
 _NUMBER: Final = rf'<{TAG} n="([0-9]{{1,9}})">'
 _TAGS: Final = rf"(?i)<(?=\s*/?\s*(?:{TAG}|memory|context|system-reminder|directive)\b)"
 _CONTROL: Final = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff]"
-"""What is not seen, or turns what is seen around."""
+"""Characters that are not seen, or that turn the text around."""
 _CLOSING: Final = "</memory>"
 _END: Final = f"</{TAG}>"
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """How many memories a message shows, and how much of each and of all."""
+    """Limits for the memories in a message: their number, and the bytes of each and of all."""
 
     count: int
     lines: int
@@ -296,7 +272,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class ShownMemories(msgspec.Struct, frozen=True):
-    """What a view shows of recalled memories now, and the number of the next message."""
+    """The recalled memories that a view shows now, and the number of the next message."""
 
     files: frozenset[str]
     bytes: int

@@ -1,6 +1,6 @@
 """One dream from its gate to its end: the lock, a copy, the work, the commit; or nothing at all.
 
-Whatever goes wrong on the way, and whoever stops it, the folder is as it was, the copy is gone and the
+If it fails or is stopped, the folder is as it was, the copy is gone and the
 lock has the time it had before: the next session tries again.
 """
 
@@ -37,20 +37,20 @@ if TYPE_CHECKING:  # they take a while to import, and most sessions do not dream
     from sevenfold.memory.dreams.statements import MemoryFact
 
 LOOK: Final = 0.5
-"""Seconds between looks whether somebody wants the dream to stop."""
+"""Seconds between looks for a request to stop."""
 REFRESH: Final = 600.0
-"""Seconds after which a long dream says that it still goes on, so that nobody takes its lock."""
+"""Seconds after which a long dream says that it still goes on, so that its lock is not taken."""
 DreamEnding: TypeAlias = Literal["completed", "failed", "killed", "skipped"]
 STOPPED: Final = "somebody stopped it, or its session ended; the memories are as they were"
 DreamMode: TypeAlias = Literal["commit", "review", "preview"]
 
 
 class DreamResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a dream, as `sevenfold dream --json` prints it."""
+    """The result of a dream, as `sevenfold dream --json` prints it."""
 
     status: DreamEnding
     gate: str | None = None
-    """Which gate was closed, when it was skipped."""
+    """The gate that was closed, when it was skipped."""
     why: str = ""
     files_before: int = 0
     files_after: int = 0
@@ -108,8 +108,7 @@ class DreamRunner:
         self.settings = settings or DreamSettings()
         stale = self.settings.stale_minutes * 60
         self.lock = DreamLock(store.path_of(), store.local, clock, stale=stale)
-        known = transcripts, session, self.settings, clock, enabled
-        self.gates = DreamGates(self.lock, *known)
+        self.gates = DreamGates(self.lock, transcripts, session, self.settings, clock, enabled)
         self.enabled = enabled
         self._clock, self._emit = clock, emit
         self._scope: anyio.CancelScope | None = None
@@ -118,7 +117,7 @@ class DreamRunner:
 
     @property
     def previous(self) -> float | None:
-        """When the last dream was that came to its end; asked while one goes on, the one before."""
+        """The time of the last dream that ended; while one goes on, of the one before."""
         return self._before if self._scope is not None else self.lock.last()
 
     @property
@@ -201,7 +200,7 @@ class DreamRunner:
         return ended
 
     async def _attend(self, watch: DreamWatch, held: HeldDreamLock) -> None:
-        """Stop when somebody in another process wants it, and keep the lock young."""
+        """Stop at the request of another process, and keep the lock young."""
         fresh = self._clock.now()
         while True:
             await anyio.sleep(LOOK)
@@ -233,7 +232,7 @@ def _skipped(gate: str, why: str) -> DreamResult:
 
 
 class _DreamRun:
-    """What one dream holds while it goes on."""
+    """The state of one dream while it goes on."""
 
     def __init__(self, store: MemoryStore, transcripts: Path, session: str) -> None:
         from sevenfold.layers.l6_dreaming.workers import DreamOutput
@@ -266,7 +265,7 @@ class _DreamRun:
 
 
 def _let_go(held: HeldDreamLock, *, done: bool) -> None:
-    with contextlib.suppress(SevenfoldError):  # the disk refuses: in an hour the lock blocks nobody
+    with contextlib.suppress(SevenfoldError):  # the disk refuses: in an hour the lock is stale
         held.done() if done else held.give_back()
 
 
@@ -278,7 +277,7 @@ def _told(outcome: DreamOutcome, run: _DreamRun, how: DreamMode) -> DreamResult:
 
 
 def describe_result(ended: DreamResult, undo: str = "/dream undo", review: str = "/dream review") -> str:
-    """What a dream came to, for people, with what can be typed next."""
+    """The result of a dream in words, with commands to type next."""
     if not ended.files:
         if ended.kept:
             back = f"{len(ended.kept):,} statement{'s' * (len(ended.kept) != 1)}"

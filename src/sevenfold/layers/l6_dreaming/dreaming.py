@@ -1,28 +1,29 @@
 """Layer 6: once in a while, when the agent is at rest, the memories are put in order.
 
 A closed gate costs one look at the disk. An open one costs a fork of many steps on the prefix that the
-provider has in its cache, or a second of rules where there is no model. It is never in anybody's way, and
+provider has in its cache, or a second of rules where there is no model. It runs in the background, and
 one that failed or was stopped is not begun again in the same session.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from sevenfold.core.clock import format_date
-from sevenfold.core.errors import SevenfoldError
-from sevenfold.core.protocols import BackgroundStep, Capabilities, Change, Clock, Forker
+from sevenfold.core.errors import Mistake, SevenfoldError
+from sevenfold.core.protocols import BackgroundStep, Change
 from sevenfold.core.request import Frame, Request
-from sevenfold.layers.l6_dreaming.dream_run import DreamMode, DreamResult, DreamRunner
+from sevenfold.layers.l6_dreaming.dream_run import DreamMode, DreamResult
 from sevenfold.layers.l6_dreaming.gates import TRANSCRIPT
+from sevenfold.layers.parts import LayerParts
 from sevenfold.models.capabilities import OFFLINE
 from sevenfold.tools.permissions import EDITORS
 
 if TYPE_CHECKING:  # workers are slow to import, and most sessions do not dream
-    from sevenfold.layers.l6_dreaming.workers import DreamContext, MakeTools, Think
+    from sevenfold.layers.l6_dreaming.workers import DreamContext, Think
     from sevenfold.memory.consolidation.housekeeping import Learn
 
 ROOM: Final = 0.4
@@ -34,24 +35,16 @@ class Dreaming:
 
     label: ClassVar[str] = "Dreaming"
 
-    def __init__(
-        self,
-        dreams: DreamRunner,
-        fork: Forker,
-        tools: MakeTools,
-        able: Callable[[], Capabilities],
-        clock: Clock,
-        *,
-        nightly: bool = False,
-        learn: Learn | None = None,
-    ) -> None:
-        """`nightly`: the first rest of a day distils the logs before it, and there are no other gates.
+    def __init__(self, parts: LayerParts, *, learn: Learn | None = None) -> None:
+        """`learn` says what of a note in a log is worth remembering, where no model is asked.
 
-        `learn` says what of a note in a log is worth remembering, where no model is asked.
+        In assistant mode the first rest of a day distils the logs before it, and there are no other gates.
         """
-        self.dreams = dreams
-        self._fork, self._tools, self._able, self._clock = fork, tools, able, clock
-        self._nightly, self._learn = nightly, learn
+        if parts.dreams is None:
+            raise Mistake("dreaming needs a memory to put in order: give LayerParts `dreams`")
+        self.dreams, self._tools, self._learn = parts.dreams.runner, parts.dreams.tools, learn
+        self._parts, self._fork, self._clock = parts, parts.get_background_fork(), parts.clock
+        self._nightly = parts.settings.assistant_mode
         self._looked_on = ""
         self._tried = False
 
@@ -72,7 +65,7 @@ class Dreaming:
     async def asked(
         self, request: Request, *, by_hand: bool = True, how: DreamMode | None = None
     ) -> DreamResult:
-        """A dream that somebody asked for; `by_hand`: whatever the gates say, only not beside another."""
+        """A dream on demand. `by_hand`: whatever the gates say, but never beside another."""
         by_hand = by_hand or self._nightly
         return await self.dreams.dream(self._think(request), by_hand=by_hand, how=how)
 
@@ -81,11 +74,11 @@ class Dreaming:
 
         if request.frame.model == OFFLINE or not _can_write(request.frame):
             return RuleDreamer(self._clock, lambda: self.dreams.previous, self._learn)
-        longest = self._able().max_output
+        longest = self._parts.conversation.capabilities.max_output
         return ModelDreamer(self._fork, request, self._tools, self._clock, self._known, longest)
 
     def _known(self) -> DreamContext:
-        """Reads the folder and looks at the transcripts: not to be called where somebody waits."""
+        """Reads the folder and looks at the transcripts: too slow for the event loop."""
         from sevenfold.layers.l6_dreaming.workers import DreamContext
 
         dreams, last = self.dreams, self.dreams.previous
@@ -103,12 +96,11 @@ class Dreaming:
         )
 
     def _room(self, request: Request) -> bool:
-        window = self._able().window
-        fixed = request.frame.tokens if request.view.reported is None else 0
-        return window - request.view.tokens - fixed >= ROOM * window
+        window = self._parts.window
+        return window - request.tokens >= ROOM * window
 
     def _night_is_over(self) -> bool:
-        """Whether a day has begun since the last dream, and something was noted before it."""
+        """True if a day has begun since the last dream, and something was noted before it."""
         today, last = format_date(self._clock.now()), self.dreams.lock.last()
         since = format_date(last) if last is not None else ""
         if since >= today or self._looked_on == today or not self.dreams.enabled():
@@ -135,7 +127,7 @@ def find_sessions_since(transcripts: Path, since: float, current: str) -> list[s
 
 
 def _can_write(frame: Frame) -> bool:
-    """Whether the conversation offers tools to write with; its list of tools cannot be changed."""
+    """True if the conversation offers tools to write with; its list of tools cannot be changed."""
     return {tool.get("name") for tool in frame.tools} >= EDITORS
 
 

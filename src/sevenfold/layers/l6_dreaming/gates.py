@@ -1,4 +1,4 @@
-"""Whether it is time to dream: four questions, the cheapest first, so that a closed gate costs nothing.
+"""The gates of a dream: four questions, the cheapest first, so that a closed gate costs nothing.
 
 | gate | question | what it costs |
 |---|---|---|
@@ -56,13 +56,13 @@ class DreamGates:
         self._looked: float | None = None
 
     def enter(self) -> HeldDreamLock | ClosedGate:
-        """Go through all gates; whoever gets the lock dreams, and has to give it back."""
+        """Go through all gates. A dream that gets the lock has to give it back."""
         if (closed := self.check()) is not None:
             return closed
         return self.take()
 
     def take(self) -> HeldDreamLock | ClosedGate:
-        """Only the last gate: for a dream that somebody asked for by hand."""
+        """Only the last gate: for a dream by hand."""
         found = self.lock.acquire()
         return ClosedGate("lock", str(found)) if isinstance(found, DreamLockBusy) else found
 
@@ -85,8 +85,10 @@ class DreamGates:
         return None
 
     def _last(self, now: float) -> float | None:
-        """When the last dream was. While one may be going on it is looked at closely, now and then:
-        one that died puts its time back."""
+        """The time of the last dream.
+
+        While one may be going on, its lock is read again now and then: one that died puts its time back.
+        """
         stale, hours = self._settings.stale_minutes * 60, self._settings.hours
         last = self.lock.last()
         if last is not None and abs(now - last) < stale and self._may_look(now):
@@ -105,7 +107,7 @@ class DreamGates:
         return True
 
     def _enough(self, since: float) -> bool:
-        """Whether so many transcripts were written since; counting ends as soon as they are."""
+        """True if so many transcripts were written since; counting ends as soon as they are."""
         left = self._settings.sessions
         if left <= 0:
             return True

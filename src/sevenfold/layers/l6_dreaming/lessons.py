@@ -1,6 +1,6 @@
-"""What a note in a daily log becomes where no model is asked: one memory, in the words of the note.
+"""Makes one memory of a note in a daily log, in its own words, where no model is asked.
 
-Whoever made the note has judged already that it is worth keeping. It gets a name and a type by a few
+The agent that made the note has judged already that it is worth keeping. It gets a name and a type by a few
 signs, and calendar dates against the time at which it was made.
 """
 

@@ -1,9 +1,9 @@
-"""How a dream is going, for whoever watches: in this process, and from others through a small file.
+"""The progress of a dream, in this process and for others through a small file.
 
     <state>/dream.json     what the dream of now does, or how the last one ended
-    <state>/dream-stop     somebody wants the dream with this id to stop
+    <state>/dream-stop     a request to stop the dream with this id
 
-Nobody is signalled from outside: the dream looks for the second file and stops itself, so that no process
+No signals are sent: the dream looks for the second file and stops itself, so that no process
 can be hit by mistake.
 """
 
@@ -53,17 +53,17 @@ class DreamSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     denied: int = 0
     ended: float | None = None
     said: str = ""
-    """How it ended, in a sentence."""
+    """The end of it, in a sentence."""
     revision: str = ""
 
     @property
     def running(self) -> bool:
-        """Whether it goes on: a dream whose process died does not, whatever it wrote last."""
+        """True if it goes on: a dream whose process died does not, whatever it wrote last."""
         return self.status == "running" and self.owner.lives()
 
 
 def read_last_snapshot(state: Path) -> DreamSnapshot | None:
-    """What is known of the dream of now, or of the last one; None when there was none."""
+    """The state of the dream of now, or of the last one; None when there was none."""
     with contextlib.suppress(StorageFailure, msgspec.DecodeError, UnicodeDecodeError):
         data = read_if_there(state / STATUS, _LARGEST, nofollow=True)
         return msgspec.json.decode(data, type=DreamSnapshot) if data is not None else None
@@ -133,7 +133,7 @@ class DreamWatch:
 
     @property
     def wished_away(self) -> bool:
-        """Whether somebody wants it to stop."""
+        """True if it is asked to stop."""
         with contextlib.suppress(StorageFailure):
             return read_if_there(self._state / STOP, 64, nofollow=True) == self.id.encode("ascii")
         return False

@@ -45,7 +45,7 @@ def find_newest_review(state: Path) -> str | None:
 
 
 def preview_review(store: MemoryStore, id: str) -> DreamOutcome:
-    """What the dream would change in the folder as it is now."""
+    """The changes that the dream would make in the folder as it is now."""
     staged = open_stage(store.local, id)
     account = _account(staged)
     sessions = list_session_names(Path(account.transcripts))

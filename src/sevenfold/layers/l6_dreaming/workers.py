@@ -1,7 +1,7 @@
 """The work of a dream: a fork of the conversation does it, or rules do where there is no model.
 
-What the calls of a dream do: they look around, and change the copy it was given. What the model is
-asked in a dream, and how its last words account for what is gone.
+The tools of a dream look around, and change the copy it was given. The model's last words account for what
+is gone.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from sevenfold.core.protocols import Clock, Forker, ToolFailed, Tools
 from sevenfold.core.request import Request
 from sevenfold.core.tokens import Usage
 from sevenfold.layers.l6_dreaming.progress import DreamWatch
+from sevenfold.layers.parts import ConfineTools
 from sevenfold.memory.backend import HEAD, is_topic
 from sevenfold.memory.daily_logs import parse_log_day
 from sevenfold.memory.dreams.stage import DreamStage
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from sevenfold.memory.dreams.losses import LossReason
 
 KEPT_APART: Final = (f"{LOGS}/", "team/")
-"""What a dream reads and does not change."""
+"""Files that a dream reads and does not change."""
 
 
 class DreamTools:
@@ -134,7 +135,7 @@ _FENCED: Final = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL)
 
 
 class DreamContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What a dream is told about the folder and its surroundings."""
+    """The folder and its surroundings, as a dream is told about them."""
 
     transcripts: Path
     now: float
@@ -143,7 +144,7 @@ class DreamContext(msgspec.Struct, frozen=True, kw_only=True):
     sessions: tuple[str, ...] = ()
     """Those since the last dream, the newest first."""
     findings: tuple[str, ...] = ()
-    """What a check of the folder found, a sentence each."""
+    """The findings of a check of the folder, a sentence each."""
 
 
 def format_dream_request(staged: DreamStage, known: DreamContext) -> str:
@@ -215,7 +216,7 @@ def _sessions(sessions: Sequence[str]) -> str:
 
 
 def parse_account(text: str) -> Mapping[str, LossReason]:
-    """What the model says became of what is gone; whatever cannot be understood is left out."""
+    """The model's account of what is gone; lines that cannot be understood are left out."""
     from sevenfold.memory.dreams.losses import LossReason, Reason
 
     reasons = get_args(Reason)
@@ -249,17 +250,15 @@ def _text(value: object) -> str:
 KIND: Final = "dream"
 ANSWER: Final = 4_000
 """Tokens of a reply: enough for several memories, and what the day's money has to have room for."""
-MakeTools: TypeAlias = Callable[[Path, FileKeeper], ConfinedTools]
-"""The tools of the session, confined to a folder."""
 
 
 class DreamOutput(msgspec.Struct, frozen=True):
-    """What a dream hands in beside the files it changed."""
+    """The output of a dream beside the files it changed."""
 
     explained: Mapping[str, LossReason] = {}
     usage: Usage = Usage()
     notes: tuple[str, ...] = ()
-    """What it left alone, and why, a sentence each."""
+    """The things it left alone, with the reason, a sentence each."""
 
 
 Think: TypeAlias = Callable[[DreamStage, DreamWatch], Awaitable[DreamOutput]]
@@ -279,7 +278,7 @@ class ModelDreamer:
         self,
         fork: Forker,
         request: Request,
-        tools: MakeTools,
+        tools: ConfineTools,
         clock: Clock,
         known: Callable[[], DreamContext],
         longest: int = ANSWER,
@@ -309,11 +308,11 @@ class ModelDreamer:
 
 
 class RuleDreamer:
-    """Asks nobody: what can be told by rule is done by rule."""
+    """Asks no model: it does what can be done by rule."""
 
     def __init__(self, clock: Clock, last: Callable[[], float | None], learn: Learn | None = None) -> None:
         """`last`: when the dream before this one was; logs from that day on are distilled by `learn`,
-        which says what of a note is to be remembered: all of it, when nobody says otherwise."""
+        which says what of a note is to be remembered: all of it by default."""
         self._clock, self._last, self._learn = clock, last, learn
 
     async def __call__(self, staged: DreamStage, watch: DreamWatch) -> DreamOutput:

@@ -35,10 +35,10 @@ FAILURES: Final = 3
 
 @dataclass(slots=True)
 class StatusSummaries:
-    """Asks for the status of agents that nobody waits for."""
+    """Asks agents in the background for their status."""
 
     fork: Forker | None
-    """None: nobody is asked."""
+    """None: no agent is asked."""
     clock: Clock
     emit: Emit
     seconds: float
@@ -130,7 +130,7 @@ class AgentRunner:
         return ()
 
     async def until_rest(self, member: Member, seconds: float) -> bool:
-        """Whether it came to rest within so many seconds; 0: however long it takes."""
+        """True if it came to rest within so many seconds; 0: however long it takes."""
         async with anyio.create_task_group() as race:
             if seconds:
 
@@ -144,7 +144,7 @@ class AgentRunner:
         return member.resting.is_set()
 
     async def _beside(self, member: Member, said: Message | None) -> AgentStatus:
-        """Its turns, and beside them somebody who asks how it is going."""
+        """Its turns, and beside them the question how it is going."""
         try:
             async with open_task_group() as tasks:
                 tasks.start_soon(self.summaries.watch, member)
@@ -174,7 +174,7 @@ class AgentRunner:
             self._started(member)
 
     async def _idle(self, member: Member, unread: frozenset[str]) -> None:
-        """Until mail comes. What could not be delivered before wakes nobody again."""
+        """Waits until mail comes. A letter that could not be delivered before does not count."""
         member.status = "idle"
         self._ended(member, 0.0)
         self.tell(member)
@@ -200,7 +200,7 @@ class AgentRunner:
             member.status, member.doing = status, ""
             if status != "done":
                 member.why = member.why or _WHY[status]
-            member.resting.set()  # first: whoever is told of it may fail, and others wait for this
+            member.resting.set()  # first: a subscriber may fail, and others wait for this
             member.gone.set()
             self._ended(member, seconds)
             self.tell(member)

@@ -1,14 +1,12 @@
-"""Which kinds of agent there are: those that are built in, the user's, and the project's.
+"""The kinds of agent: built in, the user's, and the project's.
 
-    found = find_definitions(definition_folders(home, tree if trusted else None))
-    fitted(found.definitions["reviewer"], tools, model)      with the tools and the model there really are
+    found = find_definitions(list_definition_folders(home, tree if trusted else None))
 
 A later folder goes before an earlier one: built in, `<home>/agents`, `<tree>/.claude/agents`,
-`<tree>/.sevenfold/agents`. Nothing of a workspace that nobody trusts may be loaded: what a definition says
+`<tree>/.sevenfold/agents`. Nothing of a workspace that is not trusted may be loaded: what a definition says
 becomes the first words of an agent that has tools. So its folders are not handed in at all.
 
-One agent definition: a markdown file whose first lines say what the agent is; the rest is its
-prompt.
+A definition is a markdown file: its first lines say what the agent is, the rest is its prompt.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
 Isolation: TypeAlias = Literal["worktree"]
 
 LARGEST: Final = 64 * 1024
-"""Bytes of a definition; nobody needs a longer prompt, and every request would carry it."""
+"""Longest definition, in bytes: every request carries it."""
 DESCRIPTION: Final = 600
 """Characters of a description that are kept: all of them stand in the description of one tool."""
 MOST_TURNS: Final = 10_000
@@ -45,9 +43,9 @@ RESERVED: Final = frozenset({"fork"})
 KEYS: Final = "name, description, tools, disallowedTools, model, memory, background, isolation, maxTurns"
 _KNOWN: Final = frozenset(key.strip().lower() for key in KEYS.split(","))
 _FOREIGN: Final = frozenset({"color", "effort", "initialprompt", "mcpservers", "skills"})
-"""Keys of other programs that ask for something this one does not have, and harm nobody by that."""
+"""Keys of other programs that ask for something this one does not have, which does no harm."""
 _UNAPPLIED: Final = ("hooks", "permissionmode")
-"""Keys of theirs that somebody may rely on for their safety."""
+"""Keys of theirs that users may rely on for their safety."""
 _LONGEST_NAME: Final = 64
 _NAME: Final = r"[^\W_]+(?:[-_.: ][^\W_]+)*"
 _TOOL: Final = r"[A-Za-z][\w.:-]*\*?"
@@ -58,23 +56,23 @@ _NO: Final = {"false": False, "no": False, "off": False, "0": False, "": False}
 
 
 class AgentDefinition(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent of one kind is."""
+    """The definition of one kind of agent."""
 
     name: str
     description: str = ""
-    """When it is of use: what the model chooses by."""
+    """The use of this agent; the model chooses by it."""
     prompt: str
     tools: tuple[str, ...] | None = None
     """The names of its tools; None: all there are."""
     without: tuple[str, ...] = ()
     """Tools that it never has."""
     model: str | None = None
-    """None: the model of whoever starts it."""
+    """None: the model of the conversation that starts it."""
     memory: AgentScope | None = None
     background: bool = False
     isolation: Isolation | None = None
     only_looks: bool = False
-    """Whether it may change nothing, whatever the rules say."""
+    """True if it may change nothing, whatever the rules say."""
     max_turns: int = 0
     """0: as many as the session allows."""
     path: Path | None = None
@@ -82,7 +80,7 @@ class AgentDefinition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DefinitionFile(msgspec.Struct, frozen=True):
-    """What came of one file."""
+    """The definition in one file, or the problem with it."""
 
     definition: AgentDefinition | None = None
     problems: tuple[str, ...] = ()
@@ -146,7 +144,7 @@ def parse_definition(text: str, path: Path) -> DefinitionFile:
 
 
 def explain_bad_name(name: str) -> str:
-    """Why an agent cannot be called this; empty when it can."""
+    """The reason why an agent cannot be called this; empty when it can."""
     if len(name) > _LONGEST_NAME:
         return f"it has more than {_LONGEST_NAME} characters"
     if not re.fullmatch(_NAME, name):
@@ -186,7 +184,7 @@ class _DefinitionReader:
         return DefinitionFile(definition, tuple(self.problems), tuple(unknown), tuple(unapplied))
 
     def _is_default(self, key: str) -> bool:
-        """Whether it says no more than it would if it were not there."""
+        """True if it says no more than it would if it were not there."""
         entry = self._entries[key]
         return not entry.inner and not entry.items and entry.value in (None, "", "default")
 
@@ -313,7 +311,7 @@ _INSTEAD: Final = "the rules and hooks of the session hold for every agent"
 _LISTED: Final = 40
 """Kinds that a mistake names."""
 _FORMER: Final = {"task": "Agent"}
-"""What tools are called elsewhere."""
+"""Names of tools in other programs."""
 _SIZES: Final = {"opus": "claude-opus-5-5", "sonnet": "claude-sonnet-5-5", "haiku": "claude-haiku-5-5"}
 """Names of models that only say how large, as other programs' files have them."""
 
@@ -344,15 +342,15 @@ class AgentDefinitions(msgspec.Struct, frozen=True):
 
     definitions: dict[str, AgentDefinition]
     problems: tuple[str, ...] = ()
-    """What somebody should mend, in a few lines for each folder."""
+    """Problems to mend, in a few lines for each folder."""
     every: tuple[str, ...] = ()
     """The same for each file by itself, however many there are."""
     notes: tuple[str, ...] = ()
-    """Which definition stands in place of which; that may be just what was wanted."""
+    """Definitions that replace others; that may be just what was wanted."""
 
 
 def list_definition_folders(home: Path, tree: Path | None) -> tuple[Path, ...]:
-    """Where definitions are looked for, the last one going before all others.
+    """The folders with definitions; the last one goes before all others.
 
     `home` is the user's folder, or the one that is shared with another program. `tree` is the project's,
     and None where the workspace is not trusted.
@@ -426,7 +424,7 @@ class _DefinitionFolder:
             yield f"{where}: nothing is done with {_keys_in(self._unknown)}; {_ALL}"
 
     def in_place_of(self, known: Mapping[str, AgentDefinition]) -> Iterator[str]:
-        """Which of those that are known this folder replaces."""
+        """Sentences that name the known definitions which this folder replaces."""
         replaced = [(one, known[key]) for key, one in self.own.items() if key in known]
         for one, hidden in replaced[:NAMED]:
             what = hidden.path or f"the built-in agent {hidden.name!r}"
@@ -470,7 +468,7 @@ def fit_definition(
 ) -> tuple[AgentDefinition, tuple[str, ...]]:
     """The definition with the tools that there are, and what is to be said about it.
 
-    `tools` are the names of all tools that an agent could have, `model` is that of whoever starts it. A
+    `tools` are the names of all tools that an agent could have, `model` is that of its parent. A
     tool that is not there is said and left out, never replaced by all of them.
     """
     where = definition.path or f"the agent {definition.name!r}"

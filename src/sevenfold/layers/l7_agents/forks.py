@@ -18,30 +18,31 @@ from sevenfold.cache.ledger import FORK, MAIN, OF
 from sevenfold.core.errors import Refused, StepLimitReached
 from sevenfold.core.events import CacheBroke, Emit, Event, Failed, Forked, Replied, Retrying, Sending
 from sevenfold.core.messages import Message, ToolResult, ToolUse, assistant
-from sevenfold.core.protocols import Accounts, Change, Clock, Forker, ForkReply, Layers, Model, Tools, Work
+from sevenfold.core.protocols import Accounts, Change, Clock, Forker, ForkReply, Layers, Tools, Work
 from sevenfold.core.request import Request, find_open_uses, measure_pressure
-from sevenfold.core.tokens import Thresholds, Usage
+from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Reply, Transcript, View
+from sevenfold.layers.parts import Conversation
 from sevenfold.models.directives import parse_directive
 from sevenfold.turn import Turn
 
 SOURCE: Final = FORK
-"""How the source of a fork's requests begins; the ledger keeps a column for each kind."""
+"""The first part of the source of a fork's requests; the ledger keeps a column for each kind."""
 PLACEHOLDER: Final = "[still running: its result goes to the conversation this was taken from]"
-"""What forks see for a tool of their parent that has not answered. The same for all: one prefix."""
+"""The answer that forks see for a call of their parent that is still open. One for all: one prefix."""
 PASSED_ON: Final = (Sending, CacheBroke, Failed, Retrying)
-"""What happens in a fork and concerns the session; what it says and does is its own."""
+"""Events of a fork that the session passes on. The fork's words and tool calls are its own."""
 
 
 def filter_event(event: Event, kinds: tuple[type[Event], ...] = PASSED_ON) -> Event | None:
-    """What the session is told of an event beside it: of a reply what it used, and not its words."""
+    """The event as the session passes it on: of a reply only its usage; None: it is not passed on."""
     if isinstance(event, Replied):
         return replace(event, message=assistant())
     return event if isinstance(event, kinds) else None
 
 
 def name_fork_source(kind: str, parent: str) -> str:
-    """What the ledger calls a fork; one of an agent is compared with that agent's requests."""
+    """The source of a fork in the ledger; a fork of an agent is compared with that agent's requests."""
     return SOURCE + kind + ("" if parent == MAIN else f"{OF}{parent}")
 
 
@@ -95,13 +96,13 @@ class NoBackground:
 class ForkRunner:
     """Implements `protocols.Forker` for one conversation. A fork cannot fork."""
 
-    model: Callable[[], Model]
+    conversation: Conversation
+    """Says which model is asked, and how large its window is."""
     accounts: Accounts
     clock: Clock
     emit: Emit
-    thresholds: Callable[[], Thresholds]
     layers: Layers = field(default_factory=Layers)
-    """What a fork's own tool results go through: layer 1 and nothing else."""
+    """The layers of a fork. Its own tool results go through layer 1; a fork uses no other moment."""
 
     async def __call__(
         self,
@@ -137,7 +138,7 @@ class ForkRunner:
         if answers := answer_open_calls(request.view):
             transcript.add(*answers, by="fork")
         return Turn(
-            model=self.model(),
+            model=self.conversation.model,
             frame=request.frame,
             tools=tools,
             layers=Layers(intake=self.layers.intake),
@@ -146,19 +147,20 @@ class ForkRunner:
             accounts=accounts,
             clock=self.clock,
             emit=self._aside,
-            thresholds=self.thresholds(),
+            thresholds=self.conversation.thresholds,
             max_steps=steps,
             max_tokens=max_tokens,
-            extends=False,  # whoever asked said how long it may get, and a runaway is paid for each time
+            extends=False,  # the caller set the length, and a runaway is paid for each time
             source=name_fork_source(kind, request.source),
             writes=self._writes(request, steps),
         )
 
     def _writes(self, request: Request, steps: int) -> bool | None:
-        """A prefix that nobody reads again is not worth its price, least of all a cold one."""
+        """A prefix that is not read again is not worth its price, least of all a cold one."""
         if steps > 1:
             return True
-        return False if measure_pressure(request, self.thresholds(), self.clock.now()).warm else None
+        pressure = measure_pressure(request, self.conversation.thresholds, self.clock.now())
+        return False if pressure.warm else None
 
     def _aside(self, event: Event) -> None:
         if (told := filter_event(event)) is not None:

@@ -2,15 +2,14 @@
 
     [{"id": "5f0c…", "from": "lead", "text": "…", "timestamp": "…", "read": false, "summary": "…"}, …]
 
-Whoever writes holds the lock and replaces the file as a whole, so reading needs none. A letter that `post`
+A writer holds the lock and replaces the file as a whole, so reading needs none. A letter that `post`
 returned from is on the disk. An entry that is no letter is set aside in `<name>.damaged.jsonl`, a file that
-is no list in `<name>.damaged-1.json`; both are said, and neither stops anybody. Keys that we do not know
+is no list in `<name>.damaged-1.json`; both are told, and neither stops the reader. Keys that we do not know
 stay where they are.
 
-A letter: one message from one agent to another, and what may be one. Lists of entries on the disk,
-and where what is damaged among them goes: beside them, never away. Frames: the few messages between
-agents of a team that mean something to the program too. What agents and teams may be called: a name
-is also the name of a file, and others read it.
+A letter is one message from one agent to another. Frames are the few messages between agents of a team that
+mean something to the program too. The names of agents and teams are checked here: a name is also the name
+of a file, and others read it.
 """
 
 from __future__ import annotations
@@ -51,11 +50,11 @@ from sevenfold.tools.toolbox import clean_arguments
 ALL: Final = "*"
 """The address of all teammates."""
 SESSION: Final = "uds:"
-"""How the address of another session on this machine begins."""
+"""The prefix of the address of another session on this machine."""
 BRIDGE: Final = "bridge:"
-"""How the address of something on another machine would begin."""
+"""The prefix of the address of something on another machine."""
 LEAD: Final = "lead"
-"""What the conversation that leads a team is called in it."""
+"""The name of the conversation that leads a team."""
 LONGEST_ID: Final = 64
 LONGEST_WORDS: Final = 16_000
 """Characters of a reason, of feedback and of a plan."""
@@ -103,7 +102,7 @@ def read_frame_text(frame: LetterFrame) -> str:
 
 
 def read_approval(frame: LetterFrame) -> bool | None:
-    """What an answer says; None of what is no answer."""
+    """The answer in a letter; None if it is no answer."""
     return frame.approve if isinstance(frame, ShutdownResponse | PlanApprovalResponse) else None
 
 
@@ -144,7 +143,7 @@ def _check_answer(frame: LetterFrame, kind: str, sender: str, to: str, lead: str
 
 
 def explain_remote_address(to: str) -> str:
-    """Why nothing is sent to an address on another machine."""
+    """The reason why nothing is sent to an address on another machine."""
     return (
         f"{to[:60]!r} is an address on another machine, and messages stay on this one: write to "
         f"an agent by name, or to a session as {SESSION}<session>"
@@ -152,7 +151,7 @@ def explain_remote_address(to: str) -> str:
 
 
 def explain_bad_address(to: str) -> str:
-    """Why nothing can be sent there from outside of a session; empty: it may be somebody."""
+    """The reason why nothing can be sent there from outside a session; empty: it may be possible."""
     if to.startswith(BRIDGE):
         return explain_remote_address(to)
     if to == ALL:
@@ -166,16 +165,16 @@ def explain_bad_address(to: str) -> str:
 AGENT: Final = "an agent"
 LONGEST: Final = 64
 COMMAND_LINE: Final = "command-line"
-"""Who a message from a terminal outside any session comes from."""
+"""The sender of a message from a terminal outside any session."""
 UNKNOWN: Final = "unknown"
-"""Who a message comes from that claims to come from somebody it cannot come from."""
+"""The sender of a message that claims a sender it cannot have."""
 _WORDS: Final = frozenset({"user", "lead", "leader"})
-"""Words that make a name look like somebody else's, wherever in it they stand."""
+"""Words that make a name look like another's, wherever in it they stand."""
 _ROLES: Final = frozenset({"main", "system", "the system", "assistant"})
 _WHOLE: Final = frozenset(
     {"human", "the human", "person", "the person", "all", "you", "fork", UNKNOWN, "command line"}
 )
-"""Names that mean somebody else."""
+"""Names that mean others."""
 _ALIKE: Final = str.maketrans(
     "авеікмнорстухѕјһԁԍԛԝӏ" + "αβεηικνορτυχωγ" + "ɑɡıɩϲϳ0",
     "abeikmhopctyxsjhdgqwl" + "abenikvoptuxwy" + "agiicjo",
@@ -199,17 +198,17 @@ def check_agent_name(name: str, what: str = AGENT) -> str:
 
 
 def is_same_name(one: str, other: str) -> bool:
-    """Whether both would be one file on some system."""
+    """True if both would be one file on some system."""
     return key_names(one) == key_names(other)
 
 
 def is_posing_name(name: str) -> bool:
-    """Whether somebody who reads this name could take it for the person's, the lead's or the program's."""
+    """True if a reader could take this name for the user's, the lead's or the program's."""
     return any(_poses(to_latin_lookalike(spelled)) for spelled in (name, re.sub(_HUMP, " ", name)))
 
 
 def format_sender(sender: str) -> str:
-    """Who a letter is shown to be from. What comes out of a file may claim anything."""
+    """The sender that is shown for a letter. A letter from a file may claim anything."""
     given = sender in (LEAD, COMMAND_LINE) or sender.startswith(SESSION)
     return UNKNOWN if not given and is_posing_name(sender) else sender
 
@@ -264,7 +263,7 @@ LONGEST_TEXT: Final = 32_000
 LONGEST_SUMMARY: Final = 200
 LONGEST_SENDER: Final = 200
 BRIEF: Final = 60
-"""Characters of a message that stand for it where nobody has summed it up."""
+"""Characters of a message that stand for it where there is no summary."""
 _ID: Final = r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}"
 
 
@@ -275,7 +274,7 @@ class Letter(msgspec.Struct, frozen=True, kw_only=True):
     sender: str = msgspec.field(name="from")
     text: str
     timestamp: str = ""
-    """When it was written, as ISO 8601."""
+    """The time of writing, as ISO 8601."""
     read: bool = False
     summary: str = ""
     frame: LetterFrame | None = None
@@ -290,7 +289,7 @@ class TooLong(Refused, kind="too_long"):
 
 
 class Damaged(Refused, kind="damaged"):
-    """What should be a letter is none."""
+    """A record that should be a letter and is none."""
 
 
 def make_letter(
@@ -308,7 +307,7 @@ def make_letter(
 
 
 def summarise_text(text: str) -> str:
-    """How a message begins, for a list: one line that stands for it where nobody has summed it up."""
+    """The first line of a message, for a list, where there is no summary."""
     line = " ".join(text.split())
     return line if len(line) <= BRIEF else f"{line[: BRIEF - 1].rstrip()}…"
 
@@ -402,7 +401,7 @@ def _frame(fields: Any) -> LetterFrame | None:
 
 
 MOST_ASIDE: Final = 1_000
-"""Damaged files beside one; more than that is nobody's accident."""
+"""Most damaged files kept beside one."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -482,7 +481,7 @@ class Mailbox:
         self._stamp: _Stamp | None = None
         self._waiting: tuple[Letter, ...] = ()
         self._said: list[str] = []
-        """Sentences for the user that have not been told yet: a thread tells nobody anything."""
+        """Sentences for the user that have not been told yet; a thread cannot emit them."""
 
     @property
     def owner(self) -> str:
@@ -537,7 +536,7 @@ class Mailbox:
         return self._waiting
 
     def settle(self, ids: Collection[str], *, retries: int = 0) -> bool:
-        """These have been delivered. False: somebody is writing just now, settle them later."""
+        """These have been delivered. False: the mailbox is being written, settle them later."""
         try:
             with hold_mail_lock(self.path, self._sleep, retries):
                 entries = self._entries()
@@ -584,7 +583,7 @@ class Mailbox:
             raise
 
     def _entries(self) -> list[Json]:
-        """What is in the file, each with a letter in it; the rest is set aside. Needs the lock."""
+        """The letters in the file; other lines are set aside. Needs the lock."""
         data = self._bytes()
         found = parse_entries(data) if len(data) <= LARGEST else None
         if found is None:

@@ -1,8 +1,7 @@
 """One agent as the roster knows it: who it is, how far it has come, and how it is reached.
 
-Who starts an agent: the main conversation, or an agent itself. What somebody wants an agent to do,
-and the words that it is begun with. What became of agents in the background, told to the
-conversation that started them, once.
+`ParentConversation` starts an agent: the main conversation, or another agent. `AgentOrder` is the task it
+is given. `AgentNotices` tells the parent once how an agent in the background ended.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _NAME: Final = 80
 
 
 class AgentNotice(msgspec.Struct, frozen=True):
-    """What is told about an agent."""
+    """One notice about an agent."""
 
     id: str
     name: str
@@ -74,7 +73,7 @@ class AgentNotices:
         self._wake()
 
     def take(self) -> list[AgentNotice]:
-        """What was never told, for somebody else to tell."""
+        """Takes the notices that were never told, for another conversation to tell."""
         taken, self._waiting = self._waiting, []
         return taken
 
@@ -135,7 +134,7 @@ class AgentRow(msgspec.Struct, frozen=True, kw_only=True):
     said: str
     """Its last words."""
     why: str
-    """Why it failed."""
+    """The reason of the failure."""
     steps: int
     usage: Usage
     path: Path | None
@@ -160,7 +159,7 @@ class Member:
     path: Path | None = None
     worktree: Worktree | None = None
     left: str = ""
-    """What became of its work tree."""
+    """The state of its work tree."""
     leaving: bool = False
     """It has agreed to end."""
     steps: int = 0
@@ -175,9 +174,9 @@ class Member:
     """It is over, and everything it had open is closed."""
     woken: anyio.Event = field(default_factory=anyio.Event)
     notices: AgentNotices = field(init=False)
-    """What its own agents have to tell it."""
+    """Notices of its own agents."""
     first: int = -1
-    """Where in its transcript its own words begin: before them a fork has its parent's."""
+    """The place in its transcript where its own words begin: before them a fork has its parent's."""
 
     def __post_init__(self) -> None:
         self.letters = MemoryInbox(self.spec.name)
@@ -199,24 +198,24 @@ class Member:
         self.woken.set()
 
     def called(self) -> frozenset[str]:
-        """What waits for it and is not in its transcript yet."""
+        """Ids of letters and notices for it that are not in its transcript yet."""
         if self.agent is None or self.mail is None:
             return frozenset()
         letters = self.mail.waiting(self.agent.request.view)
         return frozenset((*(letter.id for letter in letters), *self.notices.ids))
 
     def begin(self, agent: Agent) -> None:
-        """It has a conversation now; whoever waited for its end waits anew."""
+        """Give it a conversation; callers that waited for its end wait anew."""
         view = agent.request.view
         self.agent, self.path = agent, agent.path
         self.first = view[-1].id if len(view) else -1
         self.status, self.why, self.said, self.left = "running", "", "", ""
-        if self.gone.is_set():  # else somebody may have stopped it before it began
+        if self.gone.is_set():  # else it may have been stopped before it began
             self.scope = anyio.CancelScope()
             self.resting, self.gone, self.woken = anyio.Event(), anyio.Event(), anyio.Event()
 
     def give_up(self) -> None:
-        """It never began; nobody waits for it."""
+        """It never began; no caller waits for it."""
         self.status = "failed"
         self.resting.set()
         self.gone.set()
@@ -228,7 +227,7 @@ class Member:
             self.agent = None
 
     def last_words(self) -> str:
-        """What it has said so far, as far as the view still has it."""
+        """Its last words, as far as the view still has them."""
         if self.agent is None:
             return self.said
         for placed in reversed(list(self.agent.request.view)):
@@ -281,7 +280,7 @@ class Member:
 FORK: Final = "fork"
 """The kind of an agent that goes on from its parent's conversation."""
 MAIN: Final = "main"
-"""What the main conversation is called."""
+"""The name of the main conversation."""
 LONGEST_REPLY: Final = 300.0
 """Seconds that a call waits for the rest of the reply it stands in."""
 _LOOK: Final = 0.01
@@ -295,7 +294,7 @@ class ParentConversation:
     depth: int
     """0 for the main conversation."""
     now: Callable[[], Request]
-    """What it would send now."""
+    """The request that it would send now."""
     is_fork: bool = False
     spec: AgentSpec | None = None
     """Of an agent; the main conversation has none."""
@@ -312,7 +311,7 @@ class ParentConversation:
 
     @property
     def tools(self) -> tuple[str, ...]:
-        """What it may hand on: not what it has for its own memory alone."""
+        """The tools that it may hand on, without those for its own memory."""
         names = (str(tool.get("name")) for tool in self.request.frame.tools)
         kept = self.spec.for_memory if self.spec else ()
         return tuple(name for name in names if name not in kept)
@@ -343,7 +342,7 @@ _PLACE: Final = r"\{\{(\w+)\}\}"
 
 
 class AgentOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What the Agent tool was called with."""
+    """The arguments of a call of the Agent tool."""
 
     description: str
     prompt: str
@@ -369,7 +368,7 @@ class AgentOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_order(args: Json) -> AgentOrder:
-    """What is asked for; `ToolFailed` with the reason when it cannot be had."""
+    """The order. Raises `ToolFailed` with the reason if it cannot be carried out."""
     kind = args.get("subagent_type", "").strip() or GENERAL
     order = AgentOrder(
         description=" ".join(args["description"].split())[:_DESCRIBED],
@@ -414,7 +413,7 @@ def check_depth(order: AgentOrder, parent: ParentConversation, deepest: int) -> 
 
 
 def make_free_name(kind: str, taken: Collection[str]) -> str:
-    """A name made from its type that nobody has."""
+    """A free name made from its type."""
     stem = re.sub(_OTHER, "-", kind).strip("-").lower()[:40]
     if not stem or is_posing_name(f"{stem}-1"):
         stem = "agent"
@@ -423,7 +422,7 @@ def make_free_name(kind: str, taken: Collection[str]) -> str:
 
 
 def make_system_prompt(definition: AgentDefinition, name: str, *, teammate: bool) -> tuple[str, ...]:
-    """What its requests begin with. Agents of one kind share it, and so its cache."""
+    """The system prompt. Agents of one kind share it, and so its cache."""
     said = definition.prompt.strip()
     if definition.path is not None:  # what is built in says it itself
         said += "\n\n" + _text("agent")
@@ -433,7 +432,7 @@ def make_system_prompt(definition: AgentDefinition, name: str, *, teammate: bool
 
 
 def make_first_message(order: AgentOrder, id: str, folder: Path | None) -> Message:
-    """What the agent is asked. Of a fork it is all that differs from its siblings."""
+    """The first message to the agent. In forks it is all that differs."""
     where = _filled("worktree", folder=str(folder)) if folder else ""
     if not order.forks:
         return user("\n\n".join(text for text in (where, order.prompt) if text))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from sevenfold.memory.agents import AgentSnapshots
 
 TOOLS: Final = ("Read", "Edit", "Write")
-"""What it takes to keep a memory."""
+"""The tools that keep a memory."""
 OPENS: Final = "This is the index of your memory"
 """The first words of the message that brings the index."""
 _TAG: Final = "memory-index"
@@ -51,7 +51,7 @@ _HINTS: Final[dict[AgentScope, str]] = {
 
 
 class AgentMemory(msgspec.Struct, frozen=True):
-    """What an agent has of a memory; without a folder it has none."""
+    """The memory of an agent; without a folder it has none."""
 
     place: AgentFolder | None = None
     prompt: str = ""
@@ -59,7 +59,7 @@ class AgentMemory(msgspec.Struct, frozen=True):
     opening: Message | None = None
     """The index as it is now, within its limits; None when there is nothing in it."""
     note: str = ""
-    """What the user should be told."""
+    """A notice for the user."""
 
     @property
     def folder(self) -> Path | None:
@@ -98,7 +98,7 @@ def open_agent_memory(
 
 
 def format_agent_memory_prompt(folder: Path, scope: AgentScope) -> str:
-    """What the agent is told. Depends on its arguments and nothing else."""
+    """The memory part of an agent's prompt. It depends on the arguments alone."""
     filled = {"folder": str(folder), "hint": _HINTS[scope]}
     return strip_half_characters(re.sub(_PLACES, lambda found: filled[found[1]], _text()))
 
@@ -115,7 +115,7 @@ def make_opening(index: str) -> Message | None:
 
 
 def is_opening(placed: PlacedMessage) -> bool:
-    """Whether this is such a message, first sent or given back after a compaction."""
+    """True if this is such a message, first sent or given back after a compaction."""
     told = placed.message.role == "user" and placed.by not in TYPED
     return told and OPENS in placed.message.text[:200]
 
@@ -126,7 +126,7 @@ def add_memory_tools(tools: tuple[str, ...] | None) -> tuple[str, ...] | None:
 
 
 def find_missing_tools(tools: tuple[str, ...] | None) -> tuple[str, ...]:
-    """Which of them the list lacks: an agent has these for its memory and for nothing else.
+    """The memory tools that the list lacks. An agent has these for its memory alone.
 
     One that was to change nothing must not change everything because it remembers.
     """

@@ -1,7 +1,7 @@
 """The roster: every agent of a session, how it is begun, written to, stopped and taken up again.
 
-Agents of an earlier run of the session, as their transcripts tell of them. From what is asked for
-to the conversation that can be begun: definition, tools, memory, work tree.
+Agents of an earlier run are found by their transcripts. An order becomes a conversation with a definition,
+tools, memory and a work tree.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ HEAD: Final = 8
 
 
 class AgentRecord(msgspec.Struct, frozen=True):
-    """What the mark says."""
+    """The value of the mark."""
 
     name: str
     kind: str
@@ -133,7 +133,7 @@ def _converted(value: Any) -> Iterator[AgentRecord]:
 
 
 def _last(lines: list[bytes]) -> tuple[AgentStatus, str]:
-    """How it ended: a reply that calls nothing is the end of its work."""
+    """The status and the last words. A reply that calls nothing is the end of its work."""
     for entry in _entries(reversed(lines)):
         match entry.what:
             case Reply(message, stop=stop):
@@ -250,7 +250,7 @@ def _forked(spec: AgentSpec, of: AgentSpec | None, request: Request) -> AgentSpe
 
 
 WORK: Final = "agents"
-"""What their work is called where background work is listed."""
+"""The name of agents' work in the list of background work."""
 
 
 @dataclass(kw_only=True)
@@ -273,7 +273,7 @@ class Roster:
     worktrees: Worktrees | None = None
     memory: Callable[[AgentDefinition], AgentMemory] = lambda definition: AgentMemory()
     forker: Forker | None = None
-    """Asks an agent beside its work how it is going; None: nobody does."""
+    """Asks an agent beside its work how it is going; None: it is not asked."""
     random: Callable[[int], bytes] = os.urandom
     notices: AgentNotices = field(default_factory=AgentNotices)
     """For the main conversation, one of whose layers it is."""
@@ -297,13 +297,13 @@ class Roster:
         return tuple(member.listed for member in self._members.values())
 
     def names(self) -> Sequence[str]:
-        """Whom a message can reach, the newest first."""
+        """The names that a message can reach, the newest first."""
         names = dict.fromkeys(one.name for one in reversed(self._members.values()))
         return (*names, LEAD)
 
     @property
     def busy(self) -> tuple[str, ...]:
-        """Who is at work; a teammate that waits for mail is not."""
+        """The agents at work; a teammate that waits for mail is not."""
         return tuple(one.name for one in self._members.values() if one.status == "running")
 
     def find(self, name: str) -> Member | None:
@@ -371,7 +371,7 @@ class Roster:
         return member
 
     def _watched(self, parent: ParentConversation) -> bool:
-        """Whether somebody may be asked: not by an agent of one that works in the background."""
+        """True if a person may be asked; not by an agent of one in the background."""
         starter = self._members.get(parent.id)
         return starter is None or starter.spec.asks
 
@@ -441,7 +441,7 @@ class Roster:
     # --- telling ----------------------------------------------------------------------------------------
 
     def _teller(self, id: str) -> AgentNotices:
-        """What this conversation is told through; one that is over hands on to who started it."""
+        """The notices of this conversation, or, if it is over, those of its parent."""
         while (member := self._members.get(id)) is not None:
             if member.alive:
                 return member.notices

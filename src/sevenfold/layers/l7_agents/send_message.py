@@ -65,7 +65,7 @@ class AgentDirectory(Protocol):
     """The agents of this process."""
 
     async def deliver(self, name: str, letter: Letter) -> str | None:
-        """What was done with the letter, in words; None: there is no such agent."""
+        """Delivers the letter and says what was done with it; None: there is no such agent."""
         ...
 
     def names(self) -> Sequence[str]: ...
@@ -100,7 +100,7 @@ class SendMessageTool:
             raise ToolFailed(str(error)) from error
 
     def _receiver(self, to: str) -> str:
-        """The name of whoever is meant, in whatever spelling; what nobody is called stays as it is."""
+        """The name of the agent that is meant, in any spelling; an unknown name stays as it is."""
         if to == ALL or to.startswith((SESSION, BRIDGE)):
             return to
         if any(is_same_name(to, one) for one in (MAIN, frames.LEAD)):

@@ -7,9 +7,8 @@
 Both ends look who the other one is; only the same user is talked to. The receiver has written the letter to
 its disk before it says yes, so a sender that heard nothing sends the same letter again, and it counts once.
 
-Lines over a Unix socket that waits for nobody: connect, accept, send and read, each bounded. Who is
-at the other end of a Unix socket: only the same user is talked to. Which sessions on this machine
-can be reached, and where: a small private folder says it.
+Connect, accept, send and read are bounded in time. A small private folder lists the sessions on this
+machine that can be reached.
 """
 
 from __future__ import annotations
@@ -104,7 +103,7 @@ async def accept_connection(listener: socket.socket) -> socket.socket:
 
 
 async def open_connection(path: Path) -> socket.socket:
-    """A connection to whoever listens there; an `OSError` when nobody does."""
+    """A connection to the listener there. Raises `OSError` if there is none."""
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         made.setblocking(False)
@@ -170,7 +169,7 @@ def get_own_user() -> int:
 
 
 def check_peer(connection: socket.socket, user: int) -> None:
-    """`Refused` unless the other end belongs to this user, or when nobody can tell."""
+    """Raises `Refused` unless the other end is known to belong to this user."""
     other = get_peer_user(connection)
     if other != user:
         raise Refused(
@@ -217,7 +216,7 @@ class SessionAddress(msgspec.Struct, frozen=True):
     pid: int
     started: float
     began: str = ""
-    """When its process began, as the system counts."""
+    """The start of its process, as the system counts."""
     socket: str = ""
 
     @property
@@ -226,7 +225,7 @@ class SessionAddress(msgspec.Struct, frozen=True):
 
 
 class NotSent(Mistake, kind="not_sent"):
-    """A message to another session did not arrive, or nobody said that it did; `why` is one word."""
+    """A message to another session did not arrive, or was not confirmed; `why` is one word."""
 
     def __init__(self, why: str, text: str) -> None:
         super().__init__(text)
@@ -238,7 +237,7 @@ class NotSent(Mistake, kind="not_sent"):
 
 
 def find_runtime_folder(home: Path, variables: Mapping[str, str]) -> Path:
-    """Where the sessions of this home say how they are reached; `Refused` when no path is short enough."""
+    """The folder where sessions of this home can be reached. Raises `Refused` if every path is too long."""
     digest = hashlib.sha256(os.fsencode(home.absolute())).hexdigest()[:10]
     places = [
         Path(variables.get("TMPDIR") or "/tmp") / f"sevenfold-{get_own_user()}-{digest}",
@@ -358,7 +357,7 @@ def _read(file: Path) -> SessionAddress | None:
 
 
 def _listens(path: Path) -> bool:
-    """Whether somebody takes connections there; a long queue counts as yes."""
+    """True if connections are taken there; a long queue counts as yes."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         try:
@@ -377,11 +376,11 @@ VERSION: Final = 1
 LONGEST_LINE: Final = 262_144
 """Bytes of a line; a letter of the longest kind fits."""
 CONNECTIONS: Final = 16
-"""At the same time; whoever comes beyond that is asked to come again."""
+"""Connections at the same time; others are asked to come again."""
 SECONDS: Final = 5.0
 """For all of one exchange."""
 TRIES: Final = 3
-"""How often a letter is sent that may not have arrived."""
+"""Attempts for a letter that may not have arrived."""
 PAUSE: Final = 0.1
 """Seconds before it is sent again."""
 _FLOOD: Final = 4
@@ -415,7 +414,7 @@ Receive = Callable[[Letter], Awaitable[object]]
 class SessionListener:
     """Takes letters for one session as long as the block runs.
 
-    Where nobody can listen the session goes on without: `problem` says why, and so does a notice.
+    Where listening is impossible the session goes on without: `problem` says why, and so does a notice.
     """
 
     def __init__(
@@ -438,7 +437,7 @@ class SessionListener:
         self._open: set[socket.socket] = set()
         self._stack = contextlib.AsyncExitStack()
         self.here: SessionAddress | None = None
-        """How others see it; None when it cannot be reached."""
+        """The address that others see; None when it cannot be reached."""
         self.problem = ""
 
     async def __aenter__(self) -> SessionListener:
@@ -447,8 +446,7 @@ class SessionListener:
                 self._user = get_own_user() if self._user is None else self._user
                 path = make_socket_path(make_private_folder(self._folder))
                 listener = opened.enter_context(open_listener(path))
-                about = (self._session, self._project, path)
-                self.here = register_session(self._folder, *about, self._clock)
+                self.here = register_session(self._folder, self._session, self._project, path, self._clock)
             except (SevenfoldError, OSError) as error:
                 self.problem = str(error)
                 self._emit(Notice(f"other sessions cannot reach this one: {error}", "warning"))

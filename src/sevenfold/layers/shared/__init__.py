@@ -1,1 +1,1 @@
-"""What more than one layer needs: boundaries, restoring, facts, fidelity, background work."""
+"""Modules that several layers use: boundaries, restoring, facts, fidelity, background work."""

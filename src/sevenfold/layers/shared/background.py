@@ -28,7 +28,7 @@ async def open_task_group() -> AsyncIterator[TaskGroup]:
 
 
 class BackgroundTasks:
-    """Runs work in the session's task group and keeps what it hands back until somebody collects it."""
+    """Runs work in the session's task group and keeps what it hands back until the turn collects it."""
 
     def __init__(self, tasks: TaskGroup, emit: Emit) -> None:
         self._tasks, self._emit = tasks, emit

@@ -1,14 +1,13 @@
-"""What every kind of compaction writes down, in one form: where it was, and what its messages stand for.
+"""The records of a compaction, in one form for every kind: its boundary, and what its messages stand for.
 
     compacted        the boundary: who, why, how much, up to where. The event has the same numbers.
     stands_for:…     one for each message that stands for others: the facts behind it, and among them all
                      that the user said, word for word, however little of that the message shows
 
-Whoever compacts next goes on from these records (`collect_facts`) and takes nothing from a text. So
-what the
-user said outlives any chain of compactions, and comes back whole when there is room for it again.
+The next compaction goes on from these records (`collect_facts`) and takes nothing from a text. So the
+user's words outlive any chain of compactions, and come back whole when there is room for them again.
 
-Where a view may be cut, what has to stay, and what the request then comes to in tokens.
+The functions below say where a view may be cut, what has to stay, and how many tokens are left.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ from sevenfold.layers.shared.facts import TYPED, FactCollector, Facts, IdentityC
 BOUNDARY: Final = "compacted"
 """The name of the mark. The last one counts; the log has them all."""
 STANDS_FOR: Final = "stands_for"
-"""How the names of records begin; the rest is the fingerprint of the message."""
+"""The first part of the names of records; the rest is the fingerprint of the message."""
 SPOKEN: Final = frozenset({"user", "", "model", "tools", "turn", "session", "hooks", "system"})
-"""Who says something himself; everybody else is a layer."""
+"""Authors that are no layers."""
 _WORKING: Final = frozenset({"model", "tools"})
-"""Who is neither the user nor a layer: most messages of a long turn are theirs."""
+"""Authors that are neither the user nor a layer: most messages of a long turn are theirs."""
 COMPACTIONS: Final = frozenset(
     {*("Snip", "Collapse", "PayOut", "Compaction", "Digest"), *("OnDemand", "ServerCompaction", "PreCold")}
 )
@@ -61,7 +60,7 @@ TITLES: Final = (
 STAND_INS: Final = 8
 """Messages and their records that are remembered; a view has a handful of them."""
 _GIVEN_BACK: Final = "<context>"
-"""How a message begins that a compaction adds: files as they are now, words that stand elsewhere too."""
+"""The first word of a message that a compaction adds: files as they are now, repeated texts."""
 
 
 # --- the boundary ---------------------------------------------------------------------------------------
@@ -89,9 +88,16 @@ class Boundary(msgspec.Struct, frozen=True, omit_defaults=True):
         return Mark(BOUNDARY, msgspec.to_builtins(self))
 
     def event(self, seconds: float = 0.0, usage: Usage | None = None) -> Compacted:
-        """The same for whoever listens, with how long it took and what asking for it used."""
-        told = (self.by, self.trigger, self.tokens_before, self.tokens_after, self.fidelity)
-        return Compacted(*told, seconds, usage or Usage())
+        """The event, with the seconds that it took and the usage of asking for it."""
+        return Compacted(
+            self.by,
+            self.trigger,
+            self.tokens_before,
+            self.tokens_after,
+            self.fidelity,
+            seconds,
+            usage or Usage(),
+        )
 
 
 def find_last_boundary(view: View) -> Boundary | None:
@@ -110,7 +116,7 @@ def parse_boundary(value: Any) -> Boundary | None:
 
 
 class BoundaryRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a message stands for."""
+    """The facts that a message stands for."""
 
     facts: Facts
     rounds: int = 0
@@ -131,7 +137,7 @@ def record_name(message: Message) -> str:
 
 
 def find_record(placed: PlacedMessage, marks: Mapping[str, Any]) -> BoundaryRecord | None:
-    """What this message stands for, if a compaction has put it in place of others."""
+    """The record of this message, if a compaction has put it in place of others."""
     if placed.by in SPOKEN or (value := marks.get(record_name(placed.message))) is None:
         return None
     return _RECORDS.of(value)
@@ -157,7 +163,7 @@ def collect_facts(
     marks: Mapping[str, Any],
     wanted: Callable[[PlacedMessage], bool] = lambda placed: True,
 ) -> Facts:
-    """What these messages say about themselves, and what those among them stand for that stand for others.
+    """The facts of these messages, and of those for which some of them stand.
 
     What a compaction gave back beside its message is left out: it is given back anew. `wanted`: which of
     the messages that stand for themselves are taken in.
@@ -197,12 +203,12 @@ def _given_back(placed: PlacedMessage) -> bool:
 
 
 def has_typed_text(placed: PlacedMessage) -> bool:
-    """Whether a person said something in it; results of tools may stand beside that."""
+    """True if a person said something in it; results of tools may stand beside that."""
     return placed.by in TYPED and any(not isinstance(block, ToolResult) for block in placed.message.content)
 
 
 def find_last_typed(view: View) -> int | None:
-    """Where what the user said last is, if it is a message and can stay alone when others go."""
+    """The place of the user's last message, if it can stay alone when others go."""
     last = _last_said(view)
     if last is None or not has_typed_text(view[last]) or view[last].message.results:
         return None
@@ -211,13 +217,13 @@ def find_last_typed(view: View) -> int | None:
 
 
 def is_question_before(view: View, cut: int) -> bool:
-    """Whether what the user said last stands before the cut, in whatever form."""
+    """True if what the user said last stands before the cut, in whatever form."""
     last = _last_said(view)
     return last is None or last < cut
 
 
 def _last_said(view: View) -> int | None:
-    """Where the last words of the user are, or the message that stands for them."""
+    """The place of the user's last words, or of the message that stands for them."""
     marks = view.marks
     for at, placed in enumerate(reversed(list(view)), 1):
         if placed.by in _WORKING:
@@ -235,7 +241,7 @@ UNKNOWN_GAP: Final = 0.2
 
 
 def count_context_tokens(request: Request, pressure: Pressure) -> int:
-    """What we count ourselves, whatever the provider said."""
+    """Tokens by our own count, whatever the provider said."""
     return measure_pressure(request, pressure.thresholds, 0.0).tokens
 
 
@@ -246,7 +252,7 @@ def count_fixed_tokens(request: Request, total: int) -> int:
 
 
 def compute_target_tokens(before: int, pressure: Pressure) -> int:
-    """What the request should come to, in tokens as we count them."""
+    """Tokens that the request should come to, as we count them."""
     limit = pressure.thresholds.auto_compact
     if not pressure.refused:
         return limit
@@ -277,14 +283,14 @@ def can_cut_at(view: View, at: int) -> bool:
 
 
 def can_begin_at(view: View, at: int, loop: int) -> bool:
-    """Whether what is kept may begin here: nothing is split, and a tool loop that is going on, from
+    """True if what is kept may begin here: nothing is split, and a tool loop that is going on, from
     `loop` on (`find_thinking_loop`), keeps the thinking it began with.
     """
     return can_cut_at(view, at) and (at <= loop or at >= len(view) or has_thinking(view[at]))
 
 
 def find_thinking_loop(view: View) -> int:
-    """Where the tool loop begins that is going on and has thinking in it; the end when there is none."""
+    """The place where a tool loop with thinking begins that is still going on; else the end."""
     loop = find_open_loop(view)
     return loop if any(has_thinking(view[at]) for at in range(loop, len(view))) else len(view)
 

@@ -1,10 +1,9 @@
-"""What a stretch of conversation says about itself, taken down without a model.
+"""The facts of a stretch of conversation, collected without a model.
 
-Who said what, which files were touched, which commands ran and how they ended, what failed and whether
-it worked later, where whole results are stored. What an earlier compaction knew is gone on with, so that
-a digest of a digest is one digest.
+They are: the user's words, files touched, commands and their outcome, failures and later successes, and the
+paths of stored results. Facts of an earlier compaction are included, so a digest of a digest is one digest.
 
-What the user said, quoted: word for word where there is room, and by one rule where there is not.
+`format_quotes` quotes the user: word for word where there is room, shortened by one rule where not.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from sevenfold.core.transcript import PlacedMessage
 from sevenfold.memory.recall_results import BY as RECALLED
 
 TYPED: Final = ("user", "")
-"""Who it is that types; what the program says by itself stands apart."""
+"""Authors that are people; texts of the program stand apart."""
 PROMPTED: Final = "turn"
 """Asks for the rest of a reply that was cut: nothing anyone needs later."""
 MOST: Final = 500
@@ -76,7 +75,7 @@ _POINTING: Final = 1_200
 
 
 class UserTurn(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the user said, and how the answer to it began."""
+    """A text of the user, and the beginning of the answer."""
 
     text: str
     answer: str = ""
@@ -107,7 +106,7 @@ class FailedCall(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StoredResult(msgspec.Struct, frozen=True):
-    """Where a whole result is, and of which call."""
+    """The path of a whole result, and its call."""
 
     path: str
     call: str
@@ -119,9 +118,9 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
     messages: int = 0
     said: tuple[UserTurn, ...] = ()
     contexts: tuple[str, ...] = ()
-    """What the program told the model: where it is, what hooks added, summaries by others."""
+    """Texts of the program: where the model is, what hooks added, summaries by others."""
     account: str = ""
-    """What a model wrote about all of it, a summary or notes: the newest, which stands for those before."""
+    """The newest summary or notes that a model wrote; it stands for those before."""
     working: str = ""
     """The last words of the assistant."""
     files: tuple[FileFact, ...] = ()
@@ -129,7 +128,7 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
     troubles: tuple[FailedCall, ...] = ()
     kept: tuple[StoredResult, ...] = ()
     others: dict[str, int] = {}
-    """How often every other tool was called."""
+    """Calls of every other tool."""
 
 
 class FactCollector:
@@ -261,7 +260,7 @@ _Of = TypeVar("_Of")
 
 
 class IdentityCache(Generic[_Of]):
-    """What was made of the last things that were asked about: values, each known by being the same one.
+    """A cache for values made from the last objects asked about; objects are compared by identity.
 
     One compaction asks about the same messages from several sides, and a message that stands for others
     is looked at before every request.
@@ -355,7 +354,7 @@ def find_pointed_file(text: str) -> str:
 
 
 def _named(blocks: list[Block]) -> str:
-    """What else the user sent, in brackets: a digest is words."""
+    """The other things that the user sent, in brackets: a digest is words."""
     images = sum(isinstance(b, Image) for b in blocks)
     documents = sum(isinstance(b, Document) for b in blocks)
     return "\n[an image]" * images + "\n[a document]" * documents
@@ -374,7 +373,7 @@ def find_last_line(text: str) -> str:
 
 
 def take_both_ends(text: str) -> str:
-    """How an error begins and how it ends: one of the two says what was wrong."""
+    """The beginning and the end of an error: one of the two says what was wrong."""
     text = text.strip()
     if len(text) <= LINE // 2 or "\n" not in text:
         return to_bounded_line(text, LINE)
@@ -399,7 +398,7 @@ LONG: Final = 1_000
 LEAST: Final = 200
 """Bytes; below this it is better to leave an old message out and say so."""
 Cutting: TypeAlias = Literal["none", "long", "all"]
-"""Which messages may be cut when all of them do not fit."""
+"""The messages that may be cut when all of them do not fit."""
 Numbered: TypeAlias = Sequence[tuple[int, str]]
 
 _WHERE: Final = (
@@ -463,7 +462,7 @@ def _cut(said: Numbered, room: int, least: int) -> list[str] | None:
 
 
 def _chosen(said: Numbered, room: int) -> tuple[int, int]:
-    """How many at the beginning are shown, one or none, and how many after that are left out."""
+    """The numbers of texts shown at the beginning, one or none, and left out after it."""
     costs = [_around(one) + min(count_bytes(one[1]), LEAST) for one in said]
     first = int(bool(costs) and costs[0] <= room)
     left, newest = room - sum(costs[:first]), 0

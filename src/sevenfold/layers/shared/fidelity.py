@@ -1,4 +1,4 @@
-"""How much of what left the view can still be found: a number for every compaction, and what is missing.
+"""Measures how much of what left the view can still be found, and what is missing.
 
     share of            what counts                                                          weight
     said                every message of the user, whole                                         50
@@ -51,7 +51,7 @@ _NAME: Final = (
     r"(?a)(?:[A-Za-z][a-z]*+(?!\w)[^\w-]*+)++"
     r"|(--[a-z][a-z0-9-]{2,}|[A-Z]{2,}-\d+|[A-Za-z_]\w*|\d[0-9a-f]{6,39}(?!\w))"
 )
-"""What may be a name is its group; the words of a language are passed over, many at a time."""
+"""The group is a possible name; words of a language are passed over, many at a time."""
 _SHAPED: Final = r"[A-Za-z0-9]_[A-Za-z0-9]|[a-z][A-Z]|^--|[A-Za-z].*\d|\d.*[a-z]"
 _NUMBER: Final = r"(?a)\d(?<![\w.,:/#-]\d)(?:\d{3}-\d\d-\d\d|[\d.,:]*\d)(?![\w-])"
 _URL: Final = r"https?://[^\s<>\"'`)\]}|\\]+"
@@ -60,7 +60,7 @@ _ENDING: Final = r"\.[A-Za-z]\w{0,9}$"
 
 
 class FoundShare(msgspec.Struct, frozen=True):
-    """How many there were, and how many can still be found; one found in part counts in part."""
+    """The number of items, and of those still found; one found in part counts in part."""
 
     found: float
     of: int
@@ -81,7 +81,7 @@ class Fidelity(msgspec.Struct, frozen=True):
 def measure_fidelity(
     removed: Iterable[Message | PlacedMessage], present: Iterable[Message | PlacedMessage | str]
 ) -> Fidelity:
-    """What of `removed` is still in `present`: the summary, the tail, restored context, memory.
+    """Measures what of `removed` is still in `present`: summary, tail, restored context, memory.
 
     Given as `PlacedMessage`, only what the user typed counts as said by them. A plain message has no
     author: every text in the role of the user counts then, unless it is marked as context.
@@ -117,7 +117,7 @@ def _missing(found: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
 
 
 class StretchItems(msgspec.Struct, frozen=True):
-    """What a stretch of conversation was about, by kind; what was used most comes first."""
+    """The items of a stretch of conversation, by kind; those used most come first."""
 
     said: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
@@ -193,7 +193,7 @@ class _ItemCounter:
 
 
 def extract_user_text(one: Message | PlacedMessage) -> str:
-    """What a person said in it, or nothing."""
+    """The words of a person in a message, or nothing."""
     message, by = (one.message, one.by) if isinstance(one, PlacedMessage) else (one, "")
     if message.role != "user" or by not in TYPED:
         return ""
@@ -295,7 +295,7 @@ class ItemFinder:
         self._text = "\n".join(part for one in texts for part in _parts(one))
 
     def quoted(self, texts: Iterable[str]) -> dict[str, float]:
-        """How much of each text stands there in runs of the same words in the same order."""
+        """The share of each text that is there in runs of the same words in the same order."""
         wanted = {text: re.findall(WORD, text) for text in texts}
         runs = {run for words in wanted.values() for run in _runs(words)}
         there = runs.intersection(_runs(self._all_words)) if runs else runs
@@ -380,7 +380,7 @@ def _telling_end(path: str, shared: Mapping[str, int]) -> str:
 
 
 def _stands(text: str, thing: str) -> bool:
-    """Whether it stands there by itself, not inside a longer name."""
+    """True if it is there by itself, not inside a longer name."""
     at = text.find(thing)
     while at >= 0:
         end = at + len(thing)

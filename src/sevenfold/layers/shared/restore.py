@@ -1,12 +1,12 @@
-"""What the model is given back after a compaction, so that it need not ask for it first.
+"""The messages that the model is given back after a compaction, so that it need not ask for them.
 
 The files it worked on last are read again from disk; what hooks said at the start is repeated; skills,
 plans, listings, instruction files and a session title come in through the same seam, `RestoreSource`.
 Every message says what it is and whether it was read just now.
 
-After a compaction: the names that stood in what is gone, by the file or tool they stood in. What
-has to be in the view after every compaction: the standing instructions, the index of memory. What
-the user's hooks say to a compaction, whoever makes it: asked before, told afterwards.
+A compaction calls its `Restorer`, and that calls the sources one after the other. `RestoredNames` lists the
+names that stood in what is gone. Standing messages (instructions, the index of memory) always come back.
+`CompactionHooks` runs the user's hooks before and after any compaction.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Final, Protocol, TypeAlias
 import msgspec
 
 from sevenfold.core.events import Emit, Notice
-from sevenfold.core.messages import Message, ToolUse, user
+from sevenfold.core.messages import Message, ToolUse, make_context_message
 from sevenfold.core.tokens import MessageSize, count_bytes, scale_constant
 from sevenfold.core.transcript import Id, PlacedMessage, View
 from sevenfold.hooks.contract import NOTHING, HookOutcome
@@ -60,7 +60,7 @@ _START: Final = (
 
 
 class CompactionCut(msgspec.Struct, frozen=True):
-    """What a compaction takes out of a view, and what stays."""
+    """The part of a view that a compaction takes out, and the part that stays."""
 
     view: View
     """As it was before."""
@@ -98,7 +98,7 @@ class RestoreSource(Protocol):
 def restore_messages(
     view: View, cut: int | range, restorables: Iterable[RestoreSource], window: int, room: int | None = None
 ) -> list[Message]:
-    """What to append behind the kept messages, in the order of `restorables`, within one budget.
+    """The messages to append behind the kept ones, in the order of `restorables`, within one budget.
 
     `cut` is where the kept messages begin, or the places that leave the view. `room` is how many tokens
     there are before the window is full again, if that is known. What is larger than it may be is left out.
@@ -112,11 +112,6 @@ def restore_messages(
             out.append(message)
             left -= tokens
     return out
-
-
-def make_context_message(text: str) -> Message:
-    """Marked as ours; what it quotes cannot end it."""
-    return user(_OPENING + _inside("context", text) + _CLOSING)
 
 
 def _inside(tag: str, text: str) -> str:
@@ -260,7 +255,7 @@ def find_restored_names(placed: PlacedMessage, what: str, until: str = "") -> It
 
 
 class StartContext:
-    """What hooks told the model before it first spoke."""
+    """Repeats what hooks told the model before its first reply."""
 
     name = "start hooks"
 
@@ -365,7 +360,7 @@ _NAME: Final = r"\b[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*\b"
 _SHAPED: Final = r"[a-z][A-Z]|[A-Z]{2}[a-z]|_\w|[A-Za-z]\d"
 """Plain words say nothing about where they are from."""
 _RANDOM: Final = re.compile(r"(?:[A-Za-z]*\d){4}|(?=\w{12})[A-Za-z]*\d+[A-Za-z]|[A-Z0-9]{16}")
-"""How a key or a hash begins, between the dots and lines of a name."""
+"""The beginning of a key or a hash, between the dots and lines of a name."""
 _PARTS: Final = r"[._]"
 _CREDENTIAL: Final = re.compile(
     r"^.*(?:(?:passw(?:or)?d|passphrase|secret|token|api_?key|credential|bearer)\w*[\"']?\s*[:=]"
@@ -461,7 +456,7 @@ def _each(word: str, text: str) -> Iterator[int]:
 
 
 def _texts(removed: Sequence[PlacedMessage]) -> Iterator[tuple[str, str]]:
-    """What tools said and were told, and earlier lists of names, each with its place; the newest first."""
+    """Texts of tools and earlier lists of names, each with its place; the newest first."""
     uses = {use.id: use for placed in removed for use in placed.message.tool_uses}
     failed: set[str] = set()
     for placed in reversed(removed):
@@ -500,26 +495,22 @@ RESTORED: Final = 0.5
 """The most of the room that a compaction leaves that everything else that is given back may take."""
 
 Stands: TypeAlias = Callable[[PlacedMessage], bool]
-"""Whether a message is such a one."""
-Restore: TypeAlias = Callable[[View, range, int, int], Sequence[Message]]
-"""What the model should see again: given the view, the places that leave it, the window and the room."""
+"""True for a message that has to be in the view after every compaction."""
 
 
 class StandingMessages(Protocol):
-    """Gives it back."""
+    """Messages that have to be in the view after every compaction."""
 
     @property
-    def stands(self) -> Stands:
-        """Tells whether a message is it, or a part of it."""
-        ...
+    def stands(self) -> Stands: ...
 
     def again(self, cut: CompactionCut, room: int) -> Sequence[Message]:
-        """It, as it is now; nothing where it has not left the view. Of more than `room` tokens a part."""
+        """The messages as they are now, within `room` tokens; none if they have not left the view."""
         ...
 
 
 class RestoreEstimate:
-    """How many tokens of what leaves a view come back. `room`: tokens that there are for messages."""
+    """The tokens of leaving messages that come back. `room`: tokens that there are for messages."""
 
     def __init__(self, view: View, stands: Stands | None, room: int) -> None:
         self._view, self._most = view, max(0, int(room * SHARE))
@@ -530,32 +521,40 @@ class RestoreEstimate:
         return self.between(0, len(self._view))
 
     def between(self, first: int, end: int) -> int:
-        """Where it is messages `first` to before `end` that leave."""
+        """The tokens that come back if messages `first` to before `end` leave."""
         gone = [self._view[at] for at in self._places if first <= at < end]
         return min(self._most, self._view.calibration.tokens(sum_sizes(gone))) if gone else 0
 
 
 class Restorer:
-    """All that a compaction gives back: what stands, and of the rest what there is room for."""
+    """Gives back after a compaction: the standing messages, and of the sources what there is room for."""
 
-    def __init__(self, restore: Restore, standing: StandingMessages | None = None) -> None:
-        self._restore, self._standing = restore, standing
+    def __init__(
+        self, sources: Sequence[RestoreSource] = (), standing: StandingMessages | None = None
+    ) -> None:
+        self.sources, self._standing = tuple(sources), standing
+
+    @property
+    def stands(self) -> Stands | None:
+        return self._standing.stands if self._standing else None
 
     def __call__(self, cut: CompactionCut, room: int, whole: int) -> list[Message]:
-        """`room`: tokens that may be filled again; `whole`: the same for what has to come back."""
-        first = self._standing.again(cut, max(0, whole)) if self._standing else ()
+        """`room`: tokens that may be filled again; `whole`: the same for standing messages."""
+        first = self.restore_standing(cut, whole)
         room -= sum(cut.tokens(message.text) for message in first)
-        part = max(0, int(room * RESTORED))
-        return [*first, *self._restore(cut.view, cut.gone, cut.window, part)]
+        return [*first, *self.restore_sources(cut, room)]
 
-    def at_once(self, view: View, gone: range, window: int, room: int) -> Sequence[Message]:
-        """The same for whoever hands in the part of the room that is for the rest."""
-        there = int(room / RESTORED)
-        return self(CompactionCut(view, gone, window), there, there)
+    def restore_standing(self, cut: CompactionCut, room: int) -> Sequence[Message]:
+        return self._standing.again(cut, max(0, room)) if self._standing else ()
+
+    def restore_sources(self, cut: CompactionCut, room: int) -> list[Message]:
+        """Fills the share of `room` that sources may take."""
+        share = max(0, int(room * RESTORED))
+        return restore_messages(cut.view, cut.gone, self.sources, cut.window, share)
 
 
 AUTO: Final = "auto"
-"""What hooks are told of a compaction that nobody asked for; else it is `manual`."""
+"""The trigger that hooks see for an automatic compaction; else it is `manual`."""
 
 REFUSED: Final = "a hook refused the compaction: "
 
@@ -579,18 +578,16 @@ class CompactionRefused(Exception):
 
 
 class CompactionHooks:
-    """Shared by all layers of a conversation that put something else in place of its older part."""
+    """The user's hooks, shared by all layers of a conversation that replace its older part."""
 
-    def __init__(
-        self, emit: Emit, before: Before = agree_to_compaction, after: Afterwards = ignore_compaction
-    ) -> None:
-        self._emit, self._before, self.told = emit, before, after
+    def __init__(self, before: Before = agree_to_compaction, after: Afterwards = ignore_compaction) -> None:
+        self._before, self.told = before, after
         self._asked: tuple[Id, str] | None = None
         self._answer = NOTHING
         self._refused = ""
 
     async def ask(self, view: View, trigger: str = AUTO, instructions: str = "") -> str:
-        """The instructions, with what hooks add to them; `CompactionRefused` when one of them refuses."""
+        """The instructions, with what hooks add to them. Raises `CompactionRefused` if one refuses."""
         outcome = await self._outcome(view, trigger, instructions)
         if outcome.block or outcome.stop:
             raise CompactionRefused(outcome.reason)
@@ -606,9 +603,9 @@ class CompactionHooks:
             self._asked, self._answer = now, outcome
         return outcome
 
-    def declined(self, reason: str) -> None:
-        """Say that a hook refused, if it was not the last thing that was said here."""
+    def decline(self, reason: str, emit: Emit) -> None:
+        """Emit that a hook refused, unless the same was the last thing emitted here."""
         said = f"{REFUSED}{reason}"
         if said != self._refused:
-            self._emit(Notice(said, "warning"))
+            emit(Notice(said, "warning"))
         self._refused = said

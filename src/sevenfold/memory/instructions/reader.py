@@ -434,12 +434,8 @@ class InstructionReader:
     def _cleaned(
         self, source: InstructionSource, real: Path, content: FileContent, text: str
     ) -> CleanedInstruction:
-        from sevenfold.memory.instructions.markdown import (
-            find_unclosed_comment,
-            remove_comments,
-            split_pieces,
-        )
         from sevenfold.memory.instructions.rules import parse_rule_head
+        from sevenfold.memory.text.markdown import find_unclosed_comment, remove_comments, split_pieces
 
         paths: tuple[str, ...] = ()
         if source.start:
