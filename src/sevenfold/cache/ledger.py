@@ -21,8 +21,7 @@ from sevenfold.core.tokens import REFERENCE_WINDOW, Usage, scale_constant
 from sevenfold.core.transcript import Edit, Reply, Transcript
 
 MAIN: Final = "main"
-READ: Final = 0.95
-"""A request that reads less than this share of the cached prefix has not used all of it."""
+READ: Final = 0.95  # A request that reads less than this share of the cached prefix has not used all of it
 
 
 class CacheWarmth:
@@ -69,8 +68,7 @@ class CacheWarmth:
         return known is frame or (known is not None and replace(frame, ttl=known.ttl) == known)
 
 
-BROKEN_BELOW: Final = 0.95
-"""Reading less than this share of what was cached is a break ..."""
+BROKEN_BELOW: Final = 0.95  # Reading less than this share of what was cached is a break
 BROKEN_BY: Final = 2_000
 """... if it is also at least this many tokens less; fewer in a window below 200,000."""
 FORK, PLAIN, OF = "fork:", "-plain", "@"
@@ -114,8 +112,7 @@ class Ledger:
     def __init__(self, prices: Prices, clock: Clock, emit: Emit) -> None:
         self.prices, self._clock, self._emit = prices, clock, emit
         self.warmth = CacheWarmth()
-        self.window = REFERENCE_WINDOW
-        """The window of the current model."""
+        self.window = REFERENCE_WINDOW  # The window of the current model
         self._last: dict[str, SentRequest] = {}
         self._expected: dict[str, str] = {}
         self._found: dict[str, PrefixDiagnosis] = {}

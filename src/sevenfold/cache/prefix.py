@@ -21,16 +21,13 @@ from sevenfold.core.request import TTL_SECONDS, Frame, Request, encode_view
 from sevenfold.core.tokens import MessageSize
 from sevenfold.core.transcript import Id, Mark, View
 
-LOOKBACK: Final = 18
-"""Two fewer than the provider's 20: pins and merged messages may add blocks."""
+LOOKBACK: Final = 18  # Two fewer than the provider's 20: pins and merged messages may add blocks
 
 
 FRONTIER: Final = "cache.frontier"
 """A layer's mark: the messages where its changes began, where the next may begin, and the last one then."""
-REMEMBERED: Final = 8
-"""Earlier frontiers that are kept; the prefix before each is still cached."""
-MOST: Final = 3
-"""Marks on messages; one is left for the system prompt."""
+REMEMBERED: Final = 8  # Earlier frontiers that are kept; the prefix before each is still cached
+MOST: Final = 3  # Marks on messages; one is left for the system prompt
 
 
 def choose_breakpoints(view: View, *, writes: bool = True) -> tuple[Id, ...]:
@@ -90,8 +87,7 @@ def find_cached_view(view: View) -> View:
     return view if new <= SMALL else known
 
 
-SMALL: Final = 1_500
-"""Tokens that may be sent twice, so that a fork has the last messages."""
+SMALL: Final = 1_500  # Tokens that may be sent twice, so that a fork has the last messages
 
 
 class SentRequest(msgspec.Struct, frozen=True):
@@ -100,8 +96,7 @@ class SentRequest(msgspec.Struct, frozen=True):
     frame: Frame
     view: View
     at: float
-    cached: int
-    """Tokens that were read from or written to the cache for it."""
+    cached: int  # Tokens that were read from or written to the cache for it
 
 
 class PrefixDiagnosis(msgspec.Struct, frozen=True):

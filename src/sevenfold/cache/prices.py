@@ -27,32 +27,24 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """One model's prices and the limits that go with them."""
 
     model: str
-    input: float
-    """For one million tokens, in `currency`; this is the base price."""
-    output: float
-    """For one million tokens."""
-    write_5m: float = 1.25
-    """A cache write kept for five minutes, as a multiple of `input`."""
-    write_1h: float = 2.0
-    """A cache write kept for an hour, as a multiple of `input`."""
-    read: float = 0.1
-    """A cache read, as a multiple of `input`."""
+    input: float  # For one million tokens, in `currency`; this is the base price
+    output: float  # For one million tokens
+    write_5m: float = 1.25  # A cache write kept for five minutes, as a multiple of `input`
+    write_1h: float = 2.0  # A cache write kept for an hour, as a multiple of `input`
+    read: float = 0.1  # A cache read, as a multiple of `input`
     window: int
     max_output: int
-    min_cacheable: int = 1_024
-    """A shorter prefix is not cached, without an error."""
+    min_cacheable: int = 1_024  # A shorter prefix is not cached, without an error
     keeps_thinking: bool = True
     """True if thinking of earlier turns stays in the prompt after the next user message."""
     refuses_overflow: bool = False
     """True if prompt plus `max_tokens` over the window is an error; else the reply just ends there."""
-    long_over: int | None = None
-    """A prompt longer than this is billed as a whole at the two prices below."""
+    long_over: int | None = None  # A prompt longer than this is billed as a whole at the two prices below
     long_input: float | None = None
     long_output: float | None = None
     output_units: float | None = None
     """An output token in base-price input tokens, if the two prices do not give it."""
-    as_of: str
-    """The day on which these prices were read."""
+    as_of: str  # The day on which these prices were read
     currency: str = "USD"
     source: str = ""
 

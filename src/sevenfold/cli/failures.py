@@ -19,8 +19,7 @@ import typer
 from sevenfold.core.errors import Refused, SevenfoldError
 
 INTERRUPTED: Final = 130
-SHORTEST_SECRET: Final = 16
-"""A shorter word (characters) cannot be a secret."""
+SHORTEST_SECRET: Final = 16  # A shorter word (characters) cannot be a secret
 _ENDING: Final = ("SIGINT", "SIGTERM", "SIGHUP")
 
 

@@ -126,8 +126,7 @@ else:
             restore()
 
 
-TWICE: Final = 2.0
-"""Seconds within which a second Ctrl-C means: leave."""
+TWICE: Final = 2.0  # Seconds within which a second Ctrl-C means: leave
 
 
 class InterruptCounter:

@@ -30,8 +30,7 @@ class SharedOptions(msgspec.Struct, frozen=True, kw_only=True):
     project: Path = Path()
     quiet: bool = False
     no_color: bool = False
-    bare: bool = False
-    """Without memory; only `chat` has this option."""
+    bare: bool = False  # Without memory; only `chat` has this option
 
 
 JsonFlag: TypeAlias = Annotated[

@@ -205,8 +205,7 @@ WORTH_SAYING: Final = 0.01
 """A rebuilt cache that costs more than this, in the currency of the price table, is announced."""
 BY_HAND: Final = ("manual", "from", "up_to")
 """Triggers of compactions that the user asked for; the command itself reports them."""
-TELL_THEMSELVES: Final = ("digest", "notes")
-"""Compactions that emit a notice of their own."""
+TELL_THEMSELVES: Final = ("digest", "notes")  # Compactions that emit a notice of their own
 Level: TypeAlias = Literal["progress", "info", "warning"]
 
 
@@ -386,10 +385,8 @@ class CommandReply(msgspec.Struct, frozen=True):
     """An answer, and the chat goes on."""
 
     text: str
-    how: ReplyKind = "command"
-    """`declined`: it did not happen, and the reason has been printed already."""
-    draft: str = ""
-    """Text for the next prompt, to be edited and sent again."""
+    how: ReplyKind = "command"  # `declined`: it did not happen, and the reason has been printed already
+    draft: str = ""  # Text for the next prompt, to be edited and sent again
 
 
 class ExitChat(msgspec.Struct, frozen=True):
@@ -414,8 +411,7 @@ class CommandChoice(msgspec.Struct, frozen=True):
 
     text: str
     question: str
-    choices: dict[str, str]
-    """The command line to run, by answer."""
+    choices: dict[str, str]  # The command line to run, by answer
 
 
 CommandOutcome: TypeAlias = CommandReply | ExitChat | OpenSession | SlowCommand | CommandChoice

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
 class CommandContext(msgspec.Struct, frozen=True):
     environment: Environment
-    start: Path
-    """The folder that --project names, or the current one."""
+    start: Path  # The folder that --project names, or the current one
     places: ProjectPaths
     trust: TrustedFolders
     trusted: bool
@@ -135,8 +134,7 @@ def open_session(
 
 
 WIDEST: Final = 100
-MOST_VALUES: Final = 20
-"""Most lines shown for one setting."""
+MOST_VALUES: Final = 20  # Most lines shown for one setting
 _FILES: Final = ("settings.json", "settings.local.json")
 _OLD_NAMES: Final[dict[KeyPath, KeyPath]] = {("permissions", "defaultMode"): ("permissions", "mode")}
 

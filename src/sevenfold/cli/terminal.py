@@ -150,8 +150,7 @@ TICK: Final = 0.1
 DREAM: Final = "dream"
 TASK_NAMES: Final = {Dreaming.label: DREAM, Extraction.label: "extraction", NotesUpdater.label: "notes"}
 """The names that people are shown for background work, by the label of its layer."""
-ASIDE: Final = frozenset({*TASK_NAMES, DREAM})
-"""Background work, whose progress is in the footer."""
+ASIDE: Final = frozenset({*TASK_NAMES, DREAM})  # Background work, whose progress is in the footer
 _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 

@@ -37,8 +37,7 @@ class ListStep(msgspec.Struct, frozen=True):
 
     kind: Kind
     old: int
-    new: int
-    """The place in the new list."""
+    new: int  # The place in the new list
     count: int = 1
 
 
@@ -97,8 +96,7 @@ class MessageChanges(msgspec.Struct, frozen=True):
 
     same: int
     rest: list[CallerGroup]
-    number: int
-    """Of the first message of the rest, in the caller's list."""
+    number: int  # Of the first message of the rest, in the caller's list
 
 
 class MessageFollower:

@@ -20,16 +20,14 @@ class SpokenMessage(msgspec.Struct, frozen=True):
 
     role: Role
     blocks: tuple[Block, ...]
-    by: str
-    """The author: "user", "model", "tools", or "system" for instructions among the messages."""
+    by: str  # The author: "user", "model", "tools", or "system" for instructions among the messages
 
 
 class CallerRequest(msgspec.Struct, frozen=True):
     """The caller's request without its messages."""
 
     model: str
-    leading: tuple[Any, ...]
-    """Messages at the beginning that belong to the frame."""
+    leading: tuple[Any, ...]  # Messages at the beginning that belong to the frame
     system: Any
     tools: Any
     params: Json
@@ -39,8 +37,7 @@ class WrittenMessages(msgspec.Struct, frozen=True):
     """The messages of a request, and which of them each message of the view became."""
 
     messages: list[Any]
-    ends: Sequence[int]
-    """The end of each message of the view, as an index into `messages`."""
+    ends: Sequence[int]  # The end of each message of the view, as an index into `messages`
 
 
 class WireFormat(Protocol):
@@ -90,8 +87,7 @@ class WireFormat(Protocol):
 
 MARK: Final = "cache_control"
 """Cache marks are placed by us; a caller's own marks change between requests and are left out."""
-FINGERPRINT: Final = 12
-"""Bytes. Enough to tell all messages of a conversation apart."""
+FINGERPRINT: Final = 12  # Bytes. Enough to tell all messages of a conversation apart.
 _canonical = msgspec.json.Encoder(order="sorted").encode
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode

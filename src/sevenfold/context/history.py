@@ -48,12 +48,9 @@ class LoggedGroup:
     """Messages of the caller that are one message of the view."""
 
     fingerprint: str
-    id: Id
-    """The entry by which the view has it."""
-    place: Id
-    """The first entry that stood in its place."""
-    shown: Message
-    """As the view shows it, or would if no summary stood in its place."""
+    id: Id  # The entry by which the view has it
+    place: Id  # The first entry that stood in its place
+    shown: Message  # As the view shows it, or would if no summary stood in its place
 
 
 class LoggedHistory:
@@ -215,17 +212,12 @@ class CallerGroup:
     """Messages of the caller that are one message of the view, usually just one."""
 
     fingerprint: str
-    message: Message
-    """As the caller said it; the ids of tool calls are those of the view."""
+    message: Message  # As the caller said it; the ids of tool calls are those of the view
     by: str
-    uses: tuple[str, ...]
-    """The ids of tool calls that the caller gave."""
-    sizes: tuple[int, ...]
-    """The number of blocks of each message."""
-    seen: list[Any]
-    """The messages as they looked, to compare with."""
-    own: list[Json] | None
-    """The messages to send instead, if they cannot be sent as the caller has them."""
+    uses: tuple[str, ...]  # The ids of tool calls that the caller gave
+    sizes: tuple[int, ...]  # The number of blocks of each message
+    seen: list[Any]  # The messages as they looked, to compare with
+    own: list[Json] | None  # The messages to send instead, if they cannot be sent as the caller has them
 
     @property
     def is_plain(self) -> bool:
@@ -238,10 +230,8 @@ class CallerMessage:
     """One message of the caller, read."""
 
     where: str
-    seen: Any
-    """The message as it looked."""
-    own: Json | None
-    """The message to send instead, if it cannot be sent as given."""
+    seen: Any  # The message as it looked
+    own: Json | None  # The message to send instead, if it cannot be sent as given
     canonical: bytes
     spoken: SpokenMessage
 
@@ -411,12 +401,10 @@ class GroupCache:
 
     def __init__(self, length: int = 0) -> None:
         self.heard: list[CallerGroup | None] = [None] * length
-        self._known = 0
-        """So many groups at the beginning can be compared."""
+        self._known = 0  # So many groups at the beginning can be compared
         self._flat: list[Any] = []
         self._starts: list[int] = []
-        self.special: set[int] = set()
-        """Groups that are not sent as the objects the caller has."""
+        self.special: set[int] = set()  # Groups that are not sent as the objects the caller has
 
     def __len__(self) -> int:
         return len(self.heard)

@@ -92,10 +92,8 @@ class RestModel(msgspec.Struct, frozen=True):
     """The model that layers may ask while the caller rests: the one given, or the one of this name."""
 
     model: Model | None = None
-    why: str = ""
-    """The reason why there is no model to ask."""
-    ours: bool = False
-    """Connected by us, so closed by us after each rest."""
+    why: str = ""  # The reason why there is no model to ask
+    ours: bool = False  # Connected by us, so closed by us after each rest
 
     @classmethod
     def by(
@@ -189,8 +187,7 @@ _tools: type[Tools] = CallerTools
 _background: type[Background] = IdleBackground
 
 
-OURS: Final[Json] = {"kind": BY}
-"""The first record of a transcript that a `Context` wrote."""
+OURS: Final[Json] = {"kind": BY}  # The first record of a transcript that a `Context` wrote
 
 
 def check_conversation_id(id: str) -> str:
@@ -211,8 +208,7 @@ class ContextFiles:
         self._recording: TranscriptFile | None = None
         self._temporary: Path | None = None
         self.transcript = Transcript(clock.now)
-        self.frame: Frame | None = None
-        """The last one that was written down."""
+        self.frame: Frame | None = None  # The last one that was written down
         self._used: Frame | None = None
         if state is None:
             return
@@ -281,8 +277,7 @@ def make_weak_emit(emit: Emit) -> Emit:
     return told
 
 
-UNKNOWN_GAP: Final = 0.2
-"""The part that has to go when the provider says "too long" and not by how much."""
+UNKNOWN_GAP: Final = 0.2  # The part that has to go when the provider says "too long" and not by how much
 _ANY_PROVIDER: Final = ProviderInfo("the provider", "", "", "")
 
 

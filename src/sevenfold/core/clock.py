@@ -29,8 +29,7 @@ def format_date(at: float) -> str:
 
 
 T = TypeVar("T")
-_PATIENCE: Final = 100
-"""Times that work which may not wait is told so."""
+_PATIENCE: Final = 100  # Times that work which may not wait is told so
 
 
 def run_sync(work: Callable[..., Awaitable[T]], *args: object) -> T:

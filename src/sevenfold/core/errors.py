@@ -108,8 +108,7 @@ class ModelFailure(Failure, kind="model_failure"):
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
-        self.retry_after = retry_after
-        """Seconds the provider asked us to wait, where it said so."""
+        self.retry_after = retry_after  # Seconds the provider asked us to wait, where it said so
 
 
 class PromptTooLong(ModelFailure, kind="prompt_too_long"):

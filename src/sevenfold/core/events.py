@@ -47,15 +47,11 @@ class Sending(Event, frozen=True):
 
     source: str
     tokens: int
-    shared: int
-    """Tokens of the beginning that are the same as in the request before."""
-    lost: int
-    """Tokens that were sent before and will have to be paid for again."""
+    shared: int  # Tokens of the beginning that are the same as in the request before
+    lost: int  # Tokens that were sent before and will have to be paid for again
     why: str
-    cost: float
-    """The cost of the loss, in the currency of the price table; 0 where no price is known."""
-    expected: bool
-    """True if a layer announced this break, or nothing is known to compare with."""
+    cost: float  # The cost of the loss, in the currency of the price table; 0 where no price is known
+    expected: bool  # True if a layer announced this break, or nothing is known to compare with
 
 
 class CacheBroke(Event, frozen=True):
@@ -76,8 +72,7 @@ class Replied(Event, frozen=True):
     usage: Usage
     stop: str
     seconds: float = 0.0
-    cost: float | None = None
-    """In the currency of the price table; None where no price is known."""
+    cost: float | None = None  # In the currency of the price table; None where no price is known
     model: str = ""
     source: str = "main"
 
@@ -101,27 +96,20 @@ class Stored(Event, frozen=True):
     tool: str
     path: str
     characters: int
-    tokens: int
-    """Tokens that the view was spared, estimated."""
+    tokens: int  # Tokens that the view was spared, estimated
     why: str = ""
 
 
 class Cleared(Event, frozen=True):
     """Old tool results left the view, each of them on disk; what that saves and what it costs."""
 
-    by: str
-    """The rule: cost, plain, cache edit."""
+    by: str  # The rule: cost, plain, cache edit
     use_ids: tuple[str, ...]
-    tokens: int
-    """Freed, estimated."""
-    rewritten: int
-    """Tokens behind the first change, which the provider has to write to its cache again."""
-    saving: float
-    """The expected saving in the rest of the session, in base-price input tokens."""
-    price: float
-    """The cost of the break itself, in the same unit; 0 when the cache was cold anyway."""
-    why: str
-    """The decision in words."""
+    tokens: int  # Freed, estimated
+    rewritten: int  # Tokens behind the first change, which the provider has to write to its cache again
+    saving: float  # The expected saving in the rest of the session, in base-price input tokens
+    price: float  # The cost of the break itself, in the same unit; 0 when the cache was cold anyway
+    why: str  # The decision in words
 
 
 class ReadAgain(Event, frozen=True):
@@ -130,8 +118,7 @@ class ReadAgain(Event, frozen=True):
     tool: str
     what: str
     tokens: int
-    times: int
-    """Times that this has happened in the session."""
+    times: int  # Times that this has happened in the session
 
 
 class Surfaced(Event, frozen=True):
@@ -149,11 +136,9 @@ class Remembered(Event, frozen=True):
 
     name: str
     path: str
-    action: str
-    """created, updated, merged or removed."""
+    action: str  # created, updated, merged or removed
     revision: str
-    by: str
-    """user, agent, extraction, dream, team or other."""
+    by: str  # user, agent, extraction, dream, team or other
 
 
 class Denied(Event, frozen=True):
@@ -183,8 +168,7 @@ class Forked(Event, frozen=True):
     kind: str
     steps: int
     usage: Usage
-    hit_rate: float
-    """The part of what was sent that came from the provider's cache."""
+    hit_rate: float  # The part of what was sent that came from the provider's cache
     denied: int = 0
     seconds: float = 0.0
 
@@ -194,8 +178,7 @@ class AgentStarted(Event, frozen=True):
 
     id: str
     name: str
-    kind: str
-    """The definition it follows, or `fork`."""
+    kind: str  # The definition it follows, or `fork`
     description: str = ""
     background: bool = False
     depth: int = 1
@@ -207,8 +190,7 @@ class AgentEnded(Event, frozen=True):
     id: str
     name: str
     kind: str
-    status: str
-    """done, failed, stopped or idle."""
+    status: str  # done, failed, stopped or idle
     said: str = ""
     steps: int = 0
     usage: Usage = Usage()
@@ -226,16 +208,14 @@ class Mail(Event, frozen=True):
 class Compacted(Event, frozen=True):
     """The older part of the view has been replaced: by what, why, and what came of it."""
 
-    by: str
-    """summary, digest, notes, ..., as in the boundary."""
+    by: str  # summary, digest, notes, ..., as in the boundary
     trigger: str
     tokens_before: int
     tokens_after: int
     fidelity: float | None = None
     """The share of what was said that can still be found; None where it was not measured."""
     seconds: float = 0.0
-    usage: Usage = Usage()
-    """The usage of asking for it."""
+    usage: Usage = Usage()  # The usage of asking for it
 
 
 class Progress(Event, frozen=True):
@@ -244,8 +224,7 @@ class Progress(Event, frozen=True):
     by: str
     said: str
     done: bool = False
-    outcome: str = ""
-    """The outcome, where it can be told apart: `completed`, `waiting` or `killed`."""
+    outcome: str = ""  # The outcome, where it can be told apart: `completed`, `waiting` or `killed`
 
 
 class Failed(Event, frozen=True):
@@ -298,8 +277,7 @@ class Closed(Event, frozen=True):
 Emit: TypeAlias = Callable[[Event], Any]
 
 
-EARLY: Final = 100
-"""Events that wait for the first subscriber."""
+EARLY: Final = 100  # Events that wait for the first subscriber
 
 
 class EventSource:

@@ -27,10 +27,8 @@ class Capabilities(msgspec.Struct, frozen=True):
 
     window: int = 200_000
     max_output: int = 32_000
-    binds_thinking: bool = False
-    """Thinking is signed and refused when what stands before it has changed."""
-    drops_thinking: bool = False
-    """The provider drops thinking it cannot read, instead of refusing it."""
+    binds_thinking: bool = False  # Thinking is signed and refused when what stands before it has changed
+    drops_thinking: bool = False  # The provider drops thinking it cannot read, instead of refusing it
     edits_cache: bool = False
     context_management: bool = False
     server_compaction: bool = False
@@ -109,8 +107,7 @@ class ForkReply(msgspec.Struct, frozen=True):
     reply: Reply
     usage: Usage
     steps: int = 1
-    denied: int = 0
-    """Calls of tools that were not allowed."""
+    denied: int = 0  # Calls of tools that were not allowed
 
 
 class Forker(Protocol):
@@ -134,38 +131,23 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True):
     """An order for a conversation beside the main one."""
 
     id: str
-    name: str
-    """The name that others use."""
-    kind: str
-    """The definition it follows, or `fork`."""
-    depth: int = 1
-    """1 for an agent of the main conversation, 2 for an agent of such an agent."""
-    parent: str = ""
-    """The id of the agent that started it; empty: the main conversation did."""
-    system: tuple[str, ...] = ()
-    """The system prompt of its requests, instead of the session's own."""
+    name: str  # The name that others use
+    kind: str  # The definition it follows, or `fork`
+    depth: int = 1  # 1 for an agent of the main conversation, 2 for an agent of such an agent
+    parent: str = ""  # The id of the agent that started it; empty: the main conversation did
+    system: tuple[str, ...] = ()  # The system prompt of its requests, instead of the session's own
     opening: tuple[Message, ...] = ()
     """Messages in its transcript before its first question: the index of its memory."""
-    tools: tuple[str, ...] | None = None
-    """The names of the tools it has; None: all there are."""
-    model: str | None = None
-    """None: the model of the conversation it comes from."""
-    max_steps: int = 0
-    """0: as many as the session has."""
-    folder: Path | None = None
-    """A work tree of its own."""
-    memory: Path | None = None
-    """The folder of its own memory."""
-    for_memory: tuple[str, ...] = ()
-    """Tools that it has for that folder alone."""
-    only_looks: bool = False
-    """True if it may change nothing, whatever the rules say."""
-    asks: bool = True
-    """True if a person may be asked for permission; not where none watches."""
-    on: Request | None = None
-    """The request that a fork goes on from."""
-    resumes: bool = False
-    """True if it goes on from its file."""
+    tools: tuple[str, ...] | None = None  # The names of the tools it has; None: all there are
+    model: str | None = None  # None: the model of the conversation it comes from
+    max_steps: int = 0  # 0: as many as the session has
+    folder: Path | None = None  # A work tree of its own
+    memory: Path | None = None  # The folder of its own memory
+    for_memory: tuple[str, ...] = ()  # Tools that it has for that folder alone
+    only_looks: bool = False  # True if it may change nothing, whatever the rules say
+    asks: bool = True  # True if a person may be asked for permission; not where none watches
+    on: Request | None = None  # The request that a fork goes on from
+    resumes: bool = False  # True if it goes on from its file
 
 
 class Agent(Protocol):

@@ -48,8 +48,7 @@ class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
     system: tuple[str, ...] = ()
     """The first part is the same for everyone; the rest belongs to this session."""
     tools: tuple[Json, ...] = ()
-    params: Json = {}
-    """Thinking, betas, context management, effort: what changes the cache when it changes."""
+    params: Json = {}  # Thinking, betas, context management, effort: what changes the cache when it changes
     ttl: Ttl = "5m"
     system_ttl: Ttl | None = None
     """Cache lifetime of tools and system prompt; None: the same as for messages."""
@@ -74,10 +73,8 @@ class Request(msgspec.Struct, frozen=True):
     view: View
     warm: View | None = None
     """The view as it stood before this pass of edits: what the provider still has in its cache."""
-    breakpoints: tuple[Id, ...] = ()
-    """After which messages the provider is asked to keep the prefix."""
-    max_tokens: int = 0
-    """The most the model may answer; 0: as much as it can."""
+    breakpoints: tuple[Id, ...] = ()  # After which messages the provider is asked to keep the prefix
+    max_tokens: int = 0  # The most the model may answer; 0: as much as it can
     source: str = "main"
     """The sender: the main conversation, a kind of fork, an agent. The ledger counts by it."""
 

@@ -20,12 +20,10 @@ from sevenfold.core.messages import (
 
 TEXT_RATE: Final = 1 / 4
 JSON_RATE: Final = 1 / 2
-FLAT: Final = 2_000
-"""Tokens of an image or a document, whatever its bytes."""
+FLAT: Final = 2_000  # Tokens of an image or a document, whatever its bytes
 TAIL_PADDING: Final = 4 / 3
 """A decision that keeps a tail measures it this much larger, so that an estimate never keeps too much."""
-SLOWEST, FASTEST = 0.5, 3.0
-"""Limits for calibration, as multiples of the raw rule."""
+SLOWEST, FASTEST = 0.5, 3.0  # Limits for calibration, as multiples of the raw rule
 
 REFERENCE_WINDOW: Final = 200_000
 OUTPUT_RESERVE: Final = 20_000
@@ -40,12 +38,10 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     """Tokens that the provider counted for one request."""
 
     input: int = 0
-    cache_write: int = 0
-    """All tokens written to the cache."""
+    cache_write: int = 0  # All tokens written to the cache
     cache_read: int = 0
     output: int = 0
-    cache_write_1h: int = 0
-    """The part of `cache_write` that was written for an hour."""
+    cache_write_1h: int = 0  # The part of `cache_write` that was written for an hour
 
     @property
     def total(self) -> int:
@@ -75,8 +71,7 @@ class MessageSize(msgspec.Struct, frozen=True):
     text: int = 0
     json: int = 0
     flat: int = 0
-    frames: int = 0
-    """Ids and tags around tool calls: 3 for a use, 1 for a result. Not in the raw rule."""
+    frames: int = 0  # Ids and tags around tool calls: 3 for a use, 1 for a result. Not in the raw rule.
 
     def __add__(self, other: MessageSize) -> MessageSize:
         return MessageSize(
@@ -141,12 +136,10 @@ class Calibration(msgspec.Struct, frozen=True):
         return size.tokens(TEXT_RATE * text, JSON_RATE * json) + size.frames * FRAME
 
 
-LEAST_EVIDENCE: Final = 20
-"""A pair that estimates less than this many tokens teaches nothing."""
+LEAST_EVIDENCE: Final = 20  # A pair that estimates less than this many tokens teaches nothing
 FRAME: Final = 20
 """Tokens of one frame; `docs/decisions/0002-calibration.md` says where the number comes from."""
-PRIOR: Final = 2_000
-"""Tokens of evidence that the raw rule is worth."""
+PRIOR: Final = 2_000  # Tokens of evidence that the raw rule is worth
 
 
 def _bounded(factor: float) -> float:
@@ -195,10 +188,8 @@ class Pressure(msgspec.Struct, frozen=True):
     idle: float = 0.0
     refused: bool = False
     """The provider said no: `tokens` is then at least the window, whatever we had counted."""
-    warm: bool = True
-    """True if the provider should still have the last request in its cache."""
-    over: int = 0
-    """By how many tokens the refused request was too long, where the provider said so."""
+    warm: bool = True  # True if the provider should still have the last request in its cache
+    over: int = 0  # By how many tokens the refused request was too long, where the provider said so
 
     @property
     def window(self) -> int:

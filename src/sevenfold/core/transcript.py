@@ -22,8 +22,7 @@ from sevenfold.core.messages import THOUGHTS, Block, Json, Message, ToolResult
 from sevenfold.core.tokens import Calibration, MessageSize, Usage, measure_message
 
 Id: TypeAlias = int
-FORMAT: Final = 1
-"""Version of the log. A higher one is refused before anything is read or written."""
+FORMAT: Final = 1  # Version of the log. A higher one is refused before anything is read or written.
 
 
 class Reply(msgspec.Struct, frozen=True, tag="reply", omit_defaults=True):
@@ -32,11 +31,9 @@ class Reply(msgspec.Struct, frozen=True, tag="reply", omit_defaults=True):
     message: Message
     usage: Usage = Usage()
     stop: str = "end_turn"
-    applied: tuple[Json, ...] = ()
-    """Context edits the provider reports to have made."""
+    applied: tuple[Json, ...] = ()  # Context edits the provider reports to have made
     model: str = ""
-    diagnostics: Json = {}
-    """More that the provider said about this reply: request id, cache diagnostics."""
+    diagnostics: Json = {}  # More that the provider said about this reply: request id, cache diagnostics
 
     @property
     def cut_short(self) -> bool:
@@ -101,10 +98,8 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     id: Id
     at: float
     what: What
-    by: str = ""
-    """The author: "user", "model", "tools", or the layer that handed it back."""
-    source: str = ""
-    """Fingerprint of the caller's own message that this stands for (`Context`)."""
+    by: str = ""  # The author: "user", "model", "tools", or the layer that handed it back
+    source: str = ""  # Fingerprint of the caller's own message that this stands for (`Context`)
 
 
 class Problem(msgspec.Struct, frozen=True):

@@ -135,17 +135,13 @@ class HookOutcome(msgspec.Struct, frozen=True):
     """The combined answer of all hooks of one moment."""
 
     block: bool = False
-    reason: str = ""
-    """The reason of a refusal: for the model, but after `UserPromptSubmit` for the user."""
-    stop: bool = False
-    """The session is to stop here; `reason` is for the user."""
+    reason: str = ""  # The reason of a refusal: for the model, but after `UserPromptSubmit` for the user
+    stop: bool = False  # The session is to stop here; `reason` is for the user
     contexts: tuple[str, ...] = ()
-    permission: str | None = None
-    """`allow`, `ask` or `deny`, for a tool that is about to run."""
+    permission: str | None = None  # `allow`, `ask` or `deny`, for a tool that is about to run
     permission_reason: str = ""
     updated_input: Json | None = None
-    messages: tuple[str, ...] = ()
-    """Messages for the user; they were shown when the hook had run."""
+    messages: tuple[str, ...] = ()  # Messages for the user; they were shown when the hook had run
 
 
 NOTHING: Final = HookOutcome()
@@ -223,12 +219,10 @@ NO_REASON: Final = "a hook refused and gave no reason"
 class HookRun(msgspec.Struct, frozen=True):
     """The exit code and the output of a hook."""
 
-    code: int | None = None
-    """None: it did not end in time."""
+    code: int | None = None  # None: it did not end in time
     out: str = ""
     err: str = ""
-    cut: bool = False
-    """True if its output was longer than `MOST_OUTPUT`."""
+    cut: bool = False  # True if its output was longer than `MOST_OUTPUT`
 
 
 def judge_hook_run(event: str, hook: HookCommand, ran: HookRun) -> tuple[str, HookOutcome]:

@@ -52,13 +52,10 @@ class Hooks:
     session_id: str
     transcript_path: Path
     project: Path
-    cwd_of: Callable[[], Path]
-    """The working folder of the session now: hooks run there."""
-    environment: Mapping[str, str]
-    """The environment of hooks, without the name of the project folder."""
+    cwd_of: Callable[[], Path]  # The working folder of the session now: hooks run there
+    environment: Mapping[str, str]  # The environment of hooks, without the name of the project folder
     emit: Emit
-    mode_of: Callable[[], str] = lambda: "default"
-    """The permission mode as it is now."""
+    mode_of: Callable[[], str] = lambda: "default"  # The permission mode as it is now
     _by_event: dict[str, Matchers] = field(init=False)
 
     def __post_init__(self) -> None:

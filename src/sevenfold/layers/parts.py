@@ -95,8 +95,7 @@ class PlainConversation:
 
 _check: type[Conversation] = PlainConversation
 
-StartWork: TypeAlias = Callable[[str, Work], object]
-"""Starts work beside the conversation, under a name."""
+StartWork: TypeAlias = Callable[[str, Work], object]  # Starts work beside the conversation, under a name
 FindMemories: TypeAlias = "Callable[[str, int, frozenset[str]], Sequence[Recalled]]"
 """Searches for a text: at most so many, best first, without these files. Called in a thread."""
 ListNewest: TypeAlias = "Callable[[int], Sequence[Recalled]]"
@@ -111,8 +110,7 @@ ConfineTools: TypeAlias = "Callable[[Path, FileKeeper], ConfinedTools]"
 class RecallParts:
     """The memories that recall searches in, and the model that chooses among them."""
 
-    folder: Path
-    """The memory folder: what the model has read below it is not recalled."""
+    folder: Path  # The memory folder: what the model has read below it is not recalled
     find: FindMemories
     newest: ListNewest = lambda most: ()
     fork: Forker | None = None
@@ -127,12 +125,9 @@ class ExtractionProgress:
     """The progress of extraction in one conversation; it outlives a layer that is made anew."""
 
     busy: bool = False
-    newest: Request | None = None
-    """The request of a turn that ended while a run was on."""
-    cursor: Id | None = None
-    """As in the mark, which is written only at the next step."""
-    waits: bool = False
-    """True if a turn was left for later."""
+    newest: Request | None = None  # The request of a turn that ended while a run was on
+    cursor: Id | None = None  # As in the mark, which is written only at the next step
+    waits: bool = False  # True if a turn was left for later
     failures: int = 0
     runs: int = 0
 
@@ -146,10 +141,8 @@ class ExtractionParts:
     tools: Callable[[], tuple[Tools, AllowCall]]
     """Makes the tools and the rules of one run: its reads are its own, and no person is asked."""
     start: StartWork
-    locate: Callable[[str], Path] = Path
-    """Finds the file that a tool means by a path."""
-    team: bool = True
-    """True: memory shared with a team is used, where there is any."""
+    locate: Callable[[str], Path] = Path  # Finds the file that a tool means by a path
+    team: bool = True  # True: memory shared with a team is used, where there is any
     progress: ExtractionProgress = field(default_factory=ExtractionProgress)
 
 
@@ -167,8 +160,7 @@ class ServerSummaries:
 
     spent: dict[str, Usage] = field(default_factory=dict)
     """The usage of each summary that is not recorded yet, by its text."""
-    recorded: Id = -1
-    """The entry of the newest summary that is recorded."""
+    recorded: Id = -1  # The entry of the newest summary that is recorded
 
 
 def ignore_event(event: Event) -> None:
@@ -199,10 +191,8 @@ class LayerParts:
     prices: Prices = field(default_factory=Prices.load)
     expect: Callable[[str], object] = lambda why: None
     """Tells the ledger why the next request breaks the prefix on purpose."""
-    results: ResultStore = field(default_factory=_make_results)
-    """Keeps whole tool results."""
-    home: Path | None = None
-    """The folder with the user's own template for notes."""
+    results: ResultStore = field(default_factory=_make_results)  # Keeps whole tool results
+    home: Path | None = None  # The folder with the user's own template for notes
 
     fork: Forker | None = None
     """Asks the model beside the conversation. None: no notes and no summaries, the digest compacts."""
@@ -215,28 +205,22 @@ class LayerParts:
     """Gives the model back what it should see again after a compaction."""
     hooks: CompactionHooks = field(default_factory=CompactionHooks)
     """The user's hooks before and after a compaction."""
-    server: ServerSummaries | None = None
-    """Summaries that the provider makes; None: it makes none."""
+    server: ServerSummaries | None = None  # Summaries that the provider makes; None: it makes none
     send: Callable[[Request], Awaitable[Reply]] | None = None
     """Sends a request in which the provider is asked for a summary."""
 
     cached_until: Callable[[Frame], float | None] = lambda frame: None
     """The time until which the provider keeps the prefix of this frame."""
-    idle_gaps: Callable[[], GapCounts] = GapCounts
-    """The silences of this user so far."""
+    idle_gaps: Callable[[], GapCounts] = GapCounts  # The silences of this user so far
     keep_warm: Callable[[Request], Awaitable[Reply | None]] | None = None
     """Sends a request that only keeps the cache warm."""
 
-    instructions: Attach | None = None
-    """Attaches the instruction files near what the model works on."""
-    mail: tuple[Attach, ...] = ()
-    """Attaches what other agents wrote."""
-    memory_folders: tuple[Path, ...] = ()
-    """Results that were read from these folders are never cleared."""
+    instructions: Attach | None = None  # Attaches the instruction files near what the model works on
+    mail: tuple[Attach, ...] = ()  # Attaches what other agents wrote
+    memory_folders: tuple[Path, ...] = ()  # Results that were read from these folders are never cleared
     recall: RecallParts | None = None
     extraction: ExtractionParts | None = None
-    dreams: DreamParts | None = None
-    """Memory. None: nothing is recalled, extracted or dreamt."""
+    dreams: DreamParts | None = None  # Memory. None: nothing is recalled, extracted or dreamt.
 
     @property
     def window(self) -> int:

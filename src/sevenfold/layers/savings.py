@@ -58,16 +58,11 @@ class LayerSavings(msgspec.Struct, frozen=True):
 
     layer: int
     what: str
-    times: int
-    """Results stored or cleared, or times that the older part was replaced."""
-    tokens_now: int
-    """Kept out of the window as it is now."""
-    tokens_so_far: int
-    """Not sent, summed over all requests."""
-    cost: float | None
-    """The saving, less the cost of the breaks, in the currency of the price table."""
-    breaks: float | None
-    """The cost of the breaks: part of `cost`."""
+    times: int  # Results stored or cleared, or times that the older part was replaced
+    tokens_now: int  # Kept out of the window as it is now
+    tokens_so_far: int  # Not sent, summed over all requests
+    cost: float | None  # The saving, less the cost of the breaks, in the currency of the price table
+    breaks: float | None  # The cost of the breaks: part of `cost`
 
 
 def compute_savings(
@@ -101,26 +96,20 @@ class _ShownView:
 
     weigh: Callable[[MessageSize], int]
     view: View = field(default_factory=View)
-    sent: View | None = None
-    """The view of the last request."""
-    replied: Id = -1
-    """The last reply: what has a lower id was sent already."""
+    sent: View | None = None  # The view of the last request
+    replied: Id = -1  # The last reply: what has a lower id was sent already
     replied_at: float = 0.0
     last_at: float = 0.0
     frame: Any = None
     reframed: bool = False
     """True if the frame has changed since the last request, so that nothing is read from the cache."""
-    stand_ins: set[Id] = field(default_factory=set)
-    """Edits since then that stand in for what was sent."""
-    behind: int = 0
-    """Tokens of what was sent that now stand behind a change."""
-    broken: Counter[int] = field(default_factory=Counter)
-    """The same by the layer that made the change."""
+    stand_ins: set[Id] = field(default_factory=set)  # Edits since then that stand in for what was sent
+    behind: int = 0  # Tokens of what was sent that now stand behind a change
+    broken: Counter[int] = field(default_factory=Counter)  # The same by the layer that made the change
     kept: dict[tuple[int, Id, bool], int] = field(default_factory=dict)
     """Tokens by layer, by message, and by whether they were new when the layer acted."""
     out: Counter[int] = field(default_factory=Counter)
-    fresh: Counter[int] = field(default_factory=Counter)
-    """The part of `out` that no request has held yet."""
+    fresh: Counter[int] = field(default_factory=Counter)  # The part of `out` that no request has held yet
     pinned: int = 0
     times: Counter[int] = field(default_factory=Counter)
 

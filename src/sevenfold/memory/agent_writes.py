@@ -97,8 +97,7 @@ def _origin(store: MemoryStore, now: float) -> Origin:
     return make_origin(store.author, now)
 
 
-LONGEST: Final = 4_000
-"""Characters of a message that are looked at."""
+LONGEST: Final = 4_000  # Characters of a message that are looked at
 _MEMORY: Final = (
     r"(?:the\s+|your\s+|my\s+|our\s+|all\s+|any\s+|saved\s+)*(?:memory|memories|what\s+you\s+remember)\b"
     r"(?!-|\s+(?:leak|usage|use|limit|error|warning|footprint|pressure|manage|alloc|safe|address|bound"

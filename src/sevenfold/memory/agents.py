@@ -51,16 +51,12 @@ class SnapshotMerge(msgspec.Struct, frozen=True):
 
     new: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
-    beside: tuple[str, ...] = ()
-    """Files that hold the new text of a memory that the user has changed."""
+    beside: tuple[str, ...] = ()  # Files that hold the new text of a memory that the user has changed
     removed: tuple[str, ...] = ()
     """The snapshot no longer has them, and the user had not changed them; `undo` restores them."""
-    left: tuple[str, ...] = ()
-    """Files that the user has removed; they do not come back."""
-    refused: tuple[str, ...] = ()
-    """`file: why` for each that the guard refused."""
-    there: bool = False
-    """`initialise` found memories, so nothing was done."""
+    left: tuple[str, ...] = ()  # Files that the user has removed; they do not come back
+    refused: tuple[str, ...] = ()  # `file: why` for each that the guard refused
+    there: bool = False  # `initialise` found memories, so nothing was done
 
     @property
     def said(self) -> str:
@@ -84,8 +80,7 @@ class SnapshotMerger:
         self._author = Author("team", reason=f"snapshot of {date}")
         self._changes: dict[str, bytes | None] = {}
         self._refused: list[str] = []
-        self.held: set[str] = set()
-        """The refused files. A name that looks like a secret is not shown."""
+        self.held: set[str] = set()  # The refused files. A name that looks like a secret is not shown.
         self._done: dict[str, list[str]] = {}
 
     def merge(self, texts: Mapping[str, bytes]) -> SnapshotMerge:
@@ -198,23 +193,19 @@ Action: TypeAlias = Literal["initialise", "update", "nothing"]
 
 HEAD_FILE: Final = "snapshot.json"
 MARKER: Final = ".snapshot-synced.json"
-MOST_FILES: Final = 200
-"""Memories of a snapshot: as many as an index has lines."""
+MOST_FILES: Final = 200  # Memories of a snapshot: as many as an index has lines
 MOST_BYTES: Final = 2_000_000
 _LARGEST_HEAD: Final = 1 << 16
 _LARGEST_MARKER: Final = 1 << 20
-_AHEAD: Final = 86_400.0
-"""Seconds that a snapshot may be ahead of our clock."""
+_AHEAD: Final = 86_400.0  # Seconds that a snapshot may be ahead of our clock
 
 
 class SnapshotOffer(msgspec.Struct, frozen=True):
     """The action to take for a snapshot."""
 
     action: Action
-    updated: str = ""
-    """The time of the snapshot, as it says itself."""
-    said: str = ""
-    """A text for the user: an offer, or a problem."""
+    updated: str = ""  # The time of the snapshot, as it says itself
+    said: str = ""  # A text for the user: an offer, or a problem
 
 
 class _SnapshotHead(msgspec.Struct, frozen=True):

@@ -28,8 +28,7 @@ from sevenfold.settings.environment import Environment
 from sevenfold.settings.place import MemoryPlace, TrustedFolders, claim_memory_place, find_memory_place
 from sevenfold.storage.places import find_places
 
-PATIENCE: Final = 20.0
-"""Seconds that a program waits for recall by meaning; a conversation never does."""
+PATIENCE: Final = 20.0  # Seconds that a program waits for recall by meaning; a conversation never does
 
 
 class MemoryOff(Mistake, kind="memory_off"):

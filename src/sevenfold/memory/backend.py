@@ -57,11 +57,9 @@ class UnusedFile(msgspec.Struct, frozen=True):
 class FolderListing(msgspec.Struct, frozen=True):
     """The content of a memory folder."""
 
-    files: dict[str, FileStamp] = {}
-    """Every markdown file: topic files, indexes and daily logs."""
+    files: dict[str, FileStamp] = {}  # Every markdown file: topic files, indexes and daily logs
     odd: tuple[UnusedFile, ...] = ()
-    unfinished: tuple[str, ...] = ()
-    """Temporary files that dead processes left."""
+    unfinished: tuple[str, ...] = ()  # Temporary files that dead processes left
     folders: tuple[str, ...] = ()
 
     @property

@@ -37,8 +37,7 @@ Kind: TypeAlias = Literal[
     "long",
     "stale",
 ]
-STALE: Final = 60
-"""Days after which a memory about ongoing work is probably out of date."""
+STALE: Final = 60  # Days after which a memory about ongoing work is probably out of date
 _ORDER: Final = {kind: at for at, kind in enumerate(get_args(Kind))}
 _SHOWN: Final = 5
 

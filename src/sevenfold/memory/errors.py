@@ -18,8 +18,7 @@ class Guarded(Refused, kind="guarded"):
         """`agent`: whose memory it was meant for, where that is not the project's."""
         self.findings: tuple[GuardFinding, ...] = verdict.findings
         self.explanation = verdict.explanation
-        self.quarantined = quarantined
-        """Its number in the quarantine, when it was put there."""
+        self.quarantined = quarantined  # Its number in the quarantine, when it was put there
         text = self.explanation
         if quarantined is not None:
             from sevenfold.memory.guard.text import format_quarantine_hint

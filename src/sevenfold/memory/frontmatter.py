@@ -22,21 +22,15 @@ class FrontmatterEntry(msgspec.Struct, frozen=True):
     """One `key: value`, with its places as offsets into the text it was read from."""
 
     key: str
-    value: str | None
-    """The text of a plain value; None for a list, a mapping or an alias."""
-    colon: int
-    """Just behind the colon."""
+    value: str | None  # The text of a plain value; None for a list, a mapping or an alias
+    colon: int  # Just behind the colon
     start: int
-    end: int
-    """The value, without the line break behind it."""
-    line: int
-    """The start of the line with the key."""
-    after: int
-    """Just behind the line on which the value ends."""
+    end: int  # The value, without the line break behind it
+    line: int  # The start of the line with the key
+    after: int  # Just behind the line on which the value ends
     inner: tuple[FrontmatterEntry, ...] = ()
     items: tuple[str, ...] = ()
-    flow: bool = False
-    """True if the value is written with brackets: `{type: user}`."""
+    flow: bool = False  # True if the value is written with brackets: `{type: user}`
 
     def moved(self, by: int) -> FrontmatterEntry:
         """The same entry, read from a text that begins `by` characters earlier."""
@@ -260,8 +254,7 @@ def _end(event: Event) -> int:
     return mark.index if mark is not None else 0
 
 
-DEEPEST: Final = 2
-"""The depth to which nested keys are read: `metadata`, `origin` and its fields."""
+DEEPEST: Final = 2  # The depth to which nested keys are read: `metadata`, `origin` and its fields
 _INDENT: Final = re.compile(r"[ \t]*")
 _KEY: Final = re.compile(
     r"""[ \t]*(?P<quote>["']?)(?P<key>[\w$@.][\w$@./ -]{0,60})(?P=quote)[ \t]*:(?=[ \t\r\n]|\Z)"""
@@ -388,8 +381,7 @@ def _pairs(part: str, start: int, end: int) -> tuple[FrontmatterEntry, ...]:
     )  # fmt: skip
 
 
-LONGEST: Final = 64 * 1024
-"""Characters in which the closing line is looked for."""
+LONGEST: Final = 64 * 1024  # Characters in which the closing line is looked for
 
 _OPENING: Final = re.compile(r"\ufeff?(?:[ \t]*(?:\r\n|\n|\r))*---[ \t]*(?:\r\n|\n|\r|\Z)")
 _HEADING: Final = re.compile(r"#{1,6}[ \t]")
@@ -401,14 +393,11 @@ class Frontmatter(msgspec.Struct, frozen=True):
     """The block at the top of a file; the places are offsets into the file's text."""
 
     start: int
-    end: int
-    """The lines between the two `---`."""
-    body: int
-    """The start of the body, behind the closing line."""
+    end: int  # The lines between the two `---`
+    body: int  # The start of the body, behind the closing line
     closed: bool
     entries: tuple[FrontmatterEntry, ...] = ()
-    why: str = ""
-    """The reason a strict YAML reader refuses it; empty if it does not."""
+    why: str = ""  # The reason a strict YAML reader refuses it; empty if it does not
 
 
 class _FrontmatterLine(msgspec.Struct, frozen=True):

@@ -39,15 +39,13 @@ class IndexPointer(msgspec.Struct, frozen=True):
     file: str
     title: str
     hook: str
-    line: int
-    """Counted from 1."""
+    line: int  # Counted from 1
 
 
 class MemoryIndex(msgspec.Struct, frozen=True):
     """An index as it stands."""
 
-    lines: tuple[str, ...]
-    """Every line, with its line break."""
+    lines: tuple[str, ...]  # Every line, with its line break
     pointers: tuple[IndexPointer, ...]
     mentions: tuple[IndexPointer, ...]
     """Links in the middle of hand-written lines: they count as pointing, and are never removed."""
@@ -61,8 +59,7 @@ class IndexRow(msgspec.Struct, frozen=True):
     count: int
     links: tuple[MarkdownLink, ...]
     pointing: bool
-    by_name: bool
-    """True if it points with `[[name]]` and not with a file."""
+    by_name: bool  # True if it points with `[[name]]` and not with a file
 
 
 def read_index(text: str) -> MemoryIndex:
@@ -131,10 +128,8 @@ def _depth(line: str) -> int:
 INDEX: Final = INDEX_NAME
 LINES: Final = 200
 CHARACTERS: Final = 25_000
-HOOK: Final = 150
-"""Characters that the line of one memory should not exceed."""
-WARNING: Final = 700
-"""Characters that the line about a cut may have."""
+HOOK: Final = 150  # Characters that the line of one memory should not exceed
+WARNING: Final = 700  # Characters that the line about a cut may have
 _NAMED: Final = 8
 _NAME: Final = 50
 

@@ -32,8 +32,7 @@ _LINKED: Final = re.compile(r"\]\(<?([^()<>\n]+)>?\)")
 _SWAPPED: Final = 20
 """New memories at most that push out lines of the oldest: more than that come from elsewhere."""
 
-Files = Mapping[str, bytes | None]
-"""Some files; None for one that is not there, or goes."""
+Files = Mapping[str, bytes | None]  # Some files; None for one that is not there, or goes
 
 
 def plan_index_update(

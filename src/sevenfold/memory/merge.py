@@ -14,10 +14,8 @@ from typing import Final, Literal, TypeVar
 from sevenfold.memory.backend import HEAD
 
 T = TypeVar("T")
-_MOST_LINES: Final = 5_000
-"""Lines of a file that are compared one by one; a longer one is only taken whole."""
-_PAIRS: Final = 100_000
-"""Pairs of equal lines that are compared: the time it takes grows with their number."""
+_MOST_LINES: Final = 5_000  # Lines of a file that are compared one by one; a longer one is only taken whole
+_PAIRS: Final = 100_000  # Pairs of equal lines that are compared: the time it takes grows with their number
 
 
 def choose_side(before: T, ours: T, theirs: T) -> Literal["ours", "theirs"] | None:

@@ -25,14 +25,12 @@ from sevenfold.memory.text.words import split_words
 from sevenfold.memory.topic_file import Topic, read_topic
 
 DAYS: Final = 30
-_FAR: Final = 5_000
-"""Revisions that are looked at."""
+_FAR: Final = 5_000  # Revisions that are looked at
 _NOT: Final = frozenset(
     ["not", "no", "never", "none", "don", "doesn", "isn", "aren", "won", "without", "longer"]
 ) | frozenset("不没沒别別勿莫无無")
 """Words and characters that turn a statement into its opposite."""
-_SENTENCES: Final = 30
-"""Sentences of a text that are compared with those of another."""
+_SENTENCES: Final = 30  # Sentences of a text that are compared with those of another
 
 
 class Pollution(msgspec.Struct, frozen=True):
@@ -42,8 +40,7 @@ class Pollution(msgspec.Struct, frozen=True):
     undone: int = 0
     contradicted: int = 0
     quarantined: int = 0
-    rate: float = 0.0
-    """The part of those saved that went wrong in at least one way."""
+    rate: float = 0.0  # The part of those saved that went wrong in at least one way
 
 
 @dataclass(slots=True)

@@ -17,8 +17,7 @@ from sevenfold.core.messages import Message, Text
 from sevenfold.core.transcript import PlacedMessage
 
 TAG: Final = "recalled-memories"
-BY: Final = "Recall"
-"""The `by` of recalled memories in the transcript."""
+BY: Final = "Recall"  # The `by` of recalled memories in the transcript
 _OPENING: Final = f"<{TAG} "
 
 
@@ -26,15 +25,13 @@ class Recalled(msgspec.Struct, frozen=True):
     """One memory that a search has found."""
 
     name: str
-    file: str
-    """Its path below the memory folder, with forward slashes."""
+    file: str  # Its path below the memory folder, with forward slashes
     path: Path
     type: str | None
     description: str
     modified: float
     score: float
-    text: str
-    """The whole body."""
+    text: str  # The whole body
 
 
 def is_recalled(what: PlacedMessage | Message) -> bool:
@@ -48,8 +45,7 @@ def is_recalled(what: PlacedMessage | Message) -> bool:
 
 
 DAY: Final = 86_400.0
-CAVEAT_AFTER: Final = 2 * DAY
-"""Seconds after which a memory is shown with a warning: two whole days."""
+CAVEAT_AFTER: Final = 2 * DAY  # Seconds after which a memory is shown with a warning: two whole days
 
 
 def count_days_ago(modified: float, now: float) -> int:

@@ -28,15 +28,12 @@ if TYPE_CHECKING:
 
 ALIKE: Final = 0.7
 """The part of their word pairs that two texts share from which on they are nearly the same."""
-WORDS: Final = 3_000
-"""Words of a text that are looked at."""
+WORDS: Final = 3_000  # Words of a text that are looked at
 _CHARACTERS: Final = 30_000
 _SKETCH: Final = 200
 _SMALLEST: Final = 24
-_IN_COMMON: Final = 3
-"""Of the smallest hashes, so many are shared by texts that are worth comparing."""
-_CROWD: Final = 16
-"""A pair of words that so many different texts share is a set phrase and tells nothing."""
+_IN_COMMON: Final = 3  # Of the smallest hashes, so many are shared by texts that are worth comparing
+_CROWD: Final = 16  # A pair of words that so many different texts share is a set phrase and tells nothing
 _MIX: Final = 0x9E37_79B9_7F4A_7C15
 _MASK: Final = (1 << 64) - 1
 
@@ -130,18 +127,15 @@ _TURNING: Final = make_word_set(
 )
 """Words in which two statements about one thing may differ: days, yes and no."""
 _DATE: Final = re.compile(r"\b\d{4}-\d{2}(?:-\d{2})?\b")
-_CORE: Final = 2
-"""Words that two short statements must have in common to be about one thing."""
+_CORE: Final = 2  # Words that two short statements must have in common to be about one thing
 
 
 class SimilarMemory(msgspec.Struct, frozen=True):
     """A memory that a new one is close to."""
 
     topic: Topic
-    same: bool
-    """True for the same fact: the new text replaces the old."""
-    known: bool = False
-    """True if the new one says nothing that the old does not."""
+    same: bool  # True for the same fact: the new text replaces the old
+    known: bool = False  # True if the new one says nothing that the old does not
 
 
 def is_quote(line: str) -> bool:

@@ -48,8 +48,7 @@ if TYPE_CHECKING:
 
 QUARANTINE: Final = "quarantine"
 USER: Final = Author("user")
-OTHER: Final = Author("other")
-"""The author of changes that other programs made in the folder."""
+OTHER: Final = Author("other")  # The author of changes that other programs made in the folder
 _TRIES: Final = 20
 
 T = TypeVar("T")

@@ -55,18 +55,15 @@ class Origin(msgspec.Struct, frozen=True):
 class Topic(msgspec.Struct, frozen=True):
     """One memory, and the bytes it was read from."""
 
-    file: str
-    """The path below the memory folder, with `/`."""
+    file: str  # The path below the memory folder, with `/`
     data: bytes
     name: str
     description: str
     type: Type | None
     body: str
     origin: Origin | None = None
-    links: tuple[str, ...] = ()
-    """The names in `[[name]]`."""
-    problems: tuple[str, ...] = ()
-    """Problems of the file, a sentence each."""
+    links: tuple[str, ...] = ()  # The names in `[[name]]`
+    problems: tuple[str, ...] = ()  # Problems of the file, a sentence each
 
 
 def read_topic(data: bytes, file: str) -> Topic:

@@ -229,13 +229,10 @@ def _excerpt(lines: list[str], *, tail: bool = False) -> str:
 
 
 SCAN_HEAD: Final = 30_000
-SCAN_TAIL: Final = 10_000
-"""Characters at the beginning and the end of one text that are looked at."""
-SCAN_ALL: Final = 800_000
-"""Characters looked at in all, newest first."""
+SCAN_TAIL: Final = 10_000  # Characters at the beginning and the end of one text that are looked at
+SCAN_ALL: Final = 800_000  # Characters looked at in all, newest first
 _TAGS: Final = re.compile(r"^</?memory\b[^\n]*>$", re.MULTILINE)
-COVERAGE: Final = 0.4
-"""The share of a question's own words that a passage must have."""
+COVERAGE: Final = 0.4  # The share of a question's own words that a passage must have
 CANDIDATES: Final = 40
 MOST_QUOTES: Final = 5
 AS_GOOD: Final = 0.95
@@ -253,8 +250,7 @@ class AnswerPassage(msgspec.Struct, frozen=True):
     label: str
     at: int
     order: int
-    heading: str = ""
-    """The heading it stands under, where there is one."""
+    heading: str = ""  # The heading it stands under, where there is one
 
 
 class _AnswerShape(msgspec.Struct, frozen=True):

@@ -46,15 +46,11 @@ class OfflineConversation(msgspec.Struct, frozen=True):
     """A request, whichever way it came: the messages, the tools on offer, the system prompt."""
 
     messages: tuple[Message, ...] = ()
-    tools: dict[str, Json] = {}
-    """Input schema by tool name."""
+    tools: dict[str, Json] = {}  # Input schema by tool name
     system: str = ""
-    added: frozenset[int] = frozenset()
-    """The user messages that no person typed, where the request says so."""
-    room: int = 0
-    """Tokens that the reply may hold; 0: as many as it needs."""
-    told: dict[str, str] = {}
-    """The descriptions of the tools, by name."""
+    added: frozenset[int] = frozenset()  # The user messages that no person typed, where the request says so
+    room: int = 0  # Tokens that the reply may hold; 0: as many as it needs
+    told: dict[str, str] = {}  # The descriptions of the tools, by name
 
     @classmethod
     def of(cls, request: Request) -> OfflineConversation:
@@ -85,8 +81,7 @@ class PersonRequest(msgspec.Struct, frozen=True):
     text: str
     directive: Directive | None = None
     media: bool = False
-    piped: str = ""
-    """The text piped in beside it. It is never a request."""
+    piped: str = ""  # The text piped in beside it. It is never a request.
 
 
 class PastCall(msgspec.Struct, frozen=True):

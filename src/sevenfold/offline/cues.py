@@ -32,8 +32,7 @@ class MemoryCue(msgspec.Struct, frozen=True):
     kind: Kind
     pattern: re.Pattern[str]
     unless: re.Pattern[str] | None = None
-    alone: bool = False
-    """Only where nobody works on files: there, `let's use a list` is about the task."""
+    alone: bool = False  # Only where nobody works on files: there, `let's use a list` is about the task
 
 
 class ExtractedFact(msgspec.Struct, frozen=True):
@@ -41,17 +40,12 @@ class ExtractedFact(msgspec.Struct, frozen=True):
 
     kind: Kind
     type: Type
-    text: str
-    """The memory as a statement that anyone can read."""
-    quote: str
-    """The words it rests on, as they were typed."""
-    day: str
-    """On which it was said; empty when the conversation does not tell."""
-    number: int
-    """Of the message."""
+    text: str  # The memory as a statement that anyone can read
+    quote: str  # The words it rests on, as they were typed
+    day: str  # On which it was said; empty when the conversation does not tell
+    number: int  # Of the message
     why: str = ""
-    forgets: bool = False
-    """True if this is to be forgotten instead."""
+    forgets: bool = False  # True if this is to be forgotten instead
 
 
 _OFTEN: Final = (

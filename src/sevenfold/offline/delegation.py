@@ -44,8 +44,7 @@ from sevenfold.offline.steps import (
     make_message_call,
 )
 
-LONGEST: Final = 1_200
-"""Characters of one that are told."""
+LONGEST: Final = 1_200  # Characters of one that are told
 MOST: Final = 5
 _SENDER: Final = tuple(re.compile(rf'\b{key}="([^"]*)"') for key in ("from", "name", "agent", "id"))
 _FRAME: Final = re.compile(r'\bkind="(\w+)" request_id="([^"]+)"')
@@ -78,12 +77,9 @@ class AgentArrival(msgspec.Struct, frozen=True):
     at: int
     who: str
     text: str
-    status: str = ""
-    """Of an agent whose end, or rest, is told; empty for a letter."""
-    kind: str = ""
-    """Of a letter that means something to the program, too."""
-    request: str = ""
-    """By what an answer to it is known."""
+    status: str = ""  # Of an agent whose end, or rest, is told; empty for a letter
+    kind: str = ""  # Of a letter that means something to the program, too
+    request: str = ""  # By what an answer to it is known
 
 
 def find_arrivals(conversation: OfflineConversation, since: int = 0) -> Iterator[AgentArrival]:

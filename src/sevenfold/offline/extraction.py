@@ -175,8 +175,7 @@ def _possessive(text: str) -> str:
 MOST: Final = 12
 """Memories of one run; who says more than that of lasting worth at once has pasted something."""
 LONGEST_MORE: Final = 240
-FEWEST: Final = 2
-"""Words that say what a statement is about."""
+FEWEST: Final = 2  # Words that say what a statement is about
 
 _REMEMBER: Final = re.compile(
     r"(?:please |can you |could you )*(?:(?:remember|memori[sz]e|keep in mind|make a note"
@@ -442,10 +441,8 @@ def _ways(answered: str) -> Iterator[str]:
 
 
 ALIKE: Final = 0.6
-CLOSE: Final = 0.5
-"""The share of their words from which on two statements are, or may be, about the same."""
-KNOWN: Final = 0.85
-"""The share of its words that stand in a memory from which on a statement is no news."""
+CLOSE: Final = 0.5  # The share of their words from which on two statements are, or may be, about the same
+KNOWN: Final = 0.85  # The share of its words that stand in a memory from which on a statement is no news
 
 _MANIFEST: Final = re.compile(
     r'<manifest folder="(?P<folder>[^"\n]+)">\n?(?P<lines>.*?)</manifest>', re.DOTALL
@@ -545,13 +542,10 @@ def _subject(text: str) -> frozenset[str]:
 
 NOTHING: Final = "Nothing to save."
 DESCRIPTION: Final = 100
-QUOTE: Final = 280
-"""Characters of a description, and of the words that a memory rests on."""
-NAME: Final = 4
-"""Words of a name. It stands in the index twice, and the index holds 25,000 characters."""
+QUOTE: Final = 280  # Characters of a description, and of the words that a memory rests on
+NAME: Final = 4  # Words of a name. It stands in the index twice, and the index holds 25,000 characters.
 READS: Final = 5
-MOST_OF: Final = 0.6
-"""The share of what is to be forgotten that a memory must say."""
+MOST_OF: Final = 0.6  # The share of what is to be forgotten that a memory must say
 AUTHOR: Final = "extraction"
 TEAM: Final = "team/"
 _NUMBERED: Final = re.compile(r"^ *\d+(?:\t|→)(.*)$")

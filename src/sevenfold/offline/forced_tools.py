@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from sevenfold.core.messages import Json
 
-DEEPEST: Final = 12
-"""A schema is followed to this depth; one that refers to itself has no end."""
+DEEPEST: Final = 12  # A schema is followed to this depth; one that refers to itself has no end
 MOST_ITEMS: Final = 100
 LONGEST: Final = 10_000
 _FORMATS: Final = {

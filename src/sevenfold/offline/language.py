@@ -20,10 +20,8 @@ from sevenfold.models.directives import parse_directive
 from sevenfold.offline.conversation import OfflineConversation, extract_typed_text, split_added
 
 MARK: Final = "\ufffc"
-LITERAL: Final = rf"{MARK}\d+{MARK}"
-"""A pattern: one literal in a skeleton."""
-MOST_PIECES: Final = 40
-"""A request with more lines than this is a text with a request on top of it."""
+LITERAL: Final = rf"{MARK}\d+{MARK}"  # A pattern: one literal in a skeleton
+MOST_PIECES: Final = 40  # A request with more lines than this is a text with a request on top of it
 
 Kind: TypeAlias = Literal["fence", "shell", "code", "quote", "odd"]
 
@@ -209,8 +207,7 @@ def is_chinese(text: str) -> bool:
     return begins or characters > len(_LATIN_WORD.findall(text))
 
 
-LONGEST: Final = 4_000
-"""Characters of a message; of a longer one, much was not typed but pasted."""
+LONGEST: Final = 4_000  # Characters of a message; of a longer one, much was not typed but pasted
 SHORT: Final = 800
 PER_PERSON: Final = 250
 """In so many characters of what people type about themselves stands at least one `I`."""
@@ -300,22 +297,15 @@ _LITERAL: Final = re.compile(LITERAL)
 class TypedSentence(msgspec.Struct, frozen=True):
     """One sentence that somebody typed."""
 
-    number: int
-    """Of the message in the conversation, counted from 1."""
-    day: str
-    """On which it was said, as `2026-11-03`; empty when the conversation does not tell."""
-    text: str
-    """As it was typed."""
-    core: str
-    """Without quotations, code, and words such as `Okay,` that lead in."""
-    lead: str
-    """The words that lead in: a `no,` or a `yes,` may matter."""
-    answered: str = ""
-    """The assistant's words before it."""
+    number: int  # Of the message in the conversation, counted from 1
+    day: str  # On which it was said, as `2026-11-03`; empty when the conversation does not tell
+    text: str  # As it was typed
+    core: str  # Without quotations, code, and words such as `Okay,` that lead in
+    lead: str  # The words that lead in: a `no,` or a `yes,` may matter
+    answered: str = ""  # The assistant's words before it
     working: bool = False
     """True if the assistant works on files here, so that most of what is said is about the task."""
-    place: int = 0
-    """Of the sentence in its message."""
+    place: int = 0  # Of the sentence in its message
 
     @property
     def withdraws(self) -> bool:

@@ -29,8 +29,7 @@ from sevenfold.offline.steps import (
     UnclearStep,
 )
 
-HEADING: Final = "## Saving goes through a daily log"
-"""The heading in the rules of memory that says so."""
+HEADING: Final = "## Saving goes through a daily log"  # The heading in the rules of memory that says so
 _NUMBERED: Final = re.compile(r"^ *\d+(?:\t|→|\| ?)(.*)$", re.MULTILINE)
 _UNREAD: Final = "has not been read"
 
@@ -150,8 +149,7 @@ def _goes_on(step: PlanStep) -> TypeGuard[Statement | QuestionStep | UnclearStep
     return isinstance(step, QuestionStep | UnclearStep) and bool(_HEADED.fullmatch(step.text))
 
 
-LEAST: Final = 0.5
-"""The share of the words that a memory must have to be the one that is meant."""
+LEAST: Final = 0.5  # The share of the words that a memory must have to be the one that is meant
 _ROW: Final = re.compile(r"^- \[(?P<title>[^\]\n]+)\]\((?P<file>[^()\n]+\.md)\)(?P<hook>[^\n]*)", re.M)
 _DESCRIBED: Final = re.compile(r"^(?:name|description):[ ]*(.+)", re.M)
 

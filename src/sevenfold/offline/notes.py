@@ -35,10 +35,8 @@ from sevenfold.offline.summaries import (
 )
 
 SECTION: Final = 2_000
-TOTAL: Final = 8_000
-"""Tokens that a section and all of them may hold, where the directive does not say."""
-NAMES: Final = 0.12
-"""The most of the room that goes to names."""
+TOTAL: Final = 8_000  # Tokens that a section and all of them may hold, where the directive does not say
+NAMES: Final = 0.12  # The most of the room that goes to names
 _NOTES: Final = re.compile(r"^<notes>\n(.*)\n</notes>", re.DOTALL | re.MULTILINE)
 _PATH: Final = re.compile(r"(?<![\w./\\])((?:/|[A-Za-z]:[\\/])[^\n]*?\.md)(?=\W|$)")
 _LIMITS: Final = re.compile(

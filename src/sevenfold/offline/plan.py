@@ -38,11 +38,9 @@ from sevenfold.offline.steps import (
 )
 
 LONGEST_REQUEST: Final = 200_000
-LONGEST_PIECE: Final = 1_000
-"""A longer sentence is a text, not a request."""
+LONGEST_PIECE: Final = 1_000  # A longer sentence is a text, not a request
 MOST_CALLS: Final = 30
-SAME_CALL: Final = 2
-"""The same tool is called with the same input at most this often for one request."""
+SAME_CALL: Final = 2  # The same tool is called with the same input at most this often for one request
 
 _LANGUAGES: Final[tuple[tuple[re.Pattern[str], tuple[StepRule, ...]], ...]] = (
     (verbs.POLITE, verbs.RULES),
@@ -330,10 +328,8 @@ class PlanProgress(msgspec.Struct, frozen=True):
 
     now: tuple[ToolCallStep, ...]
     done: tuple[PastCall, ...]
-    undone: tuple[ToolCallStep, ...] = ()
-    """Left out because something before it failed."""
-    missing: tuple[ToolCallStep, ...] = ()
-    """Left out because the request does not offer the tool."""
+    undone: tuple[ToolCallStep, ...] = ()  # Left out because something before it failed
+    missing: tuple[ToolCallStep, ...] = ()  # Left out because the request does not offer the tool
 
 
 def compare_progress(

@@ -56,8 +56,7 @@ from sevenfold.offline.steps import (
 )
 from sevenfold.offline.summaries import reply_to_summary
 
-LONGEST: Final = 40
-"""Characters of a name."""
+LONGEST: Final = 40  # Characters of a name
 _WORDS: Final = {
     "Read": ("Reading the file {}", "file_path"),
     "Write": ("Writing the file {}", "file_path"),
@@ -103,10 +102,8 @@ Directed: TypeAlias = Callable[[OfflineConversation, Directive], Blocks]
 class EngineRules(msgspec.Struct, frozen=True):
     """The additions of the layers above to what the engine does."""
 
-    directives: Mapping[str, Directed] = {}
-    """The function for each kind of directive."""
-    save: Save | None = None
-    """Saves something that is to be remembered; without it, it only stays in view."""
+    directives: Mapping[str, Directed] = {}  # The function for each kind of directive
+    save: Save | None = None  # Saves something that is to be remembered; without it, it only stays in view
 
 
 def _extracted(conversation: OfflineConversation, directive: Directive) -> Blocks:
@@ -131,8 +128,7 @@ LONGEST_QUOTE: Final = 200
 _VERBS: Final = ("Read", "Write", "Edit", "Bash", "Grep", "Glob", "Agent", "SendMessage")
 TASK: Final = "agent"
 """The kind of directive that hands a fork a task, to be done as if a person had asked for it."""
-_ABOUT_FORKS: Final = "You are now a fork "
-"""The paragraph that tells a model what it has become begins so."""
+_ABOUT_FORKS: Final = "You are now a fork "  # The paragraph that tells a model what it has become begins so
 
 
 def make_reply(conversation: OfflineConversation, rules: EngineRules = RULES) -> Blocks:

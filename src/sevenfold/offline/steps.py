@@ -39,8 +39,7 @@ class RememberStep(msgspec.Struct, frozen=True):
     """Something the person wants remembered."""
 
     text: str
-    lasting: bool = False
-    """Beyond this conversation, if there is a place for it."""
+    lasting: bool = False  # Beyond this conversation, if there is a place for it
 
 
 class ForgetStep(msgspec.Struct, frozen=True):
@@ -67,8 +66,7 @@ StepBuilder: TypeAlias = Callable[[re.Match[str], LexedRequest], "tuple[PlanStep
 StepRule: TypeAlias = tuple[re.Pattern[str], StepBuilder]
 """A pattern over the skeleton of a sentence, and what it asks for; None: it was something else."""
 
-IT: Final = MARK
-"""Stands for the file that was spoken of last."""
+IT: Final = MARK  # Stands for the file that was spoken of last
 
 _IT = re.compile(
     r"(?:it|that|this|(?:the|that|this|same) (?:same )?file|它|该文件|这个文件|那个文件|文件)", re.I
@@ -213,15 +211,11 @@ SEND: Final = "SendMessage"
 GENERAL: Final = "general-purpose"
 FORK: Final = "fork"
 EVERYONE: Final = "*"
-LEAD: Final = "lead"
-"""The name that an agent of a team has for the conversation that leads it."""
-FEWEST, MOST = 3, 5
-"""Words that say what an agent is for."""
-MOST_CHARACTERS: Final = 20
-"""The same for a text without spaces."""
+LEAD: Final = "lead"  # The name that an agent of a team has for the conversation that leads it
+FEWEST, MOST = 3, 5  # Words that say what an agent is for
+MOST_CHARACTERS: Final = 20  # The same for a text without spaces
 PADDING: Final = ("as", "asked")
-TOGETHER: Final = 5
-"""Agents that are asked at once when only "several" are spoken of."""
+TOGETHER: Final = 5  # Agents that are asked at once when only "several" are spoken of
 
 _LISTED: Final = re.compile(r"^[ \t]*[-*][ \t]+[`*\"]*([A-Za-z0-9](?:[\w:.-]*\w)?)", re.MULTILINE)
 _GIVEN: Final = re.compile(r"^\[?[Aa]gent a-\w+ \(([\w.-]+)\)", re.MULTILINE)
@@ -238,12 +232,9 @@ class AgentOffer(msgspec.Struct, frozen=True):
 
     agents: bool = False
     messages: bool = False
-    kinds: frozenset[str] = frozenset()
-    """The kinds of agents that the tool lists."""
-    names: frozenset[str] = frozenset()
-    """The agents that have been given a name here."""
-    known: frozenset[str] | None = None
-    """The arguments that the tool takes; None: it does not say."""
+    kinds: frozenset[str] = frozenset()  # The kinds of agents that the tool lists
+    names: frozenset[str] = frozenset()  # The agents that have been given a name here
+    known: frozenset[str] | None = None  # The arguments that the tool takes; None: it does not say
 
     def kind(self, words: str) -> str | None:
         """The kind that one of these words names, as the tool spells it."""

@@ -35,12 +35,9 @@ from sevenfold.layers.shared.fidelity import find_names, iterate_strings
 from sevenfold.models.directives import Directive, parse_directive
 from sevenfold.offline.conversation import OfflineConversation, parse_arrival, split_added
 
-STEP: Final = 200
-"""Bytes of what the assistant says before it calls tools."""
-NAMES: Final = 16
-"""Names that are told of one file."""
-SAID: Final = 3
-"""A name that the user says counts this often; one that the assistant says counts once."""
+STEP: Final = 200  # Bytes of what the assistant says before it calls tools
+NAMES: Final = 16  # Names that are told of one file
+SAID: Final = 3  # A name that the user says counts this often; one that the assistant says counts once
 _DEFINES: Final = re.compile(
     r"\b(?:def|class|func|function|fn|type|struct|enum|trait|interface|const)\s+(?:\([^)\n]*\)\s*)?"
     r"([A-Za-z_]\w{3,})"
@@ -55,8 +52,7 @@ _SECTION: Final = re.compile(
     r"^[#*\d.): \t]*+(?:primary request|files and code|errors and fix|pending task|current work)",
     re.IGNORECASE | re.MULTILINE,
 )
-_ENOUGH: Final = 3
-"""So many headings of a summary make one, whoever wrote it."""
+_ENOUGH: Final = 3  # So many headings of a summary make one, whoever wrote it
 
 
 class AssistantStep(msgspec.Struct, frozen=True):
@@ -68,14 +64,12 @@ class AssistantStep(msgspec.Struct, frozen=True):
 
 class ConversationStory(msgspec.Struct, frozen=True):
     facts: Facts
-    names: tuple[str, ...]
-    """Names that user and assistant used more than once, the most used first."""
+    names: tuple[str, ...]  # Names that user and assistant used more than once, the most used first
     in_files: dict[str, tuple[str, ...]]
     """Names that were written into a file, or defined in one that was read, and used."""
     steps: tuple[AssistantStep, ...] = ()
     calls: tuple[str, ...] = ()
-    earlier: str = ""
-    """The newest text that stands for what was before: a summary or a digest."""
+    earlier: str = ""  # The newest text that stands for what was before: a summary or a digest
 
     @property
     def said(self) -> list[str]:
@@ -166,8 +160,7 @@ class _StoryCollector:
 
 # --- who said it ----------------------------------------------------------------------------------------
 
-EARLIER: Final = "earlier"
-"""By whom a text is that stands for others."""
+EARLIER: Final = "earlier"  # By whom a text is that stands for others
 
 
 def _placed(conversation: OfflineConversation, places: Sequence[int]) -> Iterator[PlacedMessage]:
@@ -232,8 +225,7 @@ _INTENDS: Final = re.compile(
     r"|(?:现在|接下来|首先|然后)*(?:让我|我来|我先|我将|我要)",
     re.IGNORECASE,
 )
-_LITTLE: Final = 30
-"""Bytes: a shorter sentence says something only if it names something."""
+_LITTLE: Final = 30  # Bytes: a shorter sentence says something only if it names something
 
 
 def _own(use: ToolUse) -> Iterator[str]:
@@ -254,24 +246,18 @@ def _says_something(sentence: str) -> bool:
     return count_bytes(sentence) >= _LITTLE or bool(find_names(sentence))
 
 
-MOST: Final = 60
-"""Lines of one kind."""
+MOST: Final = 60  # Lines of one kind
 LONGEST_PATH: Final = 500
-QUOTE: Final = 1_200
-"""Bytes of what the user said, where not all of it has to be there."""
-CUT: Final = 40
-"""Bytes that say how much was cut."""
-LEAST: Final = 80
-"""Bytes; what was said and would have to be cut below this is left out, and that is said."""
-FEWER: Final = (20, 10, 6, 3)
-"""Names that are told of each file, when all of them do not fit."""
+QUOTE: Final = 1_200  # Bytes of what the user said, where not all of it has to be there
+CUT: Final = 40  # Bytes that say how much was cut
+LEAST: Final = 80  # Bytes; what was said and would have to be cut below this is left out, and that is said
+FEWER: Final = (20, 10, 6, 3)  # Names that are told of each file, when all of them do not fit
 KINDS: Final = ("files", "stored", "commands", "errors", "answers")
 GAVE, MORE = " gave: ", " gave more than is shown: "
 CAME_UP: Final = "Names that came up more than once: "
 LEFT_OUT: Final = "- … (earlier ones are left out)"
 SOME_LEFT_OUT: Final = "- … ({:,} of them are left out here)"
-Render: TypeAlias = Callable[[int], str]
-"""A text of at most so many bytes."""
+Render: TypeAlias = Callable[[int], str]  # A text of at most so many bytes
 _CORRECTS: Final = re.compile(
     r"^\s*(?:no\b|nope\b|not\b|don'?t\b|do not\b|stop\b|wait\b|actually\b|instead\b|wrong\b|that'?s not\b"
     r"|不要|不是|不对|别|错了|停)"
@@ -572,12 +558,9 @@ _retelling_request = format_requests
 _retelling_state = format_state
 
 
-LONGEST: Final = 6_000
-"""Tokens of a summary, where more would be allowed."""
-OVERHEAD: Final = 600
-"""Bytes of tags and headings."""
-SECTION: Final = 0.4
-"""The most of the room that one section takes."""
+LONGEST: Final = 6_000  # Tokens of a summary, where more would be allowed
+OVERHEAD: Final = 600  # Bytes of tags and headings
+SECTION: Final = 0.4  # The most of the room that one section takes
 NAMES_SUMMARISING: Final = 0.15
 SAID_SUMMARISING: Final = 0.2
 """The most that names take, and what the user said: the program that asked knows that word for word."""

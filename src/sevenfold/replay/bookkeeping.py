@@ -55,10 +55,8 @@ WHO: Final[dict[Kind, str]] = {
     "summary": COMPACTION,
     "extraction": EXTRACTION,
 }
-NOTICED: Final = 2_000
-"""Fewer tokens paid again are no break."""
-SHARE: Final = 0.95
-"""Nor is it one if the cache had at least this share of the request before."""
+NOTICED: Final = 2_000  # Fewer tokens paid again are no break
+SHARE: Final = 0.95  # Nor is it one if the cache had at least this share of the request before
 
 
 class ReplayBooks:
@@ -72,10 +70,8 @@ class ReplayBooks:
         self._actions: list[LayerAction] = []
         self._break_reason = ""
         self._last: RequestRow | None = None
-        self._replied = 0.0
-        """The end of the last reply; silence begins there."""
-        self._warmed: float | None = None
-        """The last time that the cache was kept warm since then."""
+        self._replied = 0.0  # The end of the last reply; silence begins there
+        self._warmed: float | None = None  # The last time that the cache was kept warm since then
         self._warmer = KEEP_WARM
         self._spared: dict[str, float] = defaultdict(float)
         self._saved: dict[str, float] = defaultdict(float)
@@ -197,8 +193,7 @@ class ReplayBooks:
         )
 
 
-COUNTING: Final = "Counting"
-"""The label of the rule that clears by counting."""
+COUNTING: Final = "Counting"  # The label of the rule that clears by counting
 LAYER_NAMES: Final = {
     Microcompaction.label: MICRO,
     COUNTING: MICRO,
@@ -221,8 +216,7 @@ class EventWatch:
         self.view: View = transcript.view
         self.weigh: Callable[[PlacedMessage], int] = lambda placed: 0
         self._compacted: Compacted | None = None
-        self._stored: set[str] = set()
-        """Incoming results that layer 1 has put on disk."""
+        self._stored: set[str] = set()  # Incoming results that layer 1 has put on disk
 
     def note_event(self, event: Event) -> None:
         match event:
@@ -287,8 +281,7 @@ def _has_lost_thinking(after: View, id: Id) -> bool:
     return at is not None and not has_thinking(after[at].message)
 
 
-KEEP_WARM_AT: Final = 0.9
-"""Share of the cache's lifetime after which it is kept warm."""
+KEEP_WARM_AT: Final = 0.9  # Share of the cache's lifetime after which it is kept warm
 
 
 class ReplaySilence:
@@ -309,8 +302,7 @@ class ReplaySilence:
         self._provider, self._books, self._times = provider, books, times
         self._life = TTL_SECONDS[frame.ttl]
         self._catch_up = catch_up
-        self._read_at = 0.0
-        """The last time that a request beside the conversation read the prefix."""
+        self._read_at = 0.0  # The last time that a request beside the conversation read the prefix
 
     def until(self, frame: Frame) -> float | None:
         """The time at which the cached prefix expires in a silence."""

@@ -24,8 +24,7 @@ from sevenfold.simulator.cache import CachedPrompt, PromptCache
 
 SCOPE: Final = ("replay", "model")
 MINIMUM: Final = 1_024
-SLACK: Final = 100
-"""Tokens by which parts of the first request may be off."""
+SLACK: Final = 100  # Tokens by which parts of the first request may be off
 SYSTEM: Final = ("system", 0, 0, "text")
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -41,8 +40,7 @@ class CacheProvider:
         self._cache = PromptCache()
         self._last: CachedPrompt | None = None
         self._placed: list[PlacedMessage] = []
-        self._blocks: list[int] = []
-        """The index of the first block of each message."""
+        self._blocks: list[int] = []  # The index of the first block of each message
         self._prompt = CachedPrompt()
         self._reset_prompt()
         self.seconds = 0.0
@@ -167,8 +165,7 @@ def _name_kind(block: object) -> str:
     return "tool_result" if isinstance(block, ToolResult) else "text"
 
 
-LARGE: Final = 1_000_000
-"""The window of a session whose prompts were longer than its model's usual one."""
+LARGE: Final = 1_000_000  # The window of a session whose prompts were longer than its model's usual one
 UNKNOWN: Final = Price(
     model="unknown", input=0.0, output=0.0, output_units=5.0, window=200_000, max_output=32_000, as_of=""
 )
@@ -180,11 +177,9 @@ class SessionPrice(msgspec.Struct, frozen=True):
 
     model: str
     price: Price
-    known: bool
-    """True for a real price; without one only base-price units are known."""
+    known: bool  # True for a real price; without one only base-price units are known
     error: str = ""
-    others: dict[str, Price] = {}
-    """The prices of the other models that answered, by name."""
+    others: dict[str, Price] = {}  # The prices of the other models that answered, by name
 
     @property
     def window(self) -> int | None:
@@ -264,10 +259,8 @@ def _fit_window(price: Price, entries: Sequence[Entry]) -> Price:
 
 LEAST, MOST = 0.4, 4.0
 """Real tokens per estimated token, at least and at most; other rates have other causes, such as a hook."""
-USUAL: Final = 1.25
-"""Real tokens per estimated token, where nothing better is known."""
-SHRANK: Final = 0.97
-"""A request smaller than this part of the one before has lost something."""
+USUAL: Final = 1.25  # Real tokens per estimated token, where nothing better is known
+SHRANK: Final = 0.97  # A request smaller than this part of the one before has lost something
 LARGEST_FIXED: Final = 45_000
 """Largest system prompt with tools (tokens) that was seen; more is inherited history."""
 
@@ -277,8 +270,7 @@ class TokenRates:
     """A rate for each entry: real tokens for one estimated token."""
 
     unseen: int = 0
-    known: int = 0
-    """Tokens of it that the first request read from the cache: other sessions had sent them."""
+    known: int = 0  # Tokens of it that the first request read from the cache: other sessions had sent them
     resets: dict[Id, int] = field(default_factory=dict)
     """The unseen tokens after each compaction, which removes inherited history."""
     rates: dict[Id, float] = field(default_factory=dict)

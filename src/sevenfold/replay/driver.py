@@ -124,15 +124,11 @@ def forget_entries(log: Transcript) -> None:
         log.view = replace(view, marks=marks)
 
 
-CALL_OUTPUT: Final = 120
-"""Tokens of the call that reads something back."""
-ANALYSIS: Final = 1.5
-"""Output tokens per token of a recorded summary: its analysis is not in the file."""
+CALL_OUTPUT: Final = 120  # Tokens of the call that reads something back
+ANALYSIS: Final = 1.5  # Output tokens per token of a recorded summary: its analysis is not in the file
 
-LEAST_INHERITED: Final = 2_000
-"""Fewer tokens of inherited history get no message of their own."""
-FILLER: Final = "x" * 199 + "\n"
-"""Stands for text that is not in the file."""
+LEAST_INHERITED: Final = 2_000  # Fewer tokens of inherited history get no message of their own
+FILLER: Final = "x" * 199 + "\n"  # Stands for text that is not in the file
 
 Make = Callable[[LayerParts], Layers]
 
@@ -197,14 +193,11 @@ class SessionDrive:
         self._needs = find_needs(entries, resets=not self._compacts)
         self._counted = compute_token_rates(entries)
         self._spent = TimeSpent(tracing=process_time() - began)
-        self._inside = 0.0
-        """Seconds of the simulator and of our books while layers ran."""
+        self._inside = 0.0  # Seconds of the simulator and of our books while layers ran
         self._clock = FakeClock(entries[0].at if entries else 0.0)
         self._rates: dict[Id, float] = {}
-        self._ours: dict[Id, Id] = {}
-        """Our entries by those of the recording."""
-        self._theirs: dict[Id, Id] = {}
-        """Entries of the recording by ours."""
+        self._ours: dict[Id, Id] = {}  # Our entries by those of the recording
+        self._theirs: dict[Id, Id] = {}  # Entries of the recording by ours
         self._turn_began: Id = 0
         self._inherited: Id | None = None
         self._gaps = GapCounts()

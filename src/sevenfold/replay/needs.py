@@ -25,22 +25,16 @@ from sevenfold.core.messages import Json, Message, Text, Thinking, ToolResult, T
 from sevenfold.core.transcript import Entry, Id, PlacedMessage, Replace, Reply, View
 from sevenfold.replay.costs import estimate_message
 
-SHORTEST_LINE: Final = 12
-"""A shorter line (a bracket, a return) could come from anywhere."""
+SHORTEST_LINE: Final = 12  # A shorter line (a bracket, a return) could come from anywhere
 SHORTEST_WORD: Final = 5
-MOST_SOURCES: Final = 3
-"""A word that stands in more places than this is not rare."""
-NEWEST_LINES: Final = 6
-"""Newest sources that are kept of a line."""
-ROBUST: Final = 2
-"""Rare words of one result in one reply that are no accident."""
-INPUT, SAID, THOUGHT = "<", "@", "~"
-"""Suffix and prefixes of sources that are not results."""
+MOST_SOURCES: Final = 3  # A word that stands in more places than this is not rare
+NEWEST_LINES: Final = 6  # Newest sources that are kept of a line
+ROBUST: Final = 2  # Rare words of one result in one reply that are no accident
+INPUT, SAID, THOUGHT = "<", "@", "~"  # Suffix and prefixes of sources that are not results
 
 _NUMBERED: Final = re.compile(r"^\s*\d+[→\t:-]")
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:[./-][A-Za-z0-9_]+)*|\d[\d.]{3,}\d")
-_SHAPED: Final = re.compile(r"[_\d./]|-.*-|[a-z][A-Z]")
-"""One hyphen makes no name: line-based, re-run."""
+_SHAPED: Final = re.compile(r"[_\d./]|-.*-|[a-z][A-Z]")  # One hyphen makes no name: line-based, re-run
 _SCHEMA: Final = frozenset({"output_mode", "status", "type", "subagent_type", "model", "priority"})
 """Arguments whose values the tool's schema names."""
 
@@ -49,8 +43,7 @@ class ReplyNeed(msgspec.Struct, frozen=True):
     """A trace in a reply, and all its sources, oldest first."""
 
     sources: tuple[str, ...]
-    line: bool
-    """A line that an Edit replaces; else a rare word."""
+    line: bool  # A line that an Edit replaces; else a rare word
     part: str = ""
 
     @property
@@ -61,8 +54,7 @@ class ReplyNeed(msgspec.Struct, frozen=True):
 class MissedSource(msgspec.Struct, frozen=True):
     """A source that a reply needed and that was not in the view."""
 
-    use_id: str
-    """The source: a tool use, or the input of one."""
+    use_id: str  # The source: a tool use, or the input of one
     robust: bool
 
 
@@ -224,8 +216,7 @@ class LostItem(msgspec.Struct, frozen=True):
     """Something that has left the view."""
 
     tokens: int
-    layer: str
-    """The layer that removed it."""
+    layer: str  # The layer that removed it
 
 
 class AbsenceTracker:
@@ -237,8 +228,7 @@ class AbsenceTracker:
         """`rate`: real tokens per estimated one, by recorded entry. `known`: recorded entries by ours."""
         self._rate, self._known, self._view = rate, known, view
         self.gone: dict[str, LostItem] = {}
-        self._original: dict[str, str] = {}
-        """The original use of each result that was read back."""
+        self._original: dict[str, str] = {}  # The original use of each result that was read back
         self._uses: dict[str, ToolUse] = {}
         self._results: dict[str, tuple[ToolResult, float]] = {}
         self._thoughts: dict[str, str] = {}

@@ -31,10 +31,8 @@ class LayerAction(msgspec.Struct, frozen=True, omit_defaults=True):
 
     layer: str
     """tool results, microcompaction, session memory, compaction, read back, keep warm or recording."""
-    what: str
-    """In a few words."""
-    tokens: int = 0
-    """Tokens that left the view (negative: came back to it), in the provider's own count."""
+    what: str  # In a few words
+    tokens: int = 0  # Tokens that left the view (negative: came back to it), in the provider's own count
 
 
 class RequestRow(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -43,11 +41,9 @@ class RequestRow(msgspec.Struct, frozen=True, omit_defaults=True):
     at: float
     kind: Kind
     usage: Usage
-    recorded: Usage = Usage()
-    """The recorded usage; empty for a request that was not recorded."""
+    recorded: Usage = Usage()  # The recorded usage; empty for a request that was not recorded
     happened: tuple[LayerAction, ...] = ()
-    model: str = ""
-    """The model that answered, if the recording says so."""
+    model: str = ""  # The model that answered, if the recording says so
 
     @property
     def context(self) -> int:
@@ -57,24 +53,18 @@ class RequestRow(msgspec.Struct, frozen=True, omit_defaults=True):
 class CacheBreak(msgspec.Struct, frozen=True, omit_defaults=True):
     """A request that paid again for what had been sent before."""
 
-    request: int
-    """Its index among the rows."""
-    tokens: int
-    """Tokens paid again."""
-    why: str
-    """silence, cleared, compacted, stored or another word for the cause."""
+    request: int  # Its index among the rows
+    tokens: int  # Tokens paid again
+    why: str  # silence, cleared, compacted, stored or another word for the cause
 
 
 class ReplayRegret(msgspec.Struct, frozen=True, omit_defaults=True):
     """The parts that left the view, and those of them that were needed later."""
 
-    removed: int = 0
-    """Tool results (and other recoverable parts) that left the view."""
+    removed: int = 0  # Tool results (and other recoverable parts) that left the view
     removed_tokens: int = 0
-    needed: int = 0
-    """Of these, needed by a later reply: an edited line or a rare word stood nowhere else."""
-    robust: int = 0
-    """Of these, beyond doubt: an edited line, or two rare words."""
+    needed: int = 0  # Of these, needed by a later reply: an edited line or a rare word stood nowhere else
+    robust: int = 0  # Of these, beyond doubt: an edited line, or two rare words
     needed_tokens: int = 0
     by_layer: dict[str, tuple[int, int]] = {}
     """By layer: the parts it removed, and those of them that were needed."""
@@ -107,10 +97,8 @@ class ReplayRegret(msgspec.Struct, frozen=True, omit_defaults=True):
 class ReplayCompaction(msgspec.Struct, frozen=True, omit_defaults=True):
     """The older part of the view was replaced."""
 
-    request: int
-    """The index of the first request after it among the rows."""
-    by: str
-    """notes, summary, digest, or recorded."""
+    request: int  # The index of the first request after it among the rows
+    by: str  # notes, summary, digest, or recorded
     tokens_before: int
     tokens_after: int
     fidelity: float | None = None
@@ -120,8 +108,7 @@ class ReplayCompaction(msgspec.Struct, frozen=True, omit_defaults=True):
 class LayerShare(msgspec.Struct, frozen=True, omit_defaults=True):
     """Savings and costs of one layer, in base-price input tokens."""
 
-    saved: float = 0.0
-    """The cost of carrying what it removed, request by request."""
+    saved: float = 0.0  # The cost of carrying what it removed, request by request
     cost: float = 0.0
     """Its cache breaks, its requests beside the conversation, and reading back what it removed."""
 
@@ -130,11 +117,9 @@ class TimeSpent(msgspec.Struct, frozen=True, omit_defaults=True):
     """Seconds of our own; `parsing` is added by the code that read the file."""
 
     parsing: float = 0.0
-    tracing: float = 0.0
-    """Finding the needs of each reply."""
+    tracing: float = 0.0  # Finding the needs of each reply
     layers: float = 0.0
-    asking: float = 0.0
-    """Writing notes and summaries by rule in place of a model."""
+    asking: float = 0.0  # Writing notes and summaries by rule in place of a model
     simulator: float = 0.0
     other: float = 0.0
 
@@ -153,8 +138,7 @@ class ReplayOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
     breaks: tuple[CacheBreak, ...] = ()
     regret: ReplayRegret = ReplayRegret()
     compactions: tuple[ReplayCompaction, ...] = ()
-    layers: dict[str, LayerShare] = {}
-    """By the names in `LayerAction.layer`."""
+    layers: dict[str, LayerShare] = {}  # By the names in `LayerAction.layer`
     spent: TimeSpent = TimeSpent()
 
     @property

@@ -29,8 +29,7 @@ from sevenfold.settings.layers import (
 )
 from sevenfold.storage.files import read_bounded
 
-LARGEST: Final = 100_000
-"""Bytes of a policy file."""
+LARGEST: Final = 100_000  # Bytes of a policy file
 Kind = TypeVar("Kind", bound=msgspec.Struct)
 _LINE: Final = re.compile(r"at line (\d+)")
 _TABLE: Final = re.compile(r"^\s*\[\[?\s*([^\[\]]+?)\s*\]")

@@ -48,8 +48,7 @@ class LeftBranches(msgspec.Struct, frozen=True):
     """Requests on branches that the user left: they were paid for, and are not replayed."""
 
     requests: int = 0
-    paid: ReplayCost | None = None
-    """The cost of their input; None if the file does not say."""
+    paid: ReplayCost | None = None  # The cost of their input; None if the file does not say
 
 
 class BreakFigure(msgspec.Struct, frozen=True):
@@ -71,13 +70,11 @@ class CompactionFigure(msgspec.Struct, frozen=True):
 class LayerFigure(msgspec.Struct, frozen=True):
     """Actions, savings and costs of one layer, in base-price input tokens."""
 
-    times: int = 0
-    """Actions, and requests beside the conversation."""
+    times: int = 0  # Actions, and requests beside the conversation
     tokens: int = 0
     saved: float = 0.0
     cost: float = 0.0
-    requests: int = 0
-    """Requests that it made beside the conversation."""
+    requests: int = 0  # Requests that it made beside the conversation
 
     @property
     def net(self) -> float:
@@ -90,8 +87,7 @@ class LayerFigure(msgspec.Struct, frozen=True):
 class ChartPoint(msgspec.Struct, frozen=True):
     """One request in a drawing."""
 
-    turn: int
-    """The number of the session's own requests before it."""
+    turn: int  # The number of the session's own requests before it
     at: float
     kind: str
     context: int
@@ -104,28 +100,19 @@ class ReplayFigures(msgspec.Struct, frozen=True, kw_only=True):
     """One session, or many, under one policy."""
 
     requests: int = 0
-    turns: int = 0
-    """The session's own requests."""
-    extra: int = 0
-    """Requests that only read back what was gone."""
-    beside: int = 0
-    """Requests beside the conversation: notes, summaries, keeping warm."""
+    turns: int = 0  # The session's own requests
+    extra: int = 0  # Requests that only read back what was gone
+    beside: int = 0  # Requests beside the conversation: notes, summaries, keeping warm
     usage: Usage = Usage()
     cost: ReplayCost = ReplayCost()
-    paid: ReplayCost | None = None
-    """The recorded cost of the same things; None if no file has it."""
+    paid: ReplayCost | None = None  # The recorded cost of the same things; None if no file has it
     compared: ReplayCost | None = None
     """The simulated cost of the requests whose recorded cost is known, and of those added there."""
-    files: int = 0
-    """The number of sessions."""
-    paid_files: int = 0
-    """The sessions whose recorded cost is known: `paid` and `compared` are of them."""
-    paid_requests: int = 0
-    """The sessions' own requests whose recorded cost is known: `paid` is of them."""
-    paid_at: str = ""
-    """The model of --price, at whose price all is counted."""
-    priced_files: int = 0
-    """The sessions with a known price: amounts in a currency are of them."""
+    files: int = 0  # The number of sessions
+    paid_files: int = 0  # The sessions whose recorded cost is known: `paid` and `compared` are of them
+    paid_requests: int = 0  # The sessions' own requests whose recorded cost is known: `paid` is of them
+    paid_at: str = ""  # The model of --price, at whose price all is counted
+    priced_files: int = 0  # The sessions with a known price: amounts in a currency are of them
     breaks: tuple[BreakFigure, ...] = ()
     compactions: tuple[CompactionFigure, ...] = ()
     layers: dict[str, LayerFigure] = {}
@@ -133,8 +120,7 @@ class ReplayFigures(msgspec.Struct, frozen=True, kw_only=True):
     accounting: tuple[float, ...] = ()
     """The relative error of our count of each request, where the policy changed nothing."""
     spent: TimeSpent = TimeSpent()
-    points: tuple[ChartPoint, ...] = ()
-    """For the report alone."""
+    points: tuple[ChartPoint, ...] = ()  # For the report alone
 
     @property
     def fidelity(self) -> float | None:
@@ -161,8 +147,7 @@ class ReplayFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 CHANGING = frozenset({TOOL_RESULTS, MICRO, NOTES, READ_BACK})
 """Layers after which a request is no longer the recorded one."""
-MOST_POINTS = 600
-"""Points of one session in a drawing; a longer one is thinned out, events kept."""
+MOST_POINTS = 600  # Points of one session in a drawing; a longer one is thinned out, events kept
 
 
 def compute_figures(

@@ -35,10 +35,8 @@ from sevenfold.replay.policies import Policy
 from sevenfold.replay.results import LeftBranches, ReplayFigures, compute_figures, sum_costs
 from sevenfold.replay.stand_ins import UNKNOWN, adjust_extraction, has_person, is_extraction_uncertain
 
-MOST_ERRORS: Final = 20
-"""Errors that are listed of one file; the rest is counted."""
-TELL_EVERY: Final = 0.2
-"""Seconds between two progress reports of a file."""
+MOST_ERRORS: Final = 20  # Errors that are listed of one file; the rest is counted
+TELL_EVERY: Final = 0.2  # Seconds between two progress reports of a file
 BROKEN: Final = (ValueError, LookupError, ArithmeticError, RecursionError, MemoryError)
 """Errors that an unexpected file may raise: they end this session, and the others go on."""
 
@@ -49,14 +47,10 @@ class ReplayJob(msgspec.Struct, frozen=True):
     number: int
     found: ReplayFile
     policies: tuple[Policy, ...]
-    price: str | None = None
-    """Count with the price of this model, whatever the file says."""
-    prices: Path | None = None
-    """The user's own price table."""
-    drawn: bool = False
-    """True if each request is wanted, for a drawing."""
-    scratch: Path | None = None
-    """A folder for the files of layers."""
+    price: str | None = None  # Count with the price of this model, whatever the file says
+    prices: Path | None = None  # The user's own price table
+    drawn: bool = False  # True if each request is wanted, for a drawing
+    scratch: Path | None = None  # A folder for the files of layers
 
 
 class ReplayResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,24 +60,17 @@ class ReplayResult(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     format: str = ""
     session: str = ""
-    agent: str = ""
-    """The sub-agent whose conversation it is; `session` is then the session it worked for."""
+    agent: str = ""  # The sub-agent whose conversation it is; `session` is then the session it worked for
     title: str = ""
     model: str = ""
     began: float = 0.0
-    recorded: int = 0
-    """Requests in the recording."""
+    recorded: int = 0  # Requests in the recording
     by_policy: dict[str, ReplayFigures] = {}
-    left: LeftBranches = LeftBranches()
-    """Requests on branches that the user left; they are not replayed."""
-    errors: tuple[str, ...] = ()
-    """Problems of the file: the figures are incomplete."""
-    notes: tuple[str, ...] = ()
-    """Data that files of this format do not have."""
-    passed_over: bool = False
-    """True for a file that is no session."""
-    agents: tuple[ReplayResult, ...] = ()
-    """The sub-agents whose conversations are in the same file."""
+    left: LeftBranches = LeftBranches()  # Requests on branches that the user left; they are not replayed
+    errors: tuple[str, ...] = ()  # Problems of the file: the figures are incomplete
+    notes: tuple[str, ...] = ()  # Data that files of this format do not have
+    passed_over: bool = False  # True for a file that is no session
+    agents: tuple[ReplayResult, ...] = ()  # The sub-agents whose conversations are in the same file
 
     @property
     def short_name(self) -> str:
@@ -397,8 +384,7 @@ def end_on_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
 
 
-TICK: Final = 0.1
-"""Seconds between two drawings."""
+TICK: Final = 0.1  # Seconds between two drawings
 CLEAR: Final = "\r\x1b[K"
 
 
@@ -408,8 +394,7 @@ class ReplayProgress:
 
     out: TextIO
     files: int
-    size: int
-    """Bytes of all files."""
+    size: int  # Bytes of all files
     now: Callable[[], float] = monotonic
     done: int = 0
     read: int = 0

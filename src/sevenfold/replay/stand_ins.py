@@ -33,12 +33,9 @@ from sevenfold.replay.policies import Policy
 from sevenfold.testing.doubles import FakeClock
 
 NOTES, SUMMARY = "fork:notes", "fork:compact"
-SUMMARY_OUTPUT: Final = 4_500
-"""Output tokens of a model that writes a summary."""
-NOTES_OUTPUT: Final = 400
-"""Output tokens of any update of the notes ..."""
-NOTED: Final = 0.035
-"""... and for each token that came since the last one."""
+SUMMARY_OUTPUT: Final = 4_500  # Output tokens of a model that writes a summary
+NOTES_OUTPUT: Final = 400  # Output tokens of any update of the notes
+NOTED: Final = 0.035  # ... and for each token that came since the last one.
 
 
 class RuleModel:
@@ -79,12 +76,9 @@ class RuleModel:
 _check: type[Model] = RuleModel
 
 
-ASKED: Final = 900
-"""Tokens of the extraction prompt."""
-NOTHING, SOMETHING = 150, 600
-"""Tokens of an answer without a memory, and of one that writes a memory."""
-WRITING: Final = 1
-"""Further requests when a memory is written."""
+ASKED: Final = 900  # Tokens of the extraction prompt
+NOTHING, SOMETHING = 150, 600  # Tokens of an answer without a memory, and of one that writes a memory
+WRITING: Final = 1  # Further requests when a memory is written
 
 
 class ReplayExtraction:

@@ -90,8 +90,7 @@ from sevenfold.turn import Turn
 if TYPE_CHECKING:
     from sevenfold.session.session import Session
 
-FOLDER: Final = "agents"
-"""The folder with the transcripts of a session's agents."""
+FOLDER: Final = "agents"  # The folder with the transcripts of a session's agents
 BY: Final = "session"
 PASSED_ON: Final = (*FROM_FORKS, Notice, Denied)
 """Events of an agent that the session passes on. The agent's words and tool calls are its own."""
@@ -104,8 +103,7 @@ class AgentSpawner:
     session: Session
     beside: dict[str, ForkRunner] = field(default_factory=dict)
     """By the source of an agent's requests: asks its model something beside it."""
-    at_work: dict[str, AgentConversation] = field(default_factory=dict)
-    """By id."""
+    at_work: dict[str, AgentConversation] = field(default_factory=dict)  # By id
     _models: dict[str, Model] = field(default_factory=dict)
 
     def __call__(

@@ -39,10 +39,8 @@ from sevenfold.layers.shared.restore import CompactionHooks
 from sevenfold.storage.files import read_if_there
 from sevenfold.turn import Turn
 
-MOST_NOTES: Final = 1 << 20
-"""Bytes of notes that are shown; more was not written by us."""
-SUMMARIES: Final = (SOURCE + KIND, SOURCE + PLAIN)
-"""The ledger's sources for the cost of summaries."""
+MOST_NOTES: Final = 1 << 20  # Bytes of notes that are shown; more was not written by us
+SUMMARIES: Final = (SOURCE + KIND, SOURCE + PLAIN)  # The ledger's sources for the cost of summaries
 _BY_HAND: Final = ("manual", "from", "up_to")
 _LASTING: Final = ("session", "frame", "calibration", "mail", "agents")
 """Marks about the session and its model, which going back in the conversation does not change."""
@@ -93,14 +91,10 @@ class PastTurn(msgspec.Struct, frozen=True):
     number: int
     at: float
     said: str
-    tokens: int
-    """Of context when it ended; 0 where it was not reported."""
-    first: Id
-    """The entry it begins with: what was put beside the user's words comes before them."""
-    id: Id
-    """The entry with the user's words."""
-    in_view: bool
-    """True if the model still sees those words as they were said."""
+    tokens: int  # Of context when it ended; 0 where it was not reported
+    first: Id  # The entry it begins with: what was put beside the user's words comes before them
+    id: Id  # The entry with the user's words
+    in_view: bool  # True if the model still sees those words as they were said
 
 
 def list_past_turns(transcript: Transcript) -> tuple[PastTurn, ...]:
@@ -167,11 +161,9 @@ class CompactionReport(msgspec.Struct, frozen=True):
     boundary: Boundary | None = None
     """The boundary that was written; None: the view is as it was, and the events have said why."""
     stopped: bool = False
-    fidelity: Fidelity | None = None
-    """The shares of the replaced part that can still be found, by kind."""
+    fidelity: Fidelity | None = None  # The shares of the replaced part that can still be found, by kind
     usage: Usage = Usage()
-    cost: float | None = None
-    """In the currency of the price table; None where no price is known."""
+    cost: float | None = None  # In the currency of the price table; None where no price is known
     seconds: float = 0.0
 
 
@@ -194,8 +186,7 @@ class ConversationEditor:
     turn: Turn
     ledger: Ledger
     alone: TurnLock
-    sync: Callable[[], object] = lambda: None
-    """Makes sure of what was written."""
+    sync: Callable[[], object] = lambda: None  # Makes sure of what was written
 
     @property
     def turns(self) -> tuple[PastTurn, ...]:
@@ -325,8 +316,7 @@ def _lasts(entry: Entry) -> bool:
 # --- the user's hooks -----------------------------------------------------------------------------------
 
 
-STOP_BLOCKS: Final = 8
-"""Times in a row that hooks may send the model back to work."""
+STOP_BLOCKS: Final = 8  # Times in a row that hooks may send the model back to work
 _GAVE_UP: Final = (
     "{moment} hooks sent the model back to work {times} times in a row, which is as often as they may: the "
     "turn ends although they may still disagree"

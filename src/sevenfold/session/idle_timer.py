@@ -11,8 +11,7 @@ from sevenfold.core.events import Failed, get_label
 from sevenfold.layers.shared.background import BackgroundTasks
 from sevenfold.turn import Turn
 
-TICK: Final = 15.0
-"""Seconds between two looks at the clock."""
+TICK: Final = 15.0  # Seconds between two looks at the clock
 
 
 async def watch_idle(turn: Turn, tray: BackgroundTasks, busy: Callable[[], bool]) -> None:

@@ -60,15 +60,11 @@ _MEANING: Final = {
 class LostRecord(msgspec.Struct, frozen=True):
     """A record that is not there any more."""
 
-    line: int
-    """Of the file, from 1: the damaged one, or the one before which something is missing."""
-    kind: str
-    """The kind of the record, if it can still be seen."""
-    before: int
-    """The number of the readable entry that comes next."""
+    line: int  # Of the file, from 1: the damaged one, or the one before which something is missing
+    kind: str  # The kind of the record, if it can still be seen
+    before: int  # The number of the readable entry that comes next
     why: str
-    missing: int = 0
-    """The number of records that are missing altogether."""
+    missing: int = 0  # The number of records that are missing altogether
 
     @property
     def place(self) -> str:
@@ -319,10 +315,8 @@ class _PairRepair:
         return next(places, "")
 
 
-RESULTS: Final = "tool-results"
-"""The folder of a session's whole tool results."""
-HEAD: Final = 65_536
-"""The first record says which format it is; this much of the file holds it."""
+RESULTS: Final = "tool-results"  # The folder of a session's whole tool results
+HEAD: Final = 65_536  # The first record says which format it is; this much of the file holds it
 
 
 class TranscriptFile:

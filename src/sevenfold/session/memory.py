@@ -43,8 +43,7 @@ from sevenfold.settings.place import claim_memory_place
 from sevenfold.tools.paths import is_secret_file, resolve_path
 from sevenfold.tools.workspace import FileKeeper
 
-MANAGED: Final = Path("/etc/sevenfold")
-"""The folder with instructions for all users of a machine."""
+MANAGED: Final = Path("/etc/sevenfold")  # The folder with instructions for all users of a machine
 BY: Final = "memory"
 
 

@@ -30,19 +30,15 @@ from sevenfold.tools.permissions import PermissionRule, PermissionRules, Permiss
 from sevenfold.tools.toolbox import AskPermission, PermissionAnswer, Toolbox, ToolGate, make_standard_tools
 from sevenfold.tools.workspace import FileKeeper, Workspace
 
-DEFAULT_MODEL: Final = "claude-sonnet-5-5"
-"""With a key and nothing else said."""
+DEFAULT_MODEL: Final = "claude-sonnet-5-5"  # With a key and nothing else said
 FREE: Final = ("Agent", "SendMessage")
 """Tools that need no permission: what an agent does has to pass the same rules."""
 ELSEWHERE: Final = ("WebFetch", "WebSearch", *FREE)
 """Tools that rules may speak of although not every session has them."""
-LARGEST_RESTORED: Final = 256 << 10
-"""Bytes of a file that is given back after a compaction."""
-MOST_STORED: Final = 16 << 20
-"""Bytes of a command's output that are kept where layer 1 stores long results."""
+LARGEST_RESTORED: Final = 256 << 10  # Bytes of a file that is given back after a compaction
+MOST_STORED: Final = 16 << 20  # Bytes of a command's output that are kept where layer 1 stores long results
 
-Start: TypeAlias = Callable[[str, Work], object]
-"""Starts work beside the conversation."""
+Start: TypeAlias = Callable[[str, Work], object]  # Starts work beside the conversation
 Listener: TypeAlias = Callable[[Event], object]
 
 

@@ -105,8 +105,7 @@ class Session:
         self._learned = CalibrationFile(self.environment.home)
         self.clock = clock or SystemClock()
         self._alone = TurnLock()
-        self._ended_because = ""
-        """The reason that a hook gave for ending the turn, if one has."""
+        self._ended_because = ""  # The reason that a hook gave for ending the turn, if one has
         self._contexts: list[str] = []
         self._connected: list[Model] = []
         self._stack = AsyncExitStack()

@@ -42,8 +42,7 @@ class SpendingDay(msgspec.Struct, frozen=True):
 
     day: str
     spent: float = 0.0
-    by: dict[str, float] = {}
-    """The same by who spent it."""
+    by: dict[str, float] = {}  # The same by who spent it
 
 
 class SpendingFile:
@@ -94,8 +93,7 @@ def _plus(day: SpendingDay, by: str, amount: float) -> SpendingDay:
     return SpendingDay(day.day, max(0.0, day.spent + amount), {**day.by, by: max(0.0, before + amount)})
 
 
-ANSWER: Final = 1_500
-"""Tokens of a reply without a limit."""
+ANSWER: Final = 1_500  # Tokens of a reply without a limit
 
 
 @dataclass(slots=True)

@@ -20,12 +20,9 @@ if TYPE_CHECKING:
 
 BEFORE: Final = 3.0
 """Seconds that the first turn waits for what the team has written; then it goes on without."""
-DOUBTFUL: Final = 0.5
-"""The same, when the last sync did not reach the team's repository."""
-AFTER: Final = 10.0
-"""Seconds at the end for what is not sent yet; the next sync carries the rest."""
-UNANSWERED: Final = 3.0
-"""The same, when the repository has not answered in the whole session."""
+DOUBTFUL: Final = 0.5  # The same, when the last sync did not reach the team's repository
+AFTER: Final = 10.0  # Seconds at the end for what is not sent yet; the next sync carries the rest
+UNANSWERED: Final = 3.0  # The same, when the repository has not answered in the whole session
 
 
 class SessionTeamSync:

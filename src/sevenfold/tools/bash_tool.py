@@ -21,8 +21,7 @@ from sevenfold.tools.workspace import Workspace
 
 DEFAULT_SECONDS: Final = 120.0
 MOST_SECONDS: Final = 600.0
-LONGEST_COMMAND: Final = 100_000
-"""Bytes; the system accepts no much longer arguments."""
+LONGEST_COMMAND: Final = 100_000  # Bytes; the system accepts no much longer arguments
 
 # The command is evaluated, not pasted, so that its own quoting and line numbers stay its own. The
 # trap keeps the exit code; a command that sets a trap of its own merely does not move us.

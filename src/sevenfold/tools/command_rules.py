@@ -194,8 +194,7 @@ class CommandReach(msgspec.Struct, frozen=True):
 
     places: tuple[ResolvedPath, ...] = ()
     unclear: str = ""
-    redirected: bool = False
-    """True if it reads input from a file, which a rule does not cover."""
+    redirected: bool = False  # True if it reads input from a file, which a rule does not cover
 
 
 def find_reach(command: str, parts: Sequence[str] | None, cwd: Path, home: Path) -> CommandReach:

@@ -48,8 +48,7 @@ class ConfinedTools:
         self.folder = resolve_path(folder)
         self._transcripts = resolve_path(transcripts) if transcripts else None
         self.denied = 0
-        self.reasons: list[str] = []
-        """The reason of each denial."""
+        self.reasons: list[str] = []  # The reason of each denial
         self.workspace = Workspace(
             parent.root,
             parent.home,

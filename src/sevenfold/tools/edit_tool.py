@@ -264,10 +264,8 @@ def replace_spans(text: str, spans: list[tuple[int, int]], new: str) -> str:
 class WriteNote(msgspec.Struct, frozen=True):
     """Notes about a write."""
 
-    also: str = ""
-    """Text to append to the result, with a space before it."""
-    instead: str = ""
-    """The result, if something else was done than to write the file."""
+    also: str = ""  # Text to append to the result, with a space before it
+    instead: str = ""  # The result, if something else was done than to write the file
 
 
 def store_file(workspace: Workspace, path: Path, data: bytes, before: SeenFile | None) -> WriteNote:

@@ -154,10 +154,8 @@ class PermissionCall(msgspec.Struct, frozen=True):
     command: str = ""
     parts: tuple[str, ...] | None = ()
     read_only: bool = False
-    why: str = ""
-    """The reason why a command is not read-only."""
-    unclear: str = ""
-    """The reason why a command may reach more than `places`."""
+    why: str = ""  # The reason why a command is not read-only
+    unclear: str = ""  # The reason why a command may reach more than `places`
     redirected: bool = False
 
 
@@ -231,8 +229,7 @@ class PermissionRules(
     allow: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
-    additional_directories: tuple[str, ...] = ()
-    """Folders that count as part of the project."""
+    additional_directories: tuple[str, ...] = ()  # Folders that count as part of the project
 
 
 class PermissionDecision(msgspec.Struct, frozen=True):

@@ -20,10 +20,8 @@ from anyio.abc import Process
 
 MOST_KEPT: Final = 100_000
 """Default for the bytes of output held in memory: half from the beginning, half from the end."""
-TERM_GRACE: Final = 2.0
-"""Seconds between asking a group to end and ending it."""
-HELD_GRACE: Final = 0.5
-"""Seconds to read output after the program ended, if another process holds it open."""
+TERM_GRACE: Final = 2.0  # Seconds between asking a group to end and ending it
+HELD_GRACE: Final = 0.5  # Seconds to read output after the program ended, if another process holds it open
 _POLL: Final = 0.05
 _CHUNK: Final = 1 << 16
 _PROC: Final = Path("/proc")
@@ -65,8 +63,7 @@ class ProcessRun:
 
     code: int | None
     output: ProcessOutput
-    held: bool
-    """True if a process that it started still has the output open."""
+    held: bool  # True if a process that it started still has the output open
     group: int
 
 

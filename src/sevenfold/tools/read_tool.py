@@ -20,16 +20,11 @@ from sevenfold.tools.workspace import Workspace, describe_binary, format_size, l
 
 MOST_LINES: Final = 2_000
 MOST_BYTES: Final = 256 << 10
-MOST_TOKENS: Final = 25_000
-"""Tokens of a page, in a window of 200,000; fewer in a smaller one."""
-LONGEST_LINE: Final = 2_000
-"""Most characters of a line that are shown."""
-LARGEST_IMAGE: Final = 5 << 20
-"""Bytes as they go over the wire, in base64."""
-LARGEST_WIDE: Final = 16 << 20
-"""Largest UTF-16 file (bytes): it is decoded as a whole."""
-FARTHEST_COUNT: Final = 256 << 20
-"""Most bytes beyond the page in which lines are counted."""
+MOST_TOKENS: Final = 25_000  # Tokens of a page, in a window of 200,000; fewer in a smaller one
+LONGEST_LINE: Final = 2_000  # Most characters of a line that are shown
+LARGEST_IMAGE: Final = 5 << 20  # Bytes as they go over the wire, in base64
+LARGEST_WIDE: Final = 16 << 20  # Largest UTF-16 file (bytes): it is decoded as a whole
+FARTHEST_COUNT: Final = 256 << 20  # Most bytes beyond the page in which lines are counted
 _CHUNK: Final = 1 << 20
 _SNIFFED: Final = 8192
 _JSON_NAMES: Final = frozenset({".json", ".jsonl", ".ndjson", ".ipynb", ".geojson", ".har"})
@@ -128,12 +123,10 @@ class FilePage:
 
     first: int
     count: int
-    budget: int
-    """Bytes that may still be shown."""
+    budget: int  # Bytes that may still be shown
     encoding: str = "utf-8"
     lines: list[str] = field(default_factory=list)
-    total: int = 0
-    """Lines of the file, as far as they were counted."""
+    total: int = 0  # Lines of the file, as far as they were counted
     counted: bool = True
     _cut: int = 0
     _strange: bool = False

@@ -27,11 +27,9 @@ from sevenfold.storage import walk
 from sevenfold.tools.paths import resolve_path, suggest_similar
 from sevenfold.tools.workspace import Workspace, format_size
 
-SECONDS: Final = 30.0
-"""Time limit of a search."""
+SECONDS: Final = 30.0  # Time limit of a search
 LONGEST_LINE: Final = 400
-_NAMED: Final = 5
-"""Names of files in a note."""
+_NAMED: Final = 5  # Names of files in a note
 
 
 @dataclass(slots=True)
@@ -45,10 +43,8 @@ class SearchHits:
     wanted: re.Pattern[str] | None
     lines: list[str] = field(default_factory=list)
     matches: int = 0
-    counts: dict[str, int] = field(default_factory=dict)
-    """Matches by file."""
-    large: list[str] = field(default_factory=list)
-    """Files that were not searched because of their size."""
+    counts: dict[str, int] = field(default_factory=dict)  # Matches by file
+    large: list[str] = field(default_factory=list)  # Files that were not searched because of their size
     _withheld: set[str] = field(default_factory=set)
     _passed: set[str] = field(default_factory=set)
     _at: tuple[str, int] = ("", 0)
@@ -175,8 +171,7 @@ def describe_timeout() -> str:
 MOST_MATCHES: Final = 200
 MOST_FILES: Final = 100
 MOST_CONTEXT: Final = 50
-_LONGEST_ANSWER: Final = 32 << 20
-"""Most bytes of one line from the search process."""
+_LONGEST_ANSWER: Final = 32 << 20  # Most bytes of one line from the search process
 MODES: Final = ("content", "files_with_matches", "count")
 
 GREP_SCHEMA: Final[Json] = {

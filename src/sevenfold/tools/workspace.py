@@ -29,10 +29,8 @@ class SeenFile(msgspec.Struct, frozen=True):
 
     at: float
     size: int
-    modified: int
-    """Nanoseconds, as the file system has it."""
-    digest: str = ""
-    """Empty for a very large file; then size and time are compared."""
+    modified: int  # Nanoseconds, as the file system has it
+    digest: str = ""  # Empty for a very large file; then size and time are compared
 
     def is_same(self, now: SeenFile) -> bool:
         if self.digest and now.digest:
@@ -85,26 +83,19 @@ class _NoKeeper:
 class Workspace:
     """Mutable, one per session. Nothing here is read from the process's own environment."""
 
-    root: Path
-    """The project folder."""
+    root: Path  # The project folder
     home: Path
-    environment: Mapping[str, str]
-    """The environment of commands."""
-    outputs: Path
-    """The folder for the output of background commands; made when first needed."""
+    environment: Mapping[str, str]  # The environment of commands
+    outputs: Path  # The folder for the output of background commands; made when first needed
     clock: Clock
     trusted: bool = False
     """True if the user trusts this folder: only then may git run what its files say, unasked."""
-    seen: dict[Path, SeenFile] = field(default_factory=dict)
-    """By real path, least recently used first."""
-    background: list[Process] = field(default_factory=list)
-    """Commands that were started in the background."""
+    seen: dict[Path, SeenFile] = field(default_factory=dict)  # By real path, least recently used first
+    background: list[Process] = field(default_factory=list)  # Commands that were started in the background
     leftovers: set[int] = field(default_factory=set)
     """Process groups of commands that ended and left something running."""
-    hidden: Callable[[Path], bool] = is_secret_file
-    """Files that a search over a folder leaves out."""
-    keeper: FileKeeper = field(default_factory=_NoKeeper)
-    """The keeper of special files."""
+    hidden: Callable[[Path], bool] = is_secret_file  # Files that a search over a folder leaves out
+    keeper: FileKeeper = field(default_factory=_NoKeeper)  # The keeper of special files
     most_output: int = MOST_KEPT
     """Most bytes of a command's output held in memory; more if long results are stored."""
     window: int = REFERENCE_WINDOW
@@ -180,8 +171,7 @@ def find_program(name: str, environment: Mapping[str, str]) -> str | None:
     return shutil.which(name, path=make_search_path(environment))
 
 
-LARGEST_DIGEST: Final = 64 << 20
-"""A larger file (bytes) is compared by its size and time alone."""
+LARGEST_DIGEST: Final = 64 << 20  # A larger file (bytes) is compared by its size and time alone
 _SYSTEM: Final = (Path("/proc"), Path("/sys"))
 _CHUNK: Final = 1 << 20
 _NONBLOCK: Final[int] = getattr(os, "O_NONBLOCK", 0)

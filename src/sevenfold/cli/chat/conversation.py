@@ -61,8 +61,7 @@ from sevenfold.tools.toolbox import PermissionAnswer
 if TYPE_CHECKING:
     from prompt_toolkit.history import History as AnyHistory
 
-REFRESH: Final = 1.0
-"""Seconds between updates of the footer."""
+REFRESH: Final = 1.0  # Seconds between updates of the footer
 
 
 class InputHistory(FileHistory):
@@ -140,8 +139,7 @@ def _make_key_bindings() -> KeyBindings:
     return keys
 
 
-RECALLED: Final = 2
-"""Last messages of a resumed conversation that are shown again."""
+RECALLED: Final = 2  # Last messages of a resumed conversation that are shown again
 
 
 class _QuickExit(Exception):

@@ -68,8 +68,7 @@ from sevenfold.storage.places import find_session
 
 _PART: Final = re.compile(r"(from|up_to|up to)(?:\s+([0-9]{1,9}))?(?:\s+(.*))?", re.DOTALL)
 _NUMBER: Final = re.compile("[0-9]{1,9}")
-LONGEST_DRAFT: Final = 2_000
-"""A longer message (characters) is not brought back to be edited."""
+LONGEST_DRAFT: Final = 2_000  # A longer message (characters) is not brought back to be edited
 _KINDS: Final = {
     "paths": "paths",
     "identifiers": "names",

@@ -109,8 +109,7 @@ def _list_agent_facts(one: AgentRow) -> Iterator[str]:
 
 
 DREAM_USAGE: Final = "/dream [status|review|accept|reject|undo|kill]"
-_TURNS: Final = 5
-"""Last turns of a running dream that are shown."""
+_TURNS: Final = 5  # Last turns of a running dream that are shown
 _NO_REVIEW: Final = "  no dream waits for review"
 
 

@@ -56,8 +56,7 @@ WRITTEN: Final = "tell scout that the audit of the till is on Friday"
 MEANWHILE: Final = "which port does the till listen on?"
 AGENT_COMMANDS: Final = ("Bash(python3 -B -m unittest:*)",)
 _ID: Final = re.compile(r"^Agent \S+ \((\S+)\)")
-LONGEST: Final = 60.0
-"""Seconds to wait for the agent."""
+LONGEST: Final = 60.0  # Seconds to wait for the agent
 
 
 async def run_agents_part(
@@ -349,8 +348,7 @@ async def _run_demo(shared: SharedOptions, folder: Path) -> int:
 class DemoTalk:
     session: str
     first: Request
-    last: Request
-    """The first and the last request as they went out, to be compared byte for byte."""
+    last: Request  # The first and the last request as they went out, to be compared byte for byte
     saved: tuple[LayerSavings, ...]
 
 

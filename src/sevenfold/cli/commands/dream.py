@@ -30,8 +30,7 @@ from sevenfold.memory.store import MemoryStore
 from sevenfold.models.capabilities import OFFLINE
 from sevenfold.session.project import Project
 
-GATES = ("off", "time", "scan", "sessions")
-"""The gates that --now ignores."""
+GATES = ("off", "time", "scan", "sessions")  # The gates that --now ignores
 _UNDO = "'sevenfold dream undo'"
 _REVIEW = "'sevenfold dream --review'"
 

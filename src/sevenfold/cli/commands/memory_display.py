@@ -83,8 +83,7 @@ class MemoryRow(msgspec.Struct, frozen=True):
     description: str
     age_days: int
     modified: float
-    team: bool
-    """True if it is shared with a team."""
+    team: bool  # True if it is shared with a team
 
 
 def list_memories(memory: MemoryStore, now: float) -> list[MemoryRow]:

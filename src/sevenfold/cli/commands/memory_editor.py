@@ -39,8 +39,7 @@ if TYPE_CHECKING:
 
 USUAL: Final = ("sensible-editor", "nano", "vi")
 """Editors that are tried when neither VISUAL nor EDITOR is set."""
-LARGEST: Final = 4 << 20
-"""Most bytes that are read of the edited file."""
+LARGEST: Final = 4 << 20  # Most bytes that are read of the edited file
 
 
 def edit_in_editor(memory: Memory, name: str, variables: Mapping[str, str]) -> Saved:

@@ -48,8 +48,7 @@ from sevenfold.session.project import Project
 from sevenfold.settings.layers import SelectorName
 from sevenfold.settings.place import MemoryPlace
 
-SHOWN_LINES: Final = 12
-"""Most lines of a recalled memory that are shown."""
+SHOWN_LINES: Final = 12  # Most lines of a recalled memory that are shown
 
 
 class ScoredMemory(msgspec.Struct, frozen=True):
@@ -68,8 +67,7 @@ class RecallRow(ScoredMemory, frozen=True):
 
 
 class SearchRow(ScoredMemory, frozen=True):
-    line: str
-    """The line with the words; empty if the memory only means the same."""
+    line: str  # The line with the words; empty if the memory only means the same
 
 
 # --- recall -------------------------------------------------------------------------------------------

@@ -67,8 +67,7 @@ class PolicyChoice(msgspec.Struct, frozen=True):
     """A policy to replay: a row of the table."""
 
     policy: Policy
-    note: str = ""
-    """Settings of the policy that have no effect; empty for most."""
+    note: str = ""  # Settings of the policy that have no effect; empty for most
 
 
 def choose_policies(
@@ -109,11 +108,9 @@ def _check_exclusions(policies: Sequence[Policy], left_out: Sequence[str]) -> No
             )
 
 
-PAGES: Final = (b"<!doctype html", b"<html")
-"""A file that begins like this may be overwritten."""
+PAGES: Final = (b"<!doctype html", b"<html")  # A file that begins like this may be overwritten
 
-DEVICES: Final = Path("/dev")
-"""Nothing in this folder may be replaced."""
+DEVICES: Final = Path("/dev")  # Nothing in this folder may be replaced
 
 
 def check_report(path: Path, sessions: Sequence[str]) -> None:
@@ -168,18 +165,14 @@ def write_report(
     print_message(shared, f"wrote {path}")
 
 
-LONGEST_NAME: Final = 20
-"""Characters of a session's name in a table."""
-LONGEST_POLICY: Final = 60
-"""Characters of a policy's name in a table."""
+LONGEST_NAME: Final = 20  # Characters of a session's name in a table
+LONGEST_POLICY: Final = 60  # Characters of a policy's name in a table
 FIRST_TO_GO: Final = (
     "by tokens", "sent", "hit", "compact.", "robust", "breaks", "extra/100", "requests", "fidelity", "paid",
 )  # fmt: skip
 """Columns that a narrow terminal leaves out, the first ones first."""
-LEAST_CENTS: Final = 0.1
-"""Smaller amounts have four digits behind the point."""
-LEAST_TIME: Final = 0.001
-"""Shorter times (seconds) of ours are not shown."""
+LEAST_CENTS: Final = 0.1  # Smaller amounts have four digits behind the point
+LEAST_TIME: Final = 0.001  # Shorter times (seconds) of ours are not shown
 
 
 # --- JSON -----------------------------------------------------------------------------------------------
@@ -497,10 +490,8 @@ def format_columns(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 FEW: Final = 2_000_000
 """Fewer bytes than this are replayed by one process: it is faster than starting others."""
-LONGEST_PATH: Final = 300
-"""Characters of a path, or of a policy's name, in a sentence."""
-MOST_SAID: Final = 10
-"""Files whose errors are printed; JSON and the report have all."""
+LONGEST_PATH: Final = 300  # Characters of a path, or of a policy's name, in a sentence
+MOST_SAID: Final = 10  # Files whose errors are printed; JSON and the report have all
 
 
 class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -215,12 +215,9 @@ def _describe_cleanup(done: CleanupReport, dry_run: bool) -> str:
 
 
 BLOCK: Final = 4 << 20
-LONGEST: Final = 64 << 20
-"""A longer entry (bytes) is not searched."""
-AROUND: Final = 100
-"""Characters that are shown on each side of the first match."""
-IN_ONE: Final = 3
-"""Most hits from one entry."""
+LONGEST: Final = 64 << 20  # A longer entry (bytes) is not searched
+AROUND: Final = 100  # Characters that are shown on each side of the first match
+IN_ONE: Final = 3  # Most hits from one entry
 _ASIDE: Final = frozenset({"type", "id", "tool_use_id", "signature", "data", "media_type", "name"})
 """Fields of a block that are not text."""
 
@@ -231,8 +228,7 @@ class GrepHit(msgspec.Struct, frozen=True):
     session: str
     at: float
     by: str
-    text: str
-    """The line, or as much of it as stands around the first match."""
+    text: str  # The line, or as much of it as stands around the first match
     path: Path
     entry: int
 

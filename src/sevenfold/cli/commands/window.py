@@ -22,8 +22,7 @@ from sevenfold.layers.shared.boundary import Boundary, find_last_boundary
 from sevenfold.session.commands import read_notes
 from sevenfold.settings.schema import Settings
 
-BAR: Final = 60
-"""Characters of the bar."""
+BAR: Final = 60  # Characters of the bar
 FREE: Final = "·"
 MARGIN: Final = "▒"
 RESERVED: Final = "░"
@@ -49,10 +48,8 @@ class WindowPart(msgspec.Struct, frozen=True):
 
     kind: str
     tokens: int
-    percent: float
-    """Of the whole window."""
-    tool: str = ""
-    """The name of the tool, for results."""
+    percent: float  # Of the whole window
+    tool: str = ""  # The name of the tool, for results
 
 
 class WindowReport(msgspec.Struct, frozen=True):
@@ -60,27 +57,18 @@ class WindowReport(msgspec.Struct, frozen=True):
     model: str
     window: int
     used: int
-    free: int
-    """Tokens left before the window is compacted."""
-    margin: int
-    """Between the point where it is compacted and the point where no request is sent."""
-    reserved: int
-    """Kept for the reply."""
+    free: int  # Tokens left before the window is compacted
+    margin: int  # Between the point where it is compacted and the point where no request is sent
+    reserved: int  # Kept for the reply
     messages: int
     parts: tuple[WindowPart, ...]
-    by: dict[str, int]
-    """Tokens by author: the session itself, the user, the model, its tools, each layer."""
-    estimated: bool
-    """True if no reply has reported the real size yet."""
-    saved: tuple[LayerSavings, ...] = ()
-    """The tokens and money that each layer saved; simulated."""
-    read_again: int = 0
-    """Cleared results that the model asked for again."""
+    by: dict[str, int]  # Tokens by author: the session itself, the user, the model, its tools, each layer
+    estimated: bool  # True if no reply has reported the real size yet
+    saved: tuple[LayerSavings, ...] = ()  # The tokens and money that each layer saved; simulated
+    read_again: int = 0  # Cleared results that the model asked for again
     currency: str = "USD"
-    compacted: Boundary | None = None
-    """The last compaction, if there was one."""
-    notes: str | None = None
-    """The path of the notes on this session, if there are any."""
+    compacted: Boundary | None = None  # The last compaction, if there was one
+    notes: str | None = None  # The path of the notes on this session, if there are any
 
 
 def measure_window(

@@ -134,15 +134,11 @@ def _harmless(part: str) -> str:
     return part.replace(CLOSING, CLOSING.replace("/", "\\/"))
 
 
-MOST: Final = 25_000
-"""Characters of one answer, in a window of 200,000 tokens."""
-LEAST: Final = 2_000
-"""Characters of one answer in the smallest window."""
+MOST: Final = 25_000  # Characters of one answer, in a window of 200,000 tokens
+LEAST: Final = 2_000  # Characters of one answer in the smallest window
 LONGEST_PATTERN: Final = 1_000
-SECONDS: Final = 10.0
-"""Longest search for a pattern, in seconds."""
-_NOTES: Final = 300
-"""Characters of the answer that are kept free for saying how to go on."""
+SECONDS: Final = 10.0  # Longest search for a pattern, in seconds
+_NOTES: Final = 300  # Characters of the answer that are kept free for saying how to go on
 _SHORT: Final = 1_000
 """Lines up to this length are shown whole when they match; of longer ones, the places that do."""
 _BEFORE: Final = 100
@@ -252,8 +248,7 @@ class PatternSearch:
         self._text, self._wanted = text, wanted
         self._until = monotonic() + seconds
         self._next: list[int | None] = [-1] * len(wanted.either)
-        self.stopped: int | None = None
-        """The line reached when the time was up."""
+        self.stopped: int | None = None  # The line reached when the time was up
 
     def after(self, at: int) -> int | None:
         """The first match from here on; None: there is none, or the time is up."""

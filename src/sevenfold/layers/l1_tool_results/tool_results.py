@@ -25,8 +25,7 @@ UNLIMITED: Final = frozenset({"Read", "ReadResult"})
 """They bound themselves and are how a stored result is read: to store it again leads nowhere."""
 TOO_LONG_FOR_ANY_WINDOW: Final = 400_000
 """Characters above which a result is cut even though the rest of it is lost; fewer in a small window."""
-_WORDS: Final = 800
-"""About what an envelope says beside its preview: less than that is not worth storing."""
+_WORDS: Final = 800  # About what an envelope says beside its preview: less than that is not worth storing
 
 
 class ToolResults:

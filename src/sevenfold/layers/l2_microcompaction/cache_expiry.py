@@ -23,12 +23,10 @@ from sevenfold.core.transcript import Mark, View
 from sevenfold.layers.parts import LayerParts
 from sevenfold.layers.shared.idle_gaps import GapCounts, GapForecast
 
-NEAR: Final = 0.9
-"""The part of the cache's life after which to decide."""
+NEAR: Final = 0.9  # The part of the cache's life after which to decide
 LARGE: Final = 40_000
 """Tokens of a context (in a window of 200,000) below which it is not worth the trouble."""
-ASKING: Final = 80
-"""Tokens of a request that only keeps warm, besides the prefix."""
+ASKING: Final = 80  # Tokens of a request that only keeps warm, besides the prefix
 HOUR: Final = TTL_SECONDS["1h"]
 HOUR_HOLDS: Final = 0.5
 """How far to trust that a prefix which is read, and marked for an hour at its new end, lives for an hour.
@@ -50,28 +48,20 @@ class SummaryOffer(Protocol):
 class CacheSituation(msgspec.Struct, frozen=True, kw_only=True):
     """The facts for a decision. Times are seconds since the reply."""
 
-    tokens: int
-    """The context, which is in the cache."""
-    idle: float
-    """Now."""
-    expires: float
-    """The time at which the cache is lost, if nothing is done."""
-    life: float
-    """Seconds that the cache lives from each use on."""
+    tokens: int  # The context, which is in the cache
+    idle: float  # Now
+    expires: float  # The time at which the cache is lost, if nothing is done
+    life: float  # Seconds that the cache lives from each use on
     gaps: GapCounts
-    read: float
-    """Prices, as multiples of the plain input price."""
+    read: float  # Prices, as multiples of the plain input price
     write: float
     write_hour: float
     output: float
-    answer: int = 1
-    """Tokens that a request which only keeps warm may answer with; thinking counts."""
+    answer: int = 1  # Tokens that a request which only keeps warm may answer with; thinking counts
     fresh: int = 0
     """Tokens at the end that are not in the cache yet: the reply. Only they can be written for an hour."""
-    left: int = 2
-    """Such requests still allowed in this silence."""
-    freed: float = 0.0
-    """Tokens that a summary would take out; 0 when none is offered ..."""
+    left: int = 2  # Such requests still allowed in this silence
+    freed: float = 0.0  # Tokens that a summary would take out; 0 when none is offered
     saved: float = 0.0
     """... what the requests after the silence save by it, what it costs now, and how many times as much it
     has to save."""
@@ -203,8 +193,7 @@ class CacheExpiry:
 class CacheRefresh(msgspec.Struct, frozen=True):
     """The requests that kept the cache warm during one silence."""
 
-    since: float = -1.0
-    """The time of the reply that this silence follows."""
+    since: float = -1.0  # The time of the reply that this silence follows
     times: int = 0
     until: float = 0.0
     hour: bool = False

@@ -20,15 +20,12 @@ from sevenfold.core.tokens import FRAME, MessageSize, measure_message
 from sevenfold.core.transcript import PlacedMessage, View
 from sevenfold.storage.results import ResultStore
 
-CLEARED: Final = "(cleared: "
-"""The first words of the marker that stands in place of a cleared result."""
-STORED: Final = "<persisted-output"
-"""Layer 1 has kept this one short already."""
+CLEARED: Final = "(cleared: "  # The first words of the marker that stands in place of a cleared result
+STORED: Final = "<persisted-output"  # Layer 1 has kept this one short already
 READERS: Final = frozenset({"Read", "NotebookRead"})
 WRITERS: Final = frozenset({"Edit", "Write", "MultiEdit", "NotebookEdit"})
 RETRIEVERS: Final = READERS | {"Grep", "Glob", "WebFetch", "WebSearch"}
-OFTEN: Final = 2
-"""A result that was cleared and asked for again so often stays from then on."""
+OFTEN: Final = 2  # A result that was cleared and asked for again so often stays from then on
 PATH_KEYS: Final = ("file_path", "path", "notebook_path")
 MOST_DIGITS: Final = 12
 """A longer number is none of ours: a result may begin like a marker and go on as it likes."""
@@ -38,17 +35,12 @@ class Candidate(msgspec.Struct, frozen=True):
     """A tool result in the view that may be cleared."""
 
     use: ToolUse
-    at: int
-    """The place of its message in the view."""
+    at: int  # The place of its message in the view
     size: MessageSize
-    tokens: int
-    """By the raw rule."""
-    call: int
-    """Tool calls before this result came."""
-    request: int
-    """Replies before it."""
-    turn: int
-    """Turns of the user before it."""
+    tokens: int  # By the raw rule
+    call: int  # Tool calls before this result came
+    request: int  # Replies before it
+    turn: int  # Turns of the user before it
     path: str
     error: bool
 
@@ -71,8 +63,7 @@ class ClearedResult(msgspec.Struct, frozen=True):
 class ClearedPointer(msgspec.Struct, frozen=True):
     """The place of a cleared result, as its marker says it."""
 
-    file: str
-    """Its name without its folder: most markers have no more."""
+    file: str  # Its name without its folder: most markers have no more
     first: int
     last: int
 
@@ -81,8 +72,7 @@ class RepeatedCall(msgspec.Struct, frozen=True):
     """A call that asks again for what had been cleared."""
 
     use: ToolUse
-    tokens: int
-    """Tokens cleared then."""
+    tokens: int  # Tokens cleared then
 
 
 class ViewScan:
@@ -103,16 +93,12 @@ class ViewScan:
         self._weights: list[int] = []
         self._uses: dict[str, tuple[ToolUse, int]] = {}
         self._answered: set[str] = set()
-        self._last: dict[_Asked, int] = {}
-        """The newest call that asks for each thing."""
+        self._last: dict[_Asked, int] = {}  # The newest call that asks for each thing
         self.found: list[Candidate] = []
         self.files: dict[str, FileTouch] = {}
-        self.gone: dict[int, ClearedResult] = {}
-        """Cleared results, by the number of the call."""
-        self._kept: dict[str, list[tuple[ClearedPointer, int]]] = {}
-        """The places of those, by file."""
-        self.clearable = 0
-        """Tokens of all candidates, by the raw rule."""
+        self.gone: dict[int, ClearedResult] = {}  # Cleared results, by the number of the call
+        self._kept: dict[str, list[tuple[ClearedPointer, int]]] = {}  # The places of those, by file
+        self.clearable = 0  # Tokens of all candidates, by the raw rule
 
     @property
     def cleared(self) -> int:

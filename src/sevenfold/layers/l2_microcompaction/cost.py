@@ -131,8 +131,7 @@ def _number(value: object) -> float:
     return float(value)
 
 
-MARKER: Final = 36
-"""Tokens of what is left in place of a result, its frame included."""
+MARKER: Final = 36  # Tokens of what is left in place of a result, its frame included
 CALL: Final = 600
 """The cost of asking again besides the result, in input tokens: about 120 tokens of output."""
 
@@ -158,8 +157,7 @@ class ClearDecision(msgspec.Struct, frozen=True):
     clear: tuple[Candidate, ...]
     freed: int
     rewritten: int
-    saving: float
-    """Expected, the price of reading back included."""
+    saving: float  # Expected, the price of reading back included
     price: float
     cold: bool
 

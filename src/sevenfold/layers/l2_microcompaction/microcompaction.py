@@ -32,8 +32,7 @@ from sevenfold.layers.parts import LayerParts
 
 LOOK_EVERY: Final = 0.02
 """The sums are done again when so much more of the view could be cleared: not at every step."""
-REREAD: Final = "micro.reread"
-"""The name of the mark that counts what was asked for again."""
+REREAD: Final = "micro.reread"  # The name of the mark that counts what was asked for again
 MOST_REMEMBERED: Final = 50
 BREAKER_LEAST, BREAKER_SHARE = 10, 0.25
 """Clearing ends when so many results, and such a share of those cleared, were asked for again."""

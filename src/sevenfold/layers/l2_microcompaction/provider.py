@@ -29,10 +29,8 @@ from sevenfold.settings.layers import MicroSettings, Switches
 PARAMETER: Final = "context_management"
 TOOL_USES: Final = "clear_tool_uses_20250919"
 THINKING: Final = "clear_thinking_20251015"
-TRIGGER: Final = 180_000
-"""Input tokens from which the provider clears."""
-AT_LEAST: Final = 140_000
-"""Less than this is not worth the cache that is lost by it."""
+TRIGGER: Final = 180_000  # Input tokens from which the provider clears
+AT_LEAST: Final = 140_000  # Less than this is not worth the cache that is lost by it
 SPARED: Final = ("Edit", "Write")
 """Tools whose results stay: they are short, and the model must not repeat its changes."""
 
@@ -155,8 +153,7 @@ _check: type[Accounts] = ProviderEdits
 
 
 KIND: Final = "cache_edits"
-LINE: Final = 45
-"""Tokens of the line by which the model is told about one deleted result."""
+LINE: Final = 45  # Tokens of the line by which the model is told about one deleted result
 GONE: Final = (
     "To make room, the results of these earlier calls were taken out of what you see. Each is whole in the "
     "file named beside it: read that if you need it again."

@@ -40,8 +40,7 @@ from sevenfold.storage.files import (
 _HEADING: Final = r"#{1,3} +\S.*"
 _ITALIC: Final = r"_[^_].*_|\*[^*].*\*"
 _FENCE: Final = r" {0,3}(?:```|~~~)"
-_NOTE: Final = 120
-"""Bytes that it takes to say how much was left out."""
+_NOTE: Final = 120  # Bytes that it takes to say how much was left out
 
 
 class NotesFormError(ValueError):
@@ -193,8 +192,7 @@ def _body(section: NotesSection, lines: Sequence[str]) -> str:
 
 
 CONFIG: Final = "session-memory/config"
-LARGEST_WORDING: Final = 64 << 10
-"""Bytes of a template or an instruction of the user's."""
+LARGEST_WORDING: Final = 64 << 10  # Bytes of a template or an instruction of the user's
 _HERE: Final = Path(__file__).parent
 _NOTES, _PATH = "{{currentNotes}}", "{{notesPath}}"
 _PLACES: Final = re.escape(_NOTES) + "|" + re.escape(_PATH)
@@ -289,31 +287,21 @@ def _unused(path: Path, why: str, emit: Emit) -> None:
     emit(Notice(f"{path} is not used, and ours is: {why}", "warning"))
 
 
-NOTES_FILE: Final = Path("session-memory", "summary.md")
-"""The notes, in the folder of their session."""
-NOTES: Final = "notes"
-"""The name of the mark that says how far the notes go."""
-DAMAGED: Final = "summary.damaged.md"
-"""The name for notes that do not have the form any more."""
-UNDONE: Final = "summary.undone.md"
-"""The name for notes on a part of the conversation that was undone."""
-LONGEST_TITLE: Final = 100
-"""Characters."""
-LARGEST: Final = 256 << 10
-"""Bytes: far more than notes may hold; what is larger is something else."""
+NOTES_FILE: Final = Path("session-memory", "summary.md")  # The notes, in the folder of their session
+NOTES: Final = "notes"  # The name of the mark that says how far the notes go
+DAMAGED: Final = "summary.damaged.md"  # The name for notes that do not have the form any more
+UNDONE: Final = "summary.undone.md"  # The name for notes on a part of the conversation that was undone
+LONGEST_TITLE: Final = 100  # Characters
+LARGEST: Final = 256 << 10  # Bytes: far more than notes may hold; what is larger is something else
 
 
 class NotesCoverage(msgspec.Struct, frozen=True, omit_defaults=True):
     """The part of the conversation that the notes cover."""
 
-    tokens: int = 0
-    """Of context, when they were last brought up to date."""
-    size: int = 0
-    """Tokens of the notes themselves."""
-    last: Id = -1
-    """The last message there was then."""
-    anchor: Id = -1
-    """The last one whose call is answered: what follows it is not in the notes."""
+    tokens: int = 0  # Of context, when they were last brought up to date
+    size: int = 0  # Tokens of the notes themselves
+    last: Id = -1  # The last message there was then
+    anchor: Id = -1  # The last one whose call is answered: what follows it is not in the notes
 
     @property
     def mark(self) -> Mark:

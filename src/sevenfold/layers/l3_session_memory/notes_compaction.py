@@ -112,12 +112,9 @@ def find_boundary_end(view: View) -> int:
 
 
 TAG: Final = "session-notes"
-SHORT: Final = 40
-"""Characters: what is shorter stands in any text by chance."""
-CONTEXTS: Final = 0.25
-"""The share of the room for quotes that goes to what the program told the model."""
-_AROUND: Final = 70
-"""Bytes around what was cut."""
+SHORT: Final = 40  # Characters: what is shorter stands in any text by chance
+CONTEXTS: Final = 0.25  # The share of the room for quotes that goes to what the program told the model
+_AROUND: Final = 70  # Bytes around what was cut
 
 _WHAT: Final = (
     "This conversation was longer than what can be shown at once. Its older part is not shown any more. In "

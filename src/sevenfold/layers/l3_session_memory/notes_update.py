@@ -38,8 +38,7 @@ from sevenfold.tools.toolbox import clean_arguments, find_argument_problem
 
 EDIT: Final = "Edit"
 _SCHEMA: Final[Json] = EDIT_SCHEMA["input_schema"]
-LARGEST: Final = 1 << 20
-"""Characters to which a copy may grow on the way."""
+LARGEST: Final = 1 << 20  # Characters to which a copy may grow on the way
 
 
 class NotesEdits:
@@ -115,10 +114,8 @@ _check_edits: type[Tools] = NotesEdits
 
 BY: Final = "NotesKeeping"
 KIND: Final = "notes"
-FAILURES: Final = 3
-"""So many in a row, and nothing is tried until the next compaction or resume."""
-FAR_TOO_LARGE: Final = 2
-"""Notes may be over their limit for a while; by so many times they may not."""
+FAILURES: Final = 3  # So many in a row, and nothing is tried until the next compaction or resume
+FAR_TOO_LARGE: Final = 2  # Notes may be over their limit for a while; by so many times they may not
 
 
 class _BadNotesUpdate(Exception):
@@ -133,8 +130,7 @@ class NotesUpdater:
     def __init__(self, parts: LayerParts, notebook: Notebook) -> None:
         self._parts, self._book, self._fork = parts, notebook, parts.get_background_fork()
         self._set, self._emit = parts.settings.notes, parts.emit
-        self._low: int | None = None
-        """The smallest the context has been since the last update."""
+        self._low: int | None = None  # The smallest the context has been since the last update
         self._seen: Id | None = None
         self._calls = 0
         self._failures, self._refused_for = 0, ""

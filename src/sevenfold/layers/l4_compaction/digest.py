@@ -78,8 +78,7 @@ from sevenfold.settings.layers import Switches
 TAG: Final = "digest"
 _SAID: Final = "## What the user said, word for word, oldest first"
 _CUT: Final = "; long messages are cut where it says so"
-SAID_SHARE: Final = 0.8
-"""The most of the room that the user's words take when they have to be cut."""
+SAID_SHARE: Final = 0.8  # The most of the room that the user's words take when they have to be cut
 TOLD_SHARE: Final = 0.5
 """The most of what is left then that goes to what the model was told besides, such as a summary."""
 _WHAT: Final = (
@@ -102,19 +101,13 @@ _ENDINGS: Final = {
 class DigestForm(msgspec.Struct, frozen=True):
     """Limits and contents of a digest."""
 
-    room: int
-    """Bytes it may take, and more only if the user's last words alone need more."""
-    facts: int
-    """Bytes of it that may tell what was done: lists could go on for ever."""
+    room: int  # Bytes it may take, and more only if the user's last words alone need more
+    facts: int  # Bytes of it that may tell what was done: lists could go on for ever
     path: str = ""
-    tail: bool = True
-    """True if messages follow it word for word."""
-    apart: bool = False
-    """True if the last thing the user said stands beside it as a message of its own."""
-    last_whole: bool = False
-    """True if the last thing the user said stands in the digest and nowhere else."""
-    cutting: Cutting = "none"
-    """The messages of the user that may be cut when all of them do not fit."""
+    tail: bool = True  # True if messages follow it word for word
+    apart: bool = False  # True if the last thing the user said stands beside it as a message of its own
+    last_whole: bool = False  # True if the last thing the user said stands in the digest and nowhere else
+    cutting: Cutting = "none"  # The messages of the user that may be cut when all of them do not fit
     newest: tuple[tuple[str, str], ...] = ()
     """Calls with results that the model has not read yet, when they do not follow."""
 
@@ -283,22 +276,18 @@ _SHARES: Final[tuple[tuple[_Section, float], ...]] = (
 BY: Final = "Digest"
 NAME: Final = "digest"
 BREAKS: Final = "the older part of the conversation was replaced by a digest"
-TAILS: Final = (0.40, 0.20)
-"""Shares of the room that the newest messages may keep, the gentler one first."""
-NEWEST: Final = 0.75
-"""The most that the newest round may take and still stay word for word."""
+TAILS: Final = (0.40, 0.20)  # Shares of the room that the newest messages may keep, the gentler one first
+NEWEST: Final = 0.75  # The most that the newest round may take and still stay word for word
 FILLED: Final = 0.75
 """The share of the room that a digest and its tail take, so that work can go on for a while."""
-FACTS: Final = 10_000
-"""Tokens, in a large window, that may tell what was done."""
+FACTS: Final = 10_000  # Tokens, in a large window, that may tell what was done
 
 
 class DigestPlan(msgspec.Struct, frozen=True):
     """The start of the kept tail, tokens for the digest, and how the user's words may be cut."""
 
     cut: int
-    apart: int | None
-    """The place of the user's last message, if it is before the tail: it stays."""
+    apart: int | None  # The place of the user's last message, if it is before the tail: it stays
     room: int
     cutting: Cutting
 
@@ -310,8 +299,7 @@ class DigestDraft(msgspec.Struct, frozen=True):
     message: Message
     facts: Facts
     after: View
-    kept_from: Id
-    """The place where the kept part begins; -1 when nothing is kept."""
+    kept_from: Id  # The place where the kept part begins; -1 when nothing is kept
     tokens: int
 
 
@@ -485,11 +473,9 @@ class CompactionDraft(msgspec.Struct, frozen=True):
     by: str
     edits: tuple[Replace, ...]
     text: str
-    after: View
-    """The view with the edits made."""
+    after: View  # The view with the edits made
     marks: tuple[Mark, ...]
-    usage: Usage = Usage()
-    """Of all that was asked of a model for it, also of what came to nothing."""
+    usage: Usage = Usage()  # Of all that was asked of a model for it, also of what came to nothing
 
     def gone(self, view: View) -> list[int]:
         """The places of what leaves the view."""

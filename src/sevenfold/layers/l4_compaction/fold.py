@@ -52,19 +52,15 @@ from sevenfold.layers.shared.fidelity import score_compaction
 
 EXPANDED: Final = "expanded"
 """The mark that lists what the user has put back: it is left alone until the window is full."""
-SERVER_SUMMARY: Final = "compaction"
-"""The kind of block by which a provider says what stood before it."""
-KEEP_ROUNDS: Final = 5
-"""So many of the newest rounds always stay."""
-LISTED: Final = 20
-"""Files, commands and errors that a message names, of each."""
+SERVER_SUMMARY: Final = "compaction"  # The kind of block by which a provider says what stood before it
+KEEP_ROUNDS: Final = 5  # So many of the newest rounds always stay
+LISTED: Final = 20  # Files, commands and errors that a message names, of each
 
 
 class Fold(msgspec.Struct, frozen=True):
     """A stretch that one message stands for."""
 
-    id: Id
-    """Of the edit, and of the message that stands for the stretch."""
+    id: Id  # Of the edit, and of the message that stands for the stretch
     first: Id
     last: Id
     at: float
@@ -219,12 +215,9 @@ def _is_boundary(entry: Entry) -> bool:
 
 
 BY: Final = "Snip"
-TRIGGER: Final = 0.75
-"""The share of the auto-compact threshold above which rounds are snipped ..."""
-LOW: Final = 0.50
-"""... the share it comes down to ..."""
-LEAST: Final = 0.15
-"""... and the share that must be freed: less would have to be done again soon."""
+TRIGGER: Final = 0.75  # The share of the auto-compact threshold above which rounds are snipped
+LOW: Final = 0.50  # ... the share it comes down to ...
+LEAST: Final = 0.15  # ... and the share that must be freed: less would have to be done again soon.
 TAG: Final = "snipped"
 
 _WHAT: Final = (
@@ -405,12 +398,9 @@ _folding_newest = find_newest_rounds
 
 
 BY_COLLAPSE: Final = "Collapse"
-COMMIT: Final = 0.90
-"""The share of the effective window above which finished runs are collapsed ..."""
-LOW_COLLAPSE: Final = 0.75
-"""... the share it comes down to ..."""
-LEAST_COLLAPSE: Final = 0.05
-"""... and the share that must be freed: less would have to be done again soon."""
+COMMIT: Final = 0.90  # The share of the effective window above which finished runs are collapsed
+LOW_COLLAPSE: Final = 0.75  # ... the share it comes down to ...
+LEAST_COLLAPSE: Final = 0.05  # ... and the share that must be freed: less would have to be done again soon.
 BLOCK: Final = 0.95
 """The share that no request may exceed: collapsing frees what is above, or leaves it to others."""
 TAG_COLLAPSE: Final = "collapsed"

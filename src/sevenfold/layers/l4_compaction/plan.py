@@ -106,16 +106,11 @@ def find_unread_results(view: View) -> tuple[tuple[str, str], ...]:
 
 
 BY: Final = "Compaction"
-AHEAD: Final = "ahead"
-"""The trigger of a summary that was prepared before it was needed."""
-PRICE: Final = "price"
-"""The trigger of a summary that pays although the window is not full."""
-AUTOMATIC: Final = ("auto", "refused", AHEAD, PRICE)
-"""The triggers that are not by hand."""
-NEWEST: Final = 0.75
-"""The most of the room that what is kept may take."""
-LEAST: Final = 500
-"""Tokens of the smallest summary: what is not larger is not worth one."""
+AHEAD: Final = "ahead"  # The trigger of a summary that was prepared before it was needed
+PRICE: Final = "price"  # The trigger of a summary that pays although the window is not full
+AUTOMATIC: Final = ("auto", "refused", AHEAD, PRICE)  # The triggers that are not by hand
+NEWEST: Final = 0.75  # The most of the room that what is kept may take
+LEAST: Final = 500  # Tokens of the smallest summary: what is not larger is not worth one
 
 
 class CompactionPlan(msgspec.Struct, frozen=True, dict=True):
@@ -129,12 +124,9 @@ class CompactionPlan(msgspec.Struct, frozen=True, dict=True):
     trigger: str
     first: int
     cut: int
-    before: int
-    """Tokens of the request as it is ..."""
-    most: int
-    """... and the most that it should come to."""
-    stands: Stands | None = None
-    """True for messages that come back after every compaction."""
+    before: int  # Tokens of the request as it is
+    most: int  # ... and the most that it should come to.
+    stands: Stands | None = None  # True for messages that come back after every compaction
 
     @property
     def view(self) -> View:
@@ -301,12 +293,9 @@ def _keeping_the_newest(whole: CompactionPlan, able: Capabilities) -> Compaction
 LEFT: Final = 14_000
 """Tokens that take the place: a summary, the user's words, files read again, names. All these shrink with
 the window; decisions 8 and 10 say where they come from."""
-ANSWER: Final = 4_500
-"""Tokens of the answer, analysis included."""
-AGAIN: Final = 1.5
-"""Times that something which left is asked for again ..."""
-NEEDED: Final = 2_500
-"""... and how many tokens it has each time; the call for it costs about 600 more."""
+ANSWER: Final = 4_500  # Tokens of the answer, analysis included
+AGAIN: Final = 1.5  # Times that something which left is asked for again
+NEEDED: Final = 2_500  # ... and how many tokens it has each time; the call for it costs about 600 more.
 CALL: Final = 600
 
 
@@ -330,8 +319,7 @@ class SummaryWorth(msgspec.Struct, frozen=True):
 
     saving: float
     price: float
-    freed: float
-    """Tokens by which the request would be smaller."""
+    freed: float  # Tokens by which the request would be smaller
 
     @property
     def times(self) -> float:
@@ -387,8 +375,7 @@ def is_turn_start(view: View) -> bool:
     return last is not None and has_typed_text(last) and not last.message.results
 
 
-BREAKER: Final = "compaction.breaker"
-"""The name of the mark."""
+BREAKER: Final = "compaction.breaker"  # The name of the mark
 APART: Final = 8
 """Replies of the model between a compaction of any kind and the next that is made because it pays."""
 
@@ -398,15 +385,11 @@ class CompactionBreaker(msgspec.Struct, frozen=True, omit_defaults=True):
 
     model: str = ""
     failures: int = 0
-    refills: int = 0
-    """Compactions in a row after which the window was full again at once."""
-    at: Id = -1
-    """The last message when the view was last compacted."""
+    refills: int = 0  # Compactions in a row after which the window was full again at once
+    at: Id = -1  # The last message when the view was last compacted
     told: str = ""
-    tried: Id = -1
-    """The last message when a summary was last tried because it pays."""
-    unpaid: int = 0
-    """Such tries in a row that came to nothing."""
+    tried: Id = -1  # The last message when a summary was last tried because it pays
+    unpaid: int = 0  # Such tries in a row that came to nothing
 
     @classmethod
     def of(cls, view: View, model: str) -> CompactionBreaker:

@@ -51,16 +51,13 @@ from sevenfold.streaming import read_reply
 EDIT: Final = "compact_20260112"
 ON_DEMAND_BETA: Final = "compact-2026-09-04"
 PARAMETER: Final = "context_management"
-LEAST_TRIGGER: Final = 50_000
-"""The provider accepts no smaller one: in a smaller window it is not asked."""
+LEAST_TRIGGER: Final = 50_000  # The provider accepts no smaller one: in a smaller window it is not asked
 SUMMARY_TOKENS: Final = 20_000
 """The longest summary asked for on demand; scaled down for windows below 200,000."""
 WORDS_TOKENS: Final = 20_000
 """At most so much of what the user said is repeated behind a summary; scaled down likewise."""
-SOURCE: Final = "server-compaction"
-"""The column of the ledger for what the provider used to sum up."""
-FAILURES: Final = 3
-"""So many in a row, and this model is not asked again."""
+SOURCE: Final = "server-compaction"  # The column of the ledger for what the provider used to sum up
+FAILURES: Final = 3  # So many in a row, and this model is not asked again
 RECORDED: Final = "server.compacted"
 BREAKER: Final = "server.failures"
 PROMPT: Final = Path(__file__).with_name("server.md")

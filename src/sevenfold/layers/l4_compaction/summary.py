@@ -44,8 +44,7 @@ from sevenfold.layers.shared.facts import (
 from sevenfold.models.directives import write_directive
 from sevenfold.settings.layers import CompactionSettings
 
-KIND: Final = "compact"
-"""The kind of the directive, on which the offline engine dispatches."""
+KIND: Final = "compact"  # The kind of the directive, on which the offline engine dispatches
 TAG: Final = "summary"
 SAID: Final = TITLES.index("All user messages")
 _KEYS: Final = (
@@ -240,16 +239,11 @@ def _tidy(lines: list[str]) -> str:
 class SummaryForm(msgspec.Struct, frozen=True):
     """The summary as it is put before the model."""
 
-    path: str = ""
-    """The file of the transcript, if there is one."""
-    middle: bool = False
-    """True if messages stand before it."""
-    tail: bool = True
-    """True if messages follow it word for word."""
-    newest: str = ""
-    """Results without an answer yet, when they do not follow."""
-    longest: int = 0
-    """Bytes to which each message of the user is cut; 0: none is."""
+    path: str = ""  # The file of the transcript, if there is one
+    middle: bool = False  # True if messages stand before it
+    tail: bool = True  # True if messages follow it word for word
+    newest: str = ""  # Results without an answer yet, when they do not follow
+    longest: int = 0  # Bytes to which each message of the user is cut; 0: none is
     last_whole: bool = False
     """True if what the user said last stands in the summary and nowhere else: it is not cut."""
 
@@ -338,8 +332,7 @@ class NoSummary(Exception):
 
     def __init__(self, why: str, used: Usage | None = None) -> None:
         super().__init__(why)
-        self.used = used or Usage()
-        """The usage of asking for it all the same."""
+        self.used = used or Usage()  # The usage of asking for it all the same
 
 
 class _ToolCallsOnly(NoSummary):
@@ -350,15 +343,12 @@ class SummaryJob(msgspec.Struct, frozen=True):
     """A request for a summary: of which stretch, and on which view."""
 
     request: Request
-    on: View | None
-    """The view to fork from; None when the provider has just refused it."""
+    on: View | None  # The view to fork from; None when the provider has just refused it
     scope: str
-    stretch: Sequence[PlacedMessage]
-    """The messages that are summarised, for a plain request."""
+    stretch: Sequence[PlacedMessage]  # The messages that are summarised, for a plain request
     instructions: str
     max_tokens: int
-    gap: int = 0
-    """By how many tokens the stretch is known to be too long."""
+    gap: int = 0  # By how many tokens the stretch is known to be too long
 
 
 class WrittenSummary(msgspec.Struct, frozen=True):

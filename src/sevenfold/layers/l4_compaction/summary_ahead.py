@@ -55,8 +55,7 @@ class ReadySummary(msgspec.Struct, frozen=True):
 
     model: str
     window: int
-    covers: tuple[Id, ...]
-    """The entries that it stands for: the beginning of the view, in order."""
+    covers: tuple[Id, ...]  # The entries that it stands for: the beginning of the view, in order
     written: WrittenSummary
     instructions: str = ""
 
@@ -75,15 +74,11 @@ class SummaryAhead:
         fork = parts.background_fork
         self._summarise = Summariser(fork, compaction.settings, parts.emit) if fork else None
         self.ready: ReadySummary | None = None
-        self._limits: Thresholds | None = None
-        """As they were before the last request."""
-        self._since: Any = _NEVER
-        """The boundary there was then; `_NEVER` when the window was full."""
+        self._limits: Thresholds | None = None  # As they were before the last request
+        self._since: Any = _NEVER  # The boundary there was then; `_NEVER` when the window was full
         self._ended: anyio.Event | None = None
-        self._tried: Any = _NEVER
-        """The boundary since which there was a try that came to nothing."""
-        self._failed = ""
-        """The model of a try whose failure the breaker has not been told of."""
+        self._tried: Any = _NEVER  # The boundary since which there was a try that came to nothing
+        self._failed = ""  # The model of a try whose failure the breaker has not been told of
 
     async def __call__(self, request: Request) -> Sequence[Mark]:
         planned = self._planned(request)

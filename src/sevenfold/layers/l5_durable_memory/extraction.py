@@ -44,8 +44,7 @@ if TYPE_CHECKING:
 LULL: Final = 0.85 * TTL_SECONDS["5m"]
 """Seconds of silence after which to look, before others think of keeping the prefix. One that is kept for
 an hour does not wait for that hour."""
-MOST: Final = 8
-"""Turns that may wait: so many would be looked at only on resume, if the machine went down."""
+MOST: Final = 8  # Turns that may wait: so many would be looked at only on resume, if the machine went down
 _LASTING: Final = (
     r"(?i)\b(?:remember|forget|memori[sz]e|keep in mind|note that|from now on|going forward"
     r"|in (?:the )?future|always|never|every time|each time|whenever|prefer\w*|conventions?|deadline|freeze"
@@ -72,12 +71,9 @@ def is_lasting(text: str) -> bool:
 
 BY: Final = "Extraction"
 KIND: Final = "extract"
-CURSOR: Final = "extraction"
-"""The mark that says how far it has looked: `{"last": id}`."""
-FAILURES: Final = 3
-"""So many in a row, and nothing is tried until the next session."""
-ANSWER: Final = 8_000
-"""Tokens of a reply: a handful of memories."""
+CURSOR: Final = "extraction"  # The mark that says how far it has looked: `{"last": id}`
+FAILURES: Final = 3  # So many in a row, and nothing is tried until the next session
+ANSWER: Final = 8_000  # Tokens of a reply: a handful of memories
 
 
 class Extraction:
@@ -326,8 +322,7 @@ _check: type[BackgroundStep] = Extraction
 _check_idle: type[IdleStep] = LateExtraction
 
 
-NEWEST: Final = 200
-"""Memories that the manifest lists."""
+NEWEST: Final = 200  # Memories that the manifest lists
 _STEPS: Final = "{steps}"
 _SINCE: Final = "The first {} messages have been looked at before; look at what came after them."
 _MANIFEST: Final = "<manifest>"

@@ -65,8 +65,7 @@ from sevenfold.tools.workspace import Workspace
 
 KIND: Final = "extraction"
 _TRIES: Final = 5
-_LONGEST_ROW: Final = HOOK + 50
-"""Characters of a line of the index that is taken from a model."""
+_LONGEST_ROW: Final = HOOK + 50  # Characters of a line of the index that is taken from a model
 
 
 class MemoryWriter:
@@ -78,8 +77,7 @@ class MemoryWriter:
         self._store, self._sources, self._session = store, sources, session
         self._locate = locate
         self._read: set[str] = set()
-        self.saved: dict[str, Saved] = {}
-        """The memories that this run has saved, by file."""
+        self.saved: dict[str, Saved] = {}  # The memories that this run has saved, by file
 
     def file_of(self, asked: str) -> str:
         """The memory file that a path means; `UnfitMemory` when it is none."""
@@ -300,8 +298,7 @@ _SCHEMAS: Final[dict[str, Json]] = {
 class RefusedCall(msgspec.Struct, frozen=True):
     """A call that was not carried out."""
 
-    kind: str
-    """tool, command, outside, rule, source, known, unread, index, form, secret or instructions."""
+    kind: str  # tool, command, outside, rule, source, known, unread, index, form, secret or instructions
     tool: str
     why: str
 
@@ -312,8 +309,7 @@ class ExtractionTools:
     def __init__(self, tools: Tools, writer: MemoryWriter, may: AllowCall, emit: Emit) -> None:
         self._tools, self._writer, self._may, self._emit = tools, writer, may, emit
         self.refusals: list[RefusedCall] = []
-        self.broken: StorageFailure | None = None
-        """The disk refused: what was to be saved is not."""
+        self.broken: StorageFailure | None = None  # The disk refused: what was to be saved is not
 
     @property
     def denied(self) -> int:

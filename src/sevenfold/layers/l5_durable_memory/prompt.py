@@ -109,15 +109,12 @@ def _text(name: str) -> str:
     return Path(__file__).with_name(name).read_text(encoding="utf-8").strip()
 
 
-LOADED: Final = "instructions"
-"""The mark that lists which instruction files the conversation has."""
+LOADED: Final = "instructions"  # The mark that lists which instruction files the conversation has
 TOUCHING: Final = ("read", "change")
 
 
-TRIES: Final = 20
-"""Attempts with less; each leaves out at least one file more."""
-NAMED: Final = 20
-"""Files that are named at most."""
+TRIES: Final = 20  # Attempts with less; each leaves out at least one file more
+NAMED: Final = 20  # Files that are named at most
 _LEFT: Final = (
     "There is no room here for all standing instructions. These files are left out; they count as much as "
     "the others, so read one before you work on what it is about:"
@@ -136,8 +133,7 @@ class _OpeningDraft(msgspec.Struct, frozen=True):
     messages: tuple[Message, ...]
     found: Instructions
     notices: tuple[str, ...] = ()
-    since: Id | None = None
-    """The first message that leaves the view where this takes its place."""
+    since: Id | None = None  # The first message that leaves the view where this takes its place
     before: Id = -1
     """The last message when it was asked for: what is equal and stood there by then came from elsewhere."""
 
@@ -170,8 +166,7 @@ class InstructionLoader:
         if known:  # what was said stays, and rules for certain files wait for these again
             self.files.load()
         self._locate = locate
-        self._seen: Id | None = None
-        """The last message whose calls were looked at."""
+        self._seen: Id | None = None  # The last message whose calls were looked at
         self._touched: set[str] = set()
         self._waiting: _OpeningDraft | None = None
         """Given back, if the compaction that asked for it came about."""

@@ -45,8 +45,7 @@ LEAST: Final = 3
 RUN: Final = 8
 RUN_UNSPACED: Final = 14
 """So many words, or characters of a script without spaces, in a row are copied and no coincidence."""
-TELLING: Final = 4
-"""Letters of a word that may tell what a sentence is about."""
+TELLING: Final = 4  # Letters of a word that may tell what a sentence is about
 _STEM: Final = 5
 _ELLIPSIS: Final = re.compile(r"\s*(?:\[?(?:…|\.\.\.)\]?)\s*")
 _UNSPACED: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
@@ -75,11 +74,9 @@ class SourceQuote(msgspec.Struct, frozen=True):
     id: Id
     at: float
     text: str
-    flat: str
-    """Its words, with a blank on either side."""
+    flat: str  # Its words, with a blank on either side
     by_user: bool
-    before: str = ""
-    """Of what was typed: what the assistant had said just before."""
+    before: str = ""  # Of what was typed: what the assistant had said just before
 
 
 class SourceMessages:
@@ -229,10 +226,8 @@ def _piped(placed: PlacedMessage) -> Iterable[str]:
     return (rest,) if rest.strip() else ()
 
 
-LONGEST_QUOTE: Final = 300
-"""Characters of a quote that are kept."""
-BY_PERSON: Final = ("user", "feedback")
-"""Types of memory that only the person's own words can found."""
+LONGEST_QUOTE: Final = 300  # Characters of a quote that are kept
+BY_PERSON: Final = ("user", "feedback")  # Types of memory that only the person's own words can found
 _INSIDE: Final = re.compile(r"[“\"「](.{2,}?)[”\"」]")
 _GAP: Final = re.compile(r"\n{3,}")
 _HOW: Final = (

@@ -120,8 +120,7 @@ def make_search_text(question: str) -> str:
     return f"{question[: LONGEST // 2]}\n{question[-LONGEST // 2 :]}"
 
 
-RECENT: Final = 20
-"""Messages in which a call counts as now."""
+RECENT: Final = 20  # Messages in which a call counts as now
 _USAGE: Final = (
     r"(?i)\b(?:usage|how[ -]to(?:[ -]use)?|using|syntax|flags?|options?|arguments?|parameters?|commands?"
     r"|subcommands?|cheat[ -]?sheets?|manual|man pages?|docs|documentation|examples?)\b"
@@ -192,10 +191,8 @@ def _words(text: str) -> Iterator[str]:
             yield word.lower()
 
 
-SMALLEST_SHARE: Final = 3
-"""In a small window one memory takes at most such a part of what all of them may."""
-_THREADS: Final = 2
-"""One may be stuck in a search whose result is not needed any more."""
+SMALLEST_SHARE: Final = 3  # In a small window one memory takes at most such a part of what all of them may
+_THREADS: Final = 2  # One may be stuck in a search whose result is not needed any more
 
 
 @dataclass(slots=True)
@@ -253,8 +250,7 @@ class Recall:
         self._clock, self._emit = parts.clock, parts.emit
         self._by_model = self._model_selector()
         self._threads: ThreadPoolExecutor | None = None
-        self._question: UserQuestion | None = None
-        """The newest that was looked at."""
+        self._question: UserQuestion | None = None  # The newest that was looked at
         self._search: _RunningSearch | None = None
         self._told = False
 

@@ -37,12 +37,9 @@ from sevenfold.memory.recall_results import BY, TAG, Recalled, format_age, forma
 from sevenfold.models.directives import write_directive
 from sevenfold.settings.layers import RecallSettings, SelectorName
 
-CANDIDATES: Final = 20
-"""Memories that the search puts before a model."""
-NEWEST: Final = 200
-"""Memories that a model chooses from where there is no search before it."""
-FAILURES: Final = 3
-"""After so many failures in a row the model is not asked any more."""
+CANDIDATES: Final = 20  # Memories that the search puts before a model
+NEWEST: Final = 200  # Memories that a model chooses from where there is no search before it
+FAILURES: Final = 3  # After so many failures in a row the model is not asked any more
 
 
 class RecallQuery(msgspec.Struct, frozen=True):
@@ -50,8 +47,7 @@ class RecallQuery(msgspec.Struct, frozen=True):
 
     text: str
     limit: int
-    skip: frozenset[str]
-    """Files that are in view already."""
+    skip: frozenset[str]  # Files that are in view already
 
 
 class Selection(msgspec.Struct, frozen=True):
@@ -131,16 +127,12 @@ class ByModel:
         return self.sources.newest(NEWEST)
 
 
-KIND: Final = "recall-plain"
-"""A column of its own in the ledger: it shares no prefix with the conversation."""
+KIND: Final = "recall-plain"  # A column of its own in the ledger: it shares no prefix with the conversation
 TOOL: Final = "choose_memories"
-ANSWER: Final = 256
-"""Tokens of the answer."""
-HEAD: Final = 30
-"""Lines of a memory that are looked at where it has no description."""
+ANSWER: Final = 256  # Tokens of the answer
+HEAD: Final = 30  # Lines of a memory that are looked at where it has no description
 DESCRIPTION: Final = 300
-SHOWN: Final = 50
-"""Files in view already that are named to the model."""
+SHOWN: Final = 50  # Files in view already that are named to the model
 
 
 class ModelSelector:
@@ -245,13 +237,10 @@ def _prompt() -> str:
 _check: type[MemoryChooser] = ModelSelector
 
 
-MARK: Final = "recalled:"
-"""The first part of the names of our marks; the number of the message follows."""
+MARK: Final = "recalled:"  # The first part of the names of our marks; the number of the message follows
 NAME: Final = 200
-PATH: Final = 4_096
-"""Characters of a name and of a path that are shown."""
-LEAST: Final = 512
-"""Bytes below which showing a memory is not worth it."""
+PATH: Final = 4_096  # Characters of a name and of a path that are shown
+LEAST: Final = 512  # Bytes below which showing a memory is not worth it
 _NUMBER: Final = rf'<{TAG} n="([0-9]{{1,9}})">'
 _TAGS: Final = rf"(?i)<(?=\s*/?\s*(?:{TAG}|memory|context|system-reminder|directive)\b)"
 _CONTROL: Final = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff]"
@@ -265,10 +254,8 @@ class Limits(msgspec.Struct, frozen=True):
 
     count: int
     lines: int
-    each: int
-    """Bytes of one, with its tags."""
-    left: int
-    """Bytes of all, with everything around them."""
+    each: int  # Bytes of one, with its tags
+    left: int  # Bytes of all, with everything around them
 
 
 class ShownMemories(msgspec.Struct, frozen=True):

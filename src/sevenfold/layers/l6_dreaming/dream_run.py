@@ -36,8 +36,7 @@ if TYPE_CHECKING:  # they take a while to import, and most sessions do not dream
     from sevenfold.memory.dreams.plan import DreamOutcome, KeptStatement, MergedFile
     from sevenfold.memory.dreams.statements import MemoryFact
 
-LOOK: Final = 0.5
-"""Seconds between looks for a request to stop."""
+LOOK: Final = 0.5  # Seconds between looks for a request to stop
 REFRESH: Final = 600.0
 """Seconds after which a long dream says that it still goes on, so that its lock is not taken."""
 DreamEnding: TypeAlias = Literal["completed", "failed", "killed", "skipped"]
@@ -49,23 +48,20 @@ class DreamResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a dream, as `sevenfold dream --json` prints it."""
 
     status: DreamEnding
-    gate: str | None = None
-    """The gate that was closed, when it was skipped."""
+    gate: str | None = None  # The gate that was closed, when it was skipped
     why: str = ""
     files_before: int = 0
     files_after: int = 0
     merged: tuple[MergedFile, ...] = ()
     superseded: tuple[LossAccount, ...] = ()
     archived: tuple[MergedFile, ...] = ()
-    kept: tuple[KeptStatement, ...] = ()
-    """Statements that were let go without an account, and put back."""
+    kept: tuple[KeptStatement, ...] = ()  # Statements that were let go without an account, and put back
     lost: tuple[MemoryFact, ...] = ()
     conflicts: tuple[DreamConflict, ...] = ()
     """Changes that were not made, because others wrote meanwhile or a check said no."""
     files: tuple[str, ...] = ()
     revision: str | None = None
-    review: str | None = None
-    """The dream that waits for the user to look at it."""
+    review: str | None = None  # The dream that waits for the user to look at it
     usage: Usage = Usage()
     notes: tuple[str, ...] = ()
     diff: str | None = None

@@ -26,8 +26,7 @@ from sevenfold.memory.dreams.lock import LockProcess, read_current_process
 from sevenfold.storage.files import make_private_dir, read_if_there, write_atomic
 
 BY: Final = "dream"
-KEPT: Final = 30
-"""Turns of the model that are kept for display."""
+KEPT: Final = 30  # Turns of the model that are kept for display
 STATUS: Final = "dream.json"
 STOP: Final = "dream-stop"
 DreamStatus: TypeAlias = Literal["running", "waiting", "completed", "failed", "killed"]
@@ -46,14 +45,11 @@ class DreamSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     session: str = ""
     status: DreamStatus = "running"
     phase: DreamPhase = "starting"
-    turns: tuple[str, ...] = ()
-    """The last of them, the oldest first: what was called."""
-    touched: tuple[str, ...] = ()
-    """The files that were written or removed."""
+    turns: tuple[str, ...] = ()  # The last of them, the oldest first: what was called
+    touched: tuple[str, ...] = ()  # The files that were written or removed
     denied: int = 0
     ended: float | None = None
-    said: str = ""
-    """The end of it, in a sentence."""
+    said: str = ""  # The end of it, in a sentence
     revision: str = ""
 
     @property

@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from sevenfold.memory.consolidation.staged_memories import ConsolidationReport
     from sevenfold.memory.dreams.losses import LossReason
 
-KEPT_APART: Final = (f"{LOGS}/", "team/")
-"""Files that a dream reads and does not change."""
+KEPT_APART: Final = (f"{LOGS}/", "team/")  # Files that a dream reads and does not change
 
 
 class DreamTools:
@@ -124,8 +123,7 @@ class StagedKeeper:
 _check: tuple[type[Tools], type[FileKeeper]] = (DreamTools, StagedKeeper)
 
 
-MOST_FILES: Final = 200
-"""Memories that are listed in the directive, the newest first."""
+MOST_FILES: Final = 200  # Memories that are listed in the directive, the newest first
 MOST_FINDINGS: Final = 40
 MOST_SESSIONS: Final = 20
 MOST_LOGS: Final = 31
@@ -141,10 +139,8 @@ class DreamContext(msgspec.Struct, frozen=True, kw_only=True):
     now: float
     last: float | None = None
     steps: int = 30
-    sessions: tuple[str, ...] = ()
-    """Those since the last dream, the newest first."""
-    findings: tuple[str, ...] = ()
-    """The findings of a check of the folder, a sentence each."""
+    sessions: tuple[str, ...] = ()  # Those since the last dream, the newest first
+    findings: tuple[str, ...] = ()  # The findings of a check of the folder, a sentence each
 
 
 def format_dream_request(staged: DreamStage, known: DreamContext) -> str:
@@ -257,8 +253,7 @@ class DreamOutput(msgspec.Struct, frozen=True):
 
     explained: Mapping[str, LossReason] = {}
     usage: Usage = Usage()
-    notes: tuple[str, ...] = ()
-    """The things it left alone, with the reason, a sentence each."""
+    notes: tuple[str, ...] = ()  # The things it left alone, with the reason, a sentence each
 
 
 Think: TypeAlias = Callable[[DreamStage, DreamWatch], Awaitable[DreamOutput]]

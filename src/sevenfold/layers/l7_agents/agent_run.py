@@ -25,20 +25,16 @@ from sevenfold.layers.shared.background import open_task_group
 from sevenfold.models.directives import write_directive
 
 KIND: Final = "status"
-ANSWER: Final = 64
-"""Tokens of the answer."""
-LONGEST: Final = 60
-"""Characters of it that are shown."""
-FAILURES: Final = 3
-"""After so many in a row an agent is not asked any more: each costs a request."""
+ANSWER: Final = 64  # Tokens of the answer
+LONGEST: Final = 60  # Characters of it that are shown
+FAILURES: Final = 3  # After so many in a row an agent is not asked any more: each costs a request
 
 
 @dataclass(slots=True)
 class StatusSummaries:
     """Asks agents in the background for their status."""
 
-    fork: Forker | None
-    """None: no agent is asked."""
+    fork: Forker | None  # None: no agent is asked
     clock: Clock
     emit: Emit
     seconds: float
@@ -94,8 +90,7 @@ def _asking() -> str:
 LOOK: Final = 1.0
 """Seconds between two looks into the mailbox of an idle teammate: others on this machine write there."""
 _WHY: Final = {"failed": "it broke off", "stopped": "it was stopped before it was done"}
-SHOWN: Final = 400
-"""Characters of its last words in the event."""
+SHOWN: Final = 400  # Characters of its last words in the event
 
 
 @dataclass(slots=True)
@@ -107,8 +102,7 @@ class AgentRunner:
     clock: Clock
     emit: Emit
     tell: Callable[[Member], None]
-    moved: Callable[[Member], None]
-    """Hears of every change of an agent's status."""
+    moved: Callable[[Member], None]  # Hears of every change of an agent's status
 
     async def work(self, member: Member, said: Message | None) -> tuple[()]:
         """Everything from here to its end. Stopped or broken, what it has open is closed."""

@@ -18,14 +18,10 @@ if TYPE_CHECKING:
     from sevenfold.layers.l7_agents.roster import Roster
 
 NAME: Final = "Agent"
-MOST_TYPES: Final = 60
-"""Types that are described: every request carries them."""
-MOST_TOKENS: Final = 1_500
-"""Of all of them together."""
-LONGEST: Final = 140
-"""Characters of one description."""
-_NAMED: Final = 400
-"""Characters of names of those that are not described."""
+MOST_TYPES: Final = 60  # Types that are described: every request carries them
+MOST_TOKENS: Final = 1_500  # Of all of them together
+LONGEST: Final = 140  # Characters of one description
+_NAMED: Final = 400  # Characters of names of those that are not described
 _ABOUT: Final = (
     "Hand a task to an agent with its own window; you get back only its report. Use it for work whose "
     "output you need not see, or for independent parts: several calls in one reply run side by side. "

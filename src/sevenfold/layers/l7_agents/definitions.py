@@ -33,19 +33,16 @@ if TYPE_CHECKING:
 
 Isolation: TypeAlias = Literal["worktree"]
 
-LARGEST: Final = 64 * 1024
-"""Longest definition, in bytes: every request carries it."""
+LARGEST: Final = 64 * 1024  # Longest definition, in bytes: every request carries it
 DESCRIPTION: Final = 600
 """Characters of a description that are kept: all of them stand in the description of one tool."""
 MOST_TURNS: Final = 10_000
-RESERVED: Final = frozenset({"fork"})
-"""Kinds of agent that no file can define."""
+RESERVED: Final = frozenset({"fork"})  # Kinds of agent that no file can define
 KEYS: Final = "name, description, tools, disallowedTools, model, memory, background, isolation, maxTurns"
 _KNOWN: Final = frozenset(key.strip().lower() for key in KEYS.split(","))
 _FOREIGN: Final = frozenset({"color", "effort", "initialprompt", "mcpservers", "skills"})
 """Keys of other programs that ask for something this one does not have, which does no harm."""
-_UNAPPLIED: Final = ("hooks", "permissionmode")
-"""Keys of theirs that users may rely on for their safety."""
+_UNAPPLIED: Final = ("hooks", "permissionmode")  # Keys of theirs that users may rely on for their safety
 _LONGEST_NAME: Final = 64
 _NAME: Final = r"[^\W_]+(?:[-_.: ][^\W_]+)*"
 _TOOL: Final = r"[A-Za-z][\w.:-]*\*?"
@@ -59,36 +56,26 @@ class AgentDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """The definition of one kind of agent."""
 
     name: str
-    description: str = ""
-    """The use of this agent; the model chooses by it."""
+    description: str = ""  # The use of this agent; the model chooses by it
     prompt: str
-    tools: tuple[str, ...] | None = None
-    """The names of its tools; None: all there are."""
-    without: tuple[str, ...] = ()
-    """Tools that it never has."""
-    model: str | None = None
-    """None: the model of the conversation that starts it."""
+    tools: tuple[str, ...] | None = None  # The names of its tools; None: all there are
+    without: tuple[str, ...] = ()  # Tools that it never has
+    model: str | None = None  # None: the model of the conversation that starts it
     memory: AgentScope | None = None
     background: bool = False
     isolation: Isolation | None = None
-    only_looks: bool = False
-    """True if it may change nothing, whatever the rules say."""
-    max_turns: int = 0
-    """0: as many as the session allows."""
-    path: Path | None = None
-    """Its file; None for those that are built in."""
+    only_looks: bool = False  # True if it may change nothing, whatever the rules say
+    max_turns: int = 0  # 0: as many as the session allows
+    path: Path | None = None  # Its file; None for those that are built in
 
 
 class DefinitionFile(msgspec.Struct, frozen=True):
     """The definition in one file, or the problem with it."""
 
     definition: AgentDefinition | None = None
-    problems: tuple[str, ...] = ()
-    """Each names the file."""
-    unknown: tuple[str, ...] = ()
-    """Keys that mean nothing here."""
-    unapplied: tuple[str, ...] = ()
-    """Keys that would hold the agent back elsewhere, and do not here."""
+    problems: tuple[str, ...] = ()  # Each names the file
+    unknown: tuple[str, ...] = ()  # Keys that mean nothing here
+    unapplied: tuple[str, ...] = ()  # Keys that would hold the agent back elsewhere, and do not here
 
 
 def read_definition(path: Path, folder: Path) -> DefinitionFile:
@@ -301,17 +288,13 @@ def format_path(path: Path) -> str:
 
 
 FOLDER: Final = "agents"
-MOST: Final = 200
-"""Definitions of one folder."""
-NAMED: Final = 3
-"""Files, and keys, that one line about a folder names."""
+MOST: Final = 200  # Definitions of one folder
+NAMED: Final = 3  # Files, and keys, that one line about a folder names
 GENERAL: Final = "general-purpose"
 _ALL: Final = "'sevenfold agents list' shows all"
 _INSTEAD: Final = "the rules and hooks of the session hold for every agent"
-_LISTED: Final = 40
-"""Kinds that a mistake names."""
-_FORMER: Final = {"task": "Agent"}
-"""Names of tools in other programs."""
+_LISTED: Final = 40  # Kinds that a mistake names
+_FORMER: Final = {"task": "Agent"}  # Names of tools in other programs
 _SIZES: Final = {"opus": "claude-opus-5-5", "sonnet": "claude-sonnet-5-5", "haiku": "claude-haiku-5-5"}
 """Names of models that only say how large, as other programs' files have them."""
 
@@ -341,12 +324,9 @@ class AgentDefinitions(msgspec.Struct, frozen=True):
     """The definitions by name, and what is to be said about their files."""
 
     definitions: dict[str, AgentDefinition]
-    problems: tuple[str, ...] = ()
-    """Problems to mend, in a few lines for each folder."""
-    every: tuple[str, ...] = ()
-    """The same for each file by itself, however many there are."""
-    notes: tuple[str, ...] = ()
-    """Definitions that replace others; that may be just what was wanted."""
+    problems: tuple[str, ...] = ()  # Problems to mend, in a few lines for each folder
+    every: tuple[str, ...] = ()  # The same for each file by itself, however many there are
+    notes: tuple[str, ...] = ()  # Definitions that replace others; that may be just what was wanted
 
 
 def list_definition_folders(home: Path, tree: Path | None) -> tuple[Path, ...]:
@@ -386,8 +366,7 @@ class _DefinitionFolder:
         self.own: dict[str, AgentDefinition] = {}
         self._problems: list[str] = []
         self._unapplied: dict[Path, tuple[str, ...]] = {}
-        self._unknown: dict[Path, tuple[str, ...]] = {}
-        """Files, and the keys in them that mean nothing."""
+        self._unknown: dict[Path, tuple[str, ...]] = {}  # Files, and the keys in them that mean nothing
         for path in _files(folder, self._problems):
             read = read_definition(path, folder)
             self._problems += read.problems

@@ -96,8 +96,7 @@ class NoBackground:
 class ForkRunner:
     """Implements `protocols.Forker` for one conversation. A fork cannot fork."""
 
-    conversation: Conversation
-    """Says which model is asked, and how large its window is."""
+    conversation: Conversation  # Says which model is asked, and how large its window is
     accounts: Accounts
     clock: Clock
     emit: Emit

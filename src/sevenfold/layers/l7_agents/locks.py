@@ -17,8 +17,7 @@ from sevenfold.storage.locks import hold_lock_async, take_lock
 
 RETRIES: Final = 10
 SHORTEST: Final = 0.005
-LONGEST: Final = 0.1
-"""Seconds between two tries, at the least and at the most."""
+LONGEST: Final = 0.1  # Seconds between two tries, at the least and at the most
 
 
 class Busy(StorageFailure, kind="busy"):

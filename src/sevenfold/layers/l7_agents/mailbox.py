@@ -47,17 +47,12 @@ from sevenfold.storage.files import (
 )
 from sevenfold.tools.toolbox import clean_arguments
 
-ALL: Final = "*"
-"""The address of all teammates."""
-SESSION: Final = "uds:"
-"""The prefix of the address of another session on this machine."""
-BRIDGE: Final = "bridge:"
-"""The prefix of the address of something on another machine."""
-LEAD: Final = "lead"
-"""The name of the conversation that leads a team."""
+ALL: Final = "*"  # The address of all teammates
+SESSION: Final = "uds:"  # The prefix of the address of another session on this machine
+BRIDGE: Final = "bridge:"  # The prefix of the address of something on another machine
+LEAD: Final = "lead"  # The name of the conversation that leads a team
 LONGEST_ID: Final = 64
-LONGEST_WORDS: Final = 16_000
-"""Characters of a reason, of feedback and of a plan."""
+LONGEST_WORDS: Final = 16_000  # Characters of a reason, of feedback and of a plan
 
 
 class ShutdownRequest(msgspec.Struct, frozen=True, tag_field="type", tag="shutdown_request"):
@@ -164,10 +159,8 @@ def explain_bad_address(to: str) -> str:
 
 AGENT: Final = "an agent"
 LONGEST: Final = 64
-COMMAND_LINE: Final = "command-line"
-"""The sender of a message from a terminal outside any session."""
-UNKNOWN: Final = "unknown"
-"""The sender of a message that claims a sender it cannot have."""
+COMMAND_LINE: Final = "command-line"  # The sender of a message from a terminal outside any session
+UNKNOWN: Final = "unknown"  # The sender of a message that claims a sender it cannot have
 _WORDS: Final = frozenset({"user", "lead", "leader"})
 """Words that make a name look like another's, wherever in it they stand."""
 _ROLES: Final = frozenset({"main", "system", "the system", "assistant"})
@@ -258,12 +251,10 @@ def _wrong(name: str) -> str:
     return ""
 
 
-LONGEST_TEXT: Final = 32_000
-"""Characters of a message: all of it goes into the receiver's window."""
+LONGEST_TEXT: Final = 32_000  # Characters of a message: all of it goes into the receiver's window
 LONGEST_SUMMARY: Final = 200
 LONGEST_SENDER: Final = 200
-BRIEF: Final = 60
-"""Characters of a message that stand for it where there is no summary."""
+BRIEF: Final = 60  # Characters of a message that stand for it where there is no summary
 _ID: Final = r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}"
 
 
@@ -273,8 +264,7 @@ class Letter(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     sender: str = msgspec.field(name="from")
     text: str
-    timestamp: str = ""
-    """The time of writing, as ISO 8601."""
+    timestamp: str = ""  # The time of writing, as ISO 8601
     read: bool = False
     summary: str = ""
     frame: LetterFrame | None = None
@@ -400,8 +390,7 @@ def _frame(fields: Any) -> LetterFrame | None:
         return None
 
 
-MOST_ASIDE: Final = 1_000
-"""Most damaged files kept beside one."""
+MOST_ASIDE: Final = 1_000  # Most damaged files kept beside one
 _encode = msgspec.json.Encoder().encode
 
 
@@ -460,10 +449,8 @@ def rename_damaged_file(path: Path) -> Path:
 MOST_WAITING: Final = 50
 REMEMBERED: Final = 256
 """Letters that were read and stay in the file, so that one that is sent again is recognised."""
-KEPT_TEXT: Final = 200
-"""Characters that stay of a letter that was read: the transcript has all of it."""
-LARGEST: Final = 32_000_000
-"""Bytes of a mailbox; ours stay far below."""
+KEPT_TEXT: Final = 200  # Characters that stay of a letter that was read: the transcript has all of it
+LARGEST: Final = 32_000_000  # Bytes of a mailbox; ours stay far below
 SETTLED: Final = 0.05
 """Seconds after which a change of a file is sure to have changed what `stat` says of it."""
 

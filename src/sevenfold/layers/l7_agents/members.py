@@ -31,8 +31,7 @@ from sevenfold.layers.l7_agents.worktrees import Worktree
 from sevenfold.models.directives import write_directive
 
 MARK: Final = "agents"
-LONGEST: Final = 12_000
-"""Characters of what an agent said; its transcript has the rest."""
+LONGEST: Final = 12_000  # Characters of what an agent said; its transcript has the rest
 _TAG: Final = "agent-notice"
 _NAME: Final = 80
 
@@ -42,11 +41,9 @@ class AgentNotice(msgspec.Struct, frozen=True):
 
     id: str
     name: str
-    status: str
-    """done, failed, stopped or idle."""
+    status: str  # done, failed, stopped or idle
     said: str
-    facts: str = ""
-    """One line: what it took, and where its transcript is."""
+    facts: str = ""  # One line: what it took, and where its transcript is
 
 
 class AgentNotices:
@@ -129,12 +126,9 @@ class AgentRow(msgspec.Struct, frozen=True, kw_only=True):
     status: AgentStatus
     background: bool
     depth: int
-    doing: str
-    """A few words on what it is at, while it runs in the background."""
-    said: str
-    """Its last words."""
-    why: str
-    """The reason of the failure."""
+    doing: str  # A few words on what it is at, while it runs in the background
+    said: str  # Its last words
+    why: str  # The reason of the failure
     steps: int
     usage: Usage
     path: Path | None
@@ -147,8 +141,7 @@ class Member:
 
     spec: AgentSpec
     description: str = ""
-    parent: str = ""
-    """The id of the agent that started it; empty: the main conversation did."""
+    parent: str = ""  # The id of the agent that started it; empty: the main conversation did
     background: bool = False
     teammate: bool = False
     status: AgentStatus = "running"
@@ -158,23 +151,18 @@ class Member:
     agent: Agent | None = None
     path: Path | None = None
     worktree: Worktree | None = None
-    left: str = ""
-    """The state of its work tree."""
-    leaving: bool = False
-    """It has agreed to end."""
-    steps: int = 0
-    """Of earlier runs, like `usage`."""
+    left: str = ""  # The state of its work tree
+    leaving: bool = False  # It has agreed to end
+    steps: int = 0  # Of earlier runs, like `usage`
     usage: Usage = field(default_factory=Usage)
     mail: MailDelivery | None = None
     letters: MemoryInbox = field(init=False)
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    resting: anyio.Event = field(default_factory=anyio.Event)
-    """It has nothing more to do, for now."""
+    resting: anyio.Event = field(default_factory=anyio.Event)  # It has nothing more to do, for now
     gone: anyio.Event = field(default_factory=anyio.Event)
     """It is over, and everything it had open is closed."""
     woken: anyio.Event = field(default_factory=anyio.Event)
-    notices: AgentNotices = field(init=False)
-    """Notices of its own agents."""
+    notices: AgentNotices = field(init=False)  # Notices of its own agents
     first: int = -1
     """The place in its transcript where its own words begin: before them a fork has its parent's."""
 
@@ -277,12 +265,9 @@ class Member:
         return AgentNotice(self.id, self.name, self.status, said, self.facts)
 
 
-FORK: Final = "fork"
-"""The kind of an agent that goes on from its parent's conversation."""
-MAIN: Final = "main"
-"""The name of the main conversation."""
-LONGEST_REPLY: Final = 300.0
-"""Seconds that a call waits for the rest of the reply it stands in."""
+FORK: Final = "fork"  # The kind of an agent that goes on from its parent's conversation
+MAIN: Final = "main"  # The name of the main conversation
+LONGEST_REPLY: Final = 300.0  # Seconds that a call waits for the rest of the reply it stands in
 _LOOK: Final = 0.01
 
 
@@ -291,13 +276,10 @@ class ParentConversation:
     """A conversation in which the Agent tool is called."""
 
     name: str
-    depth: int
-    """0 for the main conversation."""
-    now: Callable[[], Request]
-    """The request that it would send now."""
+    depth: int  # 0 for the main conversation
+    now: Callable[[], Request]  # The request that it would send now
     is_fork: bool = False
-    spec: AgentSpec | None = None
-    """Of an agent; the main conversation has none."""
+    spec: AgentSpec | None = None  # Of an agent; the main conversation has none
     patience: float = LONGEST_REPLY
 
     @classmethod
@@ -334,8 +316,7 @@ class ParentConversation:
         raise ToolFailed("the reply that asked for this fork was cut off: ask for it again")
 
 
-DIRECTIVE: Final = "agent"
-"""The kind of the directive that a fork begins with."""
+DIRECTIVE: Final = "agent"  # The kind of the directive that a fork begins with
 _DESCRIBED: Final = 80
 _OTHER: Final = r"[^A-Za-z0-9]+"
 _PLACE: Final = r"\{\{(\w+)\}\}"

@@ -33,10 +33,8 @@ from sevenfold.memory.store import MemoryStore
 if TYPE_CHECKING:
     from sevenfold.memory.agents import AgentSnapshots
 
-TOOLS: Final = ("Read", "Edit", "Write")
-"""The tools that keep a memory."""
-OPENS: Final = "This is the index of your memory"
-"""The first words of the message that brings the index."""
+TOOLS: Final = ("Read", "Edit", "Write")  # The tools that keep a memory
+OPENS: Final = "This is the index of your memory"  # The first words of the message that brings the index
 _TAG: Final = "memory-index"
 _TAGS: Final = rf"(?i)<(?=\s*/?\s*(?:{_TAG}|context)\b)"
 _PLACES: Final = r"\{(folder|hint)\}"
@@ -54,12 +52,10 @@ class AgentMemory(msgspec.Struct, frozen=True):
     """The memory of an agent; without a folder it has none."""
 
     place: AgentFolder | None = None
-    prompt: str = ""
-    """Belongs behind the agent's own prompt. The same bytes for the same folder and scope."""
+    prompt: str = ""  # Belongs behind the agent's own prompt. The same bytes for the same folder and scope.
     opening: Message | None = None
     """The index as it is now, within its limits; None when there is nothing in it."""
-    note: str = ""
-    """A notice for the user."""
+    note: str = ""  # A notice for the user
 
     @property
     def folder(self) -> Path | None:

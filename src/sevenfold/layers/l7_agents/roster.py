@@ -51,11 +51,9 @@ from sevenfold.layers.l7_agents.worktrees import Worktree, Worktrees
 from sevenfold.settings.layers import AgentSettings
 from sevenfold.storage.jsonl import read_log
 
-MARK: Final = "session"
-"""The mark that begins a transcript; an agent's says under `agent` what it is."""
+MARK: Final = "session"  # The mark that begins a transcript; an agent's says under `agent` what it is
 LARGEST: Final = 256 << 20
-HEAD: Final = 8
-"""Lines within which that mark stands."""
+HEAD: Final = 8  # Lines within which that mark stands
 
 
 class AgentRecord(msgspec.Struct, frozen=True):
@@ -157,10 +155,8 @@ class PreparedAgent(msgspec.Struct, frozen=True):
     """An agent that can be begun."""
 
     spec: AgentSpec
-    said: Message
-    """Its first words."""
-    worktree: Worktree | None = None
-    """The one it works in, which may be that of who started it."""
+    said: Message  # Its first words
+    worktree: Worktree | None = None  # The one it works in, which may be that of who started it
 
 
 @dataclass(slots=True)
@@ -249,8 +245,7 @@ def _forked(spec: AgentSpec, of: AgentSpec | None, request: Request) -> AgentSpe
     )
 
 
-WORK: Final = "agents"
-"""The name of agents' work in the list of background work."""
+WORK: Final = "agents"  # The name of agents' work in the list of background work
 
 
 @dataclass(kw_only=True)
@@ -258,29 +253,25 @@ class Roster:
     """The agents of one session. Implements `Directory`: it takes letters for them."""
 
     spawn: Spawner
-    background: Background
-    """Runs them: what breaks in an agent must not end the session."""
+    background: Background  # Runs them: what breaks in an agent must not end the session
     definitions: Mapping[str, AgentDefinition]
     clock: Clock
     emit: Emit
     settings: AgentSettings = field(default_factory=AgentSettings)
-    tools: Callable[[], Collection[str]] = lambda: ()
-    """The names of all tools that an agent could have."""
+    tools: Callable[[], Collection[str]] = lambda: ()  # The names of all tools that an agent could have
     messenger: Callable[[str], Tool] | None = None
     """Makes the tool by which the agent of this name writes to others."""
     post: PostOffice | None = None
     session: str = ""
     worktrees: Worktrees | None = None
     memory: Callable[[AgentDefinition], AgentMemory] = lambda definition: AgentMemory()
-    forker: Forker | None = None
-    """Asks an agent beside its work how it is going; None: it is not asked."""
+    forker: Forker | None = None  # Asks an agent beside its work how it is going; None: it is not asked
     random: Callable[[int], bytes] = os.urandom
     notices: AgentNotices = field(default_factory=AgentNotices)
     """For the main conversation, one of whose layers it is."""
     letters: MemoryInbox = field(default_factory=lambda: MemoryInbox(LEAD))
     """For the main conversation, where there is no post office."""
-    schema: Json = field(init=False)
-    """Of the Agent tool, the same in every conversation of the session."""
+    schema: Json = field(init=False)  # Of the Agent tool, the same in every conversation of the session
     _members: dict[str, Member] = field(init=False, default_factory=dict)
     _closing: bool = field(init=False, default=False)
 

@@ -61,8 +61,7 @@ from sevenfold.storage.locks import hold_file_lock
 
 BACKLOG: Final = 64
 _CHUNK: Final = 65_536
-_PAUSE: Final = 0.01
-"""Seconds before another try where a queue is full or no file can be opened."""
+_PAUSE: Final = 0.01  # Seconds before another try where a queue is full or no file can be opened
 
 
 class LineTooLong(Exception):
@@ -154,8 +153,7 @@ async def _received(connection: socket.socket) -> bytes:
             raise PeerGone(str(error)) from error
 
 
-_XUCRED: Final = struct.Struct("=IIh")
-"""macOS: version, user, number of groups; the groups follow."""
+_XUCRED: Final = struct.Struct("=IIh")  # macOS: version, user, number of groups; the groups follow
 _XUCRED_SIZE: Final = 76
 _SOL_LOCAL: Final = 0
 _LOCAL_PEERCRED: Final = 1
@@ -200,12 +198,10 @@ def parse_xucred(told: bytes) -> int:
     return int(user)
 
 
-LONGEST_PATH: Final = 103
-"""Bytes of a socket's path: what macOS takes; Linux takes four more."""
+LONGEST_PATH: Final = 103  # Bytes of a socket's path: what macOS takes; Linux takes four more
 _LARGEST: Final = 20_000
 _SOCKET: Final = ".sock"
-_SOCKET_NAME: Final = 21
-"""Bytes of a slash and the name of a socket."""
+_SOCKET_NAME: Final = 21  # Bytes of a slash and the name of a socket
 
 
 class SessionAddress(msgspec.Struct, frozen=True):
@@ -215,8 +211,7 @@ class SessionAddress(msgspec.Struct, frozen=True):
     project: str
     pid: int
     started: float
-    began: str = ""
-    """The start of its process, as the system counts."""
+    began: str = ""  # The start of its process, as the system counts
     socket: str = ""
 
     @property
@@ -229,8 +224,7 @@ class NotSent(Mistake, kind="not_sent"):
 
     def __init__(self, why: str, text: str) -> None:
         super().__init__(text)
-        self.why = why
-        """nobody, refused, full, too_long, timeout, cut, version or busy."""
+        self.why = why  # nobody, refused, full, too_long, timeout, cut, version or busy
 
 
 # --- the folder -----------------------------------------------------------------------------------------
@@ -373,18 +367,12 @@ def _remove_socket(folder: Path, one: SessionAddress) -> None:
 
 
 VERSION: Final = 1
-LONGEST_LINE: Final = 262_144
-"""Bytes of a line; a letter of the longest kind fits."""
-CONNECTIONS: Final = 16
-"""Connections at the same time; others are asked to come again."""
-SECONDS: Final = 5.0
-"""For all of one exchange."""
-TRIES: Final = 3
-"""Attempts for a letter that may not have arrived."""
-PAUSE: Final = 0.1
-"""Seconds before it is sent again."""
-_FLOOD: Final = 4
-"""Times the connections allowed; beyond that they are cut without a word."""
+LONGEST_LINE: Final = 262_144  # Bytes of a line; a letter of the longest kind fits
+CONNECTIONS: Final = 16  # Connections at the same time; others are asked to come again
+SECONDS: Final = 5.0  # For all of one exchange
+TRIES: Final = 3  # Attempts for a letter that may not have arrived
+PAUSE: Final = 0.1  # Seconds before it is sent again
+_FLOOD: Final = 4  # Times the connections allowed; beyond that they are cut without a word
 _SAID: Final = 300
 _AGAIN: Final = frozenset({"timeout", "cut", "busy"})
 _encode = msgspec.json.Encoder().encode

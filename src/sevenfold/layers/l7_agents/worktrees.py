@@ -34,8 +34,7 @@ from sevenfold.storage.locks import take_lock
 from sevenfold.tools.processes import end_groups
 
 ENDING: Final = ".json"
-BRANCHES: Final = "sevenfold/"
-"""Prefix of the branches of agents."""
+BRANCHES: Final = "sevenfold/"  # Prefix of the branches of agents
 _LARGEST: Final = 1 << 16
 _ID: Final = r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.)){0,99}"
 
@@ -46,12 +45,9 @@ class Worktree(msgspec.Struct, frozen=True):
     id: str
     path: Path
     branch: str
-    began: str
-    """The commit that it was made from."""
-    ready: bool = True
-    """False while it is being made: no agent has worked in it."""
-    told: bool = False
-    """True once the user was told that it stays."""
+    began: str  # The commit that it was made from
+    ready: bool = True  # False while it is being made: no agent has worked in it
+    told: bool = False  # True once the user was told that it stays
 
 
 class _WorktreeRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -178,8 +174,7 @@ class WorktreeRecords:
             raise make_storage_failure(error, self._path(worktree.id)) from error
 
 
-SECONDS: Final = 300.0
-"""Seconds for one command: a large project is written out whole."""
+SECONDS: Final = 300.0  # Seconds for one command: a large project is written out whole
 _REASON: Final = ("fatal: ", "error: ")
 _LONGEST: Final = 300
 
@@ -189,8 +184,7 @@ class GitRun(msgspec.Struct, frozen=True):
 
     code: int
     out: bytes
-    why: str = ""
-    """The reason that git printed, on one line."""
+    why: str = ""  # The reason that git printed, on one line
 
     @property
     def text(self) -> str:
@@ -282,8 +276,7 @@ _UNDER_WAY: Final = {
     "BISECT_LOG": "a bisection",
 }
 _NAMED: Final = 3
-_PAUSE: Final = 0.1
-"""Seconds before a second try: another git process may have been in the way."""
+_PAUSE: Final = 0.1  # Seconds before a second try: another git process may have been in the way
 _SUBMODULES: Final = "containing submodules"
 _STATUS: Final = ("--porcelain=v1", "-z", "--untracked-files=all", "--ignored=matching")
 
@@ -313,8 +306,7 @@ class Worktrees:
         self._alone = WorktreeLock(folder, seconds)
         self._looking = anyio.Lock()
         """Held while a task checks whether a work tree is free, and takes or releases it."""
-        self._inside: dict[str, set[str]] = {}
-        """The agents of this process in each work tree."""
+        self._inside: dict[str, set[str]] = {}  # The agents of this process in each work tree
 
     async def make(self, id: str) -> Worktree:
         """Make a work tree on a new branch; a failure leaves nothing behind."""

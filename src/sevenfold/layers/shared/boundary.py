@@ -33,8 +33,7 @@ from sevenfold.core.tokens import TAIL_PADDING, MessageSize, Pressure, Usage, co
 from sevenfold.core.transcript import Entry, Id, Mark, PlacedMessage, Replace, View
 from sevenfold.layers.shared.facts import TYPED, FactCollector, Facts, IdentityCache
 
-BOUNDARY: Final = "compacted"
-"""The name of the mark. The last one counts; the log has them all."""
+BOUNDARY: Final = "compacted"  # The name of the mark. The last one counts; the log has them all.
 STANDS_FOR: Final = "stands_for"
 """The first part of the names of records; the rest is the fingerprint of the message."""
 SPOKEN: Final = frozenset({"user", "", "model", "tools", "turn", "session", "hooks", "system"})
@@ -57,8 +56,7 @@ TITLES: Final = (
     "Next step",
 )
 """The headings of a summary, in their order."""
-STAND_INS: Final = 8
-"""Messages and their records that are remembered; a view has a handful of them."""
+STAND_INS: Final = 8  # Messages and their records that are remembered; a view has a handful of them
 _GIVEN_BACK: Final = "<context>"
 """The first word of a message that a compaction adds: files as they are now, repeated texts."""
 
@@ -69,18 +67,13 @@ _GIVEN_BACK: Final = "<context>"
 class Boundary(msgspec.Struct, frozen=True, omit_defaults=True):
     """One compaction: who made it, why, how much it took away, and up to where."""
 
-    by: str
-    """summary, notes, digest, snip, collapse, server, or what another tool recorded."""
-    trigger: str
-    """auto, price, manual, refused, from, up_to, ahead."""
+    by: str  # summary, notes, digest, snip, collapse, server, or what another tool recorded
+    trigger: str  # auto, price, manual, refused, from, up_to, ahead
     tokens_before: int = 0
     tokens_after: int = 0
-    last: Id = -1
-    """The last entry that it covers."""
-    kept_from: Id = -1
-    """The first message that stayed word for word; -1 when none did."""
-    fidelity: float | None = None
-    """The share of what was said that can still be found; see `fidelity`."""
+    last: Id = -1  # The last entry that it covers
+    kept_from: Id = -1  # The first message that stayed word for word; -1 when none did
+    fidelity: float | None = None  # The share of what was said that can still be found; see `fidelity`
     instructions: str = ""
 
     @property
@@ -119,10 +112,8 @@ class BoundaryRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """The facts that a message stands for."""
 
     facts: Facts
-    rounds: int = 0
-    """Replies of the model among it, where they can be put back ..."""
-    tokens: int = 0
-    """... and what they would take then."""
+    rounds: int = 0  # Replies of the model among it, where they can be put back
+    tokens: int = 0  # ... and what they would take then.
 
     def mark(self, message: Message) -> Mark:
         """A name of its own for each message: they all count."""
@@ -233,8 +224,7 @@ def _last_said(view: View) -> int | None:
     return None
 
 
-UNKNOWN_GAP: Final = 0.2
-"""The part to free when the provider says "too long" and not by how much."""
+UNKNOWN_GAP: Final = 0.2  # The part to free when the provider says "too long" and not by how much
 
 
 # --- how much -------------------------------------------------------------------------------------------

@@ -32,10 +32,8 @@ from sevenfold.core.tokens import count_bytes
 from sevenfold.core.transcript import PlacedMessage
 from sevenfold.memory.recall_results import BY as RECALLED
 
-TYPED: Final = ("user", "")
-"""Authors that are people; texts of the program stand apart."""
-PROMPTED: Final = "turn"
-"""Asks for the rest of a reply that was cut: nothing anyone needs later."""
+TYPED: Final = ("user", "")  # Authors that are people; texts of the program stand apart
+PROMPTED: Final = "turn"  # Asks for the rest of a reply that was cut: nothing anyone needs later
 MOST: Final = 500
 """Files, commands, errors, stored results and contexts that are remembered, each; the oldest go first."""
 LINE: Final = 300
@@ -43,18 +41,15 @@ WORDS: Final = 2_000
 ANSWER: Final = 400
 """Bytes of a line of tool output, of the last words, and of an answer to an earlier question."""
 
-LONGEST_ERROR: Final = 200
-"""Characters of the line that says what went wrong."""
-CALLS: Final = 512
-"""Calls that are remembered as they were told, for all who ask about the same stretch."""
+LONGEST_ERROR: Final = 200  # Characters of the line that says what went wrong
+CALLS: Final = 512  # Calls that are remembered as they were told, for all who ask about the same stretch
 
 _HAN: Final = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 WORD: Final = rf"[{_HAN}]|[^\W{_HAN}]+"
 """A word, or a character of a language that is written without spaces."""
 _PATHS: Final = ("file_path", "notebook_path", "path", "filepath", "filename", "file")
 _COMMANDS: Final = ("command", "cmd", "script")
-_PART: Final = r"[A-Z]?[a-z]+"
-"""Of a name that is put together."""
+_PART: Final = r"[A-Z]?[a-z]+"  # Of a name that is put together
 _CHANGES: Final = frozenset(
     ["write", "edit", "create", "insert", "replace", "patch", "delete", "remove", "update", "move"]
 )
@@ -70,8 +65,7 @@ _POINTER: Final = (
     r"[\\/]tool-results[\\/][^\n\\/]*?\.(?:txt|json))(?=[\]\s]|$)"
 )
 _POINTERS: Final = ("<persisted-output", "(cleared: ")
-_POINTING: Final = 1_200
-"""Characters in which an envelope or a marker has named its file."""
+_POINTING: Final = 1_200  # Characters in which an envelope or a marker has named its file
 
 
 class UserTurn(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -85,16 +79,14 @@ class FileFact(msgspec.Struct, frozen=True, omit_defaults=True):
     path: str
     reads: int = 0
     changes: int = 0
-    size: int = 0
-    """Bytes of the last result."""
+    size: int = 0  # Bytes of the last result
 
 
 class CommandFact(msgspec.Struct, frozen=True, omit_defaults=True):
     text: str
     times: int = 0
     failed: bool = False
-    said: str = ""
-    """The end of what it printed last."""
+    said: str = ""  # The end of what it printed last
 
 
 class FailedCall(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -119,16 +111,13 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
     said: tuple[UserTurn, ...] = ()
     contexts: tuple[str, ...] = ()
     """Texts of the program: where the model is, what hooks added, summaries by others."""
-    account: str = ""
-    """The newest summary or notes that a model wrote; it stands for those before."""
-    working: str = ""
-    """The last words of the assistant."""
+    account: str = ""  # The newest summary or notes that a model wrote; it stands for those before
+    working: str = ""  # The last words of the assistant
     files: tuple[FileFact, ...] = ()
     commands: tuple[CommandFact, ...] = ()
     troubles: tuple[FailedCall, ...] = ()
     kept: tuple[StoredResult, ...] = ()
-    others: dict[str, int] = {}
-    """Calls of every other tool."""
+    others: dict[str, int] = {}  # Calls of every other tool
 
 
 class FactCollector:
@@ -288,8 +277,7 @@ class CallFact(msgspec.Struct, frozen=True):
     """A call in one line, the same for the same thing tried again; what kind it is, and about what."""
 
     name: str
-    kind: str
-    """`read` or `change` of a file, `command`, or `other`."""
+    kind: str  # `read` or `change` of a file, `command`, or `other`
     about: str
 
 
@@ -393,10 +381,8 @@ def clip_text(text: str, most: int, where: str = "") -> str:
     return f"{head}\n[… {gone:,} bytes left out{where} …]\n{tail}".strip("\n")
 
 
-LONG: Final = 1_000
-"""Bytes: a message that is longer may be cut to this before others have to suffer."""
-LEAST: Final = 200
-"""Bytes; below this it is better to leave an old message out and say so."""
+LONG: Final = 1_000  # Bytes: a message that is longer may be cut to this before others have to suffer
+LEAST: Final = 200  # Bytes; below this it is better to leave an old message out and say so
 Cutting: TypeAlias = Literal["none", "long", "all"]
 """The messages that may be cut when all of them do not fit."""
 Numbered: TypeAlias = Sequence[tuple[int, str]]

@@ -34,16 +34,12 @@ from sevenfold.core.transcript import PlacedMessage, View
 from sevenfold.layers.shared.facts import TYPED, WORD, find_error_line, summarise_call, to_bounded_line
 
 WEIGHTS: Final = {"said": 50, "paths": 15, "identifiers": 15, "errors": 10, "numbers": 5, "urls": 5}
-RUN: Final = 5
-"""So many words in the same order are a quotation; fewer are a coincidence."""
-TWICE: Final = 2
-"""Messages that have to use a thing before it counts, if the user did not say it."""
-SHORT: Final = 300
-"""Characters; a longer argument of a tool is the text of a file, or as good as one."""
+RUN: Final = 5  # So many words in the same order are a quotation; fewer are a coincidence
+TWICE: Final = 2  # Messages that have to use a thing before it counts, if the user did not say it
+SHORT: Final = 300  # Characters; a longer argument of a tool is the text of a file, or as good as one
 MOST_NAMES: Final = 20_000
 """Words of which it is remembered whether they are names: a conversation repeats its own."""
-EXAMPLES: Final = 4
-"""Missing things that are named, of each kind."""
+EXAMPLES: Final = 4  # Missing things that are named, of each kind
 
 _APART: Final = bytes(n if chr(n).isalnum() or n == ord("_") else 32 for n in range(128)).ljust(256)
 """Spaces between the words of an ASCII text."""
@@ -71,11 +67,9 @@ class FoundShare(msgspec.Struct, frozen=True):
 
 
 class Fidelity(msgspec.Struct, frozen=True):
-    score: float
-    """From 0, nothing can be found, to 1."""
+    score: float  # From 0, nothing can be found, to 1
     kinds: dict[str, FoundShare]
-    missing: tuple[str, ...] = ()
-    """Some of what cannot be found, what matters most first."""
+    missing: tuple[str, ...] = ()  # Some of what cannot be found, what matters most first
 
 
 def measure_fidelity(

@@ -20,12 +20,9 @@ EDGES: Final = (
     28_800, 86_400,
 )  # fmt: skip
 """The end of each bin, in seconds; the first one begins at `QUICKEST`."""
-QUICKEST: Final = 1.0
-"""Replies faster than this (seconds) come from programs, not people."""
-WEIGHT: Final = 20.0
-"""Gaps of this user that the recorded ones are worth."""
-MOST: Final = 500.0
-"""Older gaps fade when there are more: people change their ways."""
+QUICKEST: Final = 1.0  # Replies faster than this (seconds) come from programs, not people
+WEIGHT: Final = 20.0  # Gaps of this user that the recorded ones are worth
+MOST: Final = 500.0  # Older gaps fade when there are more: people change their ways
 
 
 class GapCounts(msgspec.Struct, frozen=True):

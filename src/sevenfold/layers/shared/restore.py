@@ -28,23 +28,18 @@ from sevenfold.layers.shared.boundary import Boundary, sum_sizes
 from sevenfold.layers.shared.facts import TYPED, summarise_call
 from sevenfold.layers.shared.fidelity import iterate_strings
 
-ALL: Final = 50_000
-"""Tokens of everything that is given back, together. These shrink with the window."""
+ALL: Final = 50_000  # Tokens of everything that is given back, together. These shrink with the window.
 FILES: Final = 5
 FILE: Final = 5_000
 START: Final = 5_000
 TEXT: Final = 5_000
-NAMED: Final = 10
-"""Files that are only named, because they are too long or no longer there."""
+NAMED: Final = 10  # Files that are only named, because they are too long or no longer there
 SKILL: Final = 5_000
 SKILLS: Final = 25_000
-MARGIN: Final = 20
-"""Tokens that tags and rounding may take."""
-LOOKED_AT: Final = 25
-"""Files that are tried at most: a folder that was deleted need not be gone through."""
+MARGIN: Final = 20  # Tokens that tags and rounding may take
+LOOKED_AT: Final = 25  # Files that are tried at most: a folder that was deleted need not be gone through
 
-TITLE: Final = "title"
-"""The name of the mark that says what a session is called."""
+TITLE: Final = "title"  # The name of the mark that says what a session is called
 
 _OPENING, _CLOSING = "<context>\n", "\n</context>"
 _FILES: Final = (
@@ -62,10 +57,8 @@ _START: Final = (
 class CompactionCut(msgspec.Struct, frozen=True):
     """The part of a view that a compaction takes out, and the part that stays."""
 
-    view: View
-    """As it was before."""
-    gone: range
-    """The places of the messages that leave it."""
+    view: View  # As it was before
+    gone: range  # The places of the messages that leave it
     window: int
 
     @property
@@ -343,14 +336,10 @@ class RestoredTexts:
 _checks: tuple[type[RestoreSource], ...] = (RestoredFiles, StartContext, RestoredText, RestoredTexts)
 
 
-EACH: Final = 100
-"""Names of one file or tool."""
-SHORTEST, LONGEST = 5, 60
-"""Letters of a name."""
-LONGEST_PLACE: Final = 300
-"""Of a longer path the tool is named."""
-LONG: Final = 20_000
-"""Characters of one text that are looked at."""
+EACH: Final = 100  # Names of one file or tool
+SHORTEST, LONGEST = 5, 60  # Letters of a name
+LONGEST_PLACE: Final = 300  # Of a longer path the tool is named
+LONG: Final = 20_000  # Characters of one text that are looked at
 _WHAT: Final = (
     "The older part of the conversation was replaced. These names stood in what was read and written in"
     " it, the newest first, each under the file or the tool where it was seen last. They are names and no"
@@ -372,8 +361,7 @@ _WORDS: Final = (
     "://",
 )
 """One of these stands in every line that `_CREDENTIAL` finds."""
-KNOWN: Final = 20_000
-"""Names of which it is remembered whether they tell anything."""
+KNOWN: Final = 20_000  # Names of which it is remembered whether they tell anything
 
 
 class RestoredNames:
@@ -489,8 +477,7 @@ def _place(use: ToolUse) -> str:
 _check: type[RestoreSource] = RestoredNames
 
 
-SHARE: Final = 0.75
-"""The most of the room for messages that it may take: in the rest, work has to go on."""
+SHARE: Final = 0.75  # The most of the room for messages that it may take: in the rest, work has to go on
 RESTORED: Final = 0.5
 """The most of the room that a compaction leaves that everything else that is given back may take."""
 
@@ -553,8 +540,7 @@ class Restorer:
         return restore_messages(cut.view, cut.gone, self.sources, cut.window, share)
 
 
-AUTO: Final = "auto"
-"""The trigger that hooks see for an automatic compaction; else it is `manual`."""
+AUTO: Final = "auto"  # The trigger that hooks see for an automatic compaction; else it is `manual`
 
 REFUSED: Final = "a hook refused the compaction: "
 

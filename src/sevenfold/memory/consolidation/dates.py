@@ -38,8 +38,7 @@ class SpokenAt(msgspec.Struct, frozen=True):
     at: float
     how: Literal["text", "origin", "file"]
     file_at: float
-    written: float
-    """The time of the memory by its origin or its file, whatever day the sentence names."""
+    written: float  # The time of the memory by its origin or its file, whatever day the sentence names
 
     def words(self) -> str:
         source = {"text": "as the text says", "origin": "by its origin", "file": "by the file's time"}

@@ -139,10 +139,8 @@ def _added(topic: Topic, entry: FrontmatterEntry, raw: str) -> Topic | None:
     return new if same and fits and _writable(new) else None
 
 
-MATCHED: Final = 0.6
-"""The part of the smaller memory, by words, that the other has to say too."""
-LIKE: Final = 0.6
-"""From so many shared words on, two sentences are compared for what stands between them."""
+MATCHED: Final = 0.6  # The part of the smaller memory, by words, that the other has to say too
+LIKE: Final = 0.6  # From so many shared words on, two sentences are compared for what stands between them
 _COMMON: Final = 0.1
 """Words that more than this part of all memories have do not bring two of them together."""
 _ROUNDS: Final = 8

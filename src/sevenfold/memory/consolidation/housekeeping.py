@@ -63,8 +63,7 @@ from sevenfold.memory.topic_file import (
     shorten_text,
 )
 
-NOTES: Final = "kept-from-the-index.md"
-"""The memory for hand-written lines that the index has no room for."""
+NOTES: Final = "kept-from-the-index.md"  # The memory for hand-written lines that the index has no room for
 _ROUNDS: Final = 5
 _NAMED: Final = 5
 _MENDED: Final = "Lines that stood twice or said the old are put right."
@@ -272,12 +271,9 @@ def _some(files: list[str]) -> str:
     return ", ".join(files[:_NAMED]) + more
 
 
-PAST: Final = 90
-"""Days after its deadline when a project is over."""
-UNCHANGED: Final = 180
-"""Days without a change after which a project that calls itself done is over."""
-_SHORT: Final = 6
-"""Sentences of a memory that is about its deadline; a longer one says more than that."""
+PAST: Final = 90  # Days after its deadline when a project is over
+UNCHANGED: Final = 180  # Days without a change after which a project that calls itself done is over
+_SHORT: Final = 6  # Sentences of a memory that is about its deadline; a longer one says more than that
 _DUE: Final = re.compile(
     r"\b(?:deadline|due|freezes?|launch(?:es)?|expires?|scheduled|demo|meeting|conference|milestone"
     r"|cut-?off|(?:by|until|till|before|ends?|ends\s+on|begins|starts|ships(?:\s+on)?|releases?\s+on)\s*$)"
@@ -344,8 +340,7 @@ def _is_due(text: str) -> bool:
 
 
 _NOTE: Final = re.compile(r"- (?:(\d{2}):(\d{2}) )?(.*\S)")
-_NOON: Final = "12", "00"
-"""The time of a note that does not say when it was made."""
+_NOON: Final = "12", "00"  # The time of a note that does not say when it was made
 
 
 class NoteLesson(Protocol):

@@ -31,13 +31,10 @@ class MemorySentence(msgspec.Struct, frozen=True):
 
     field: Field
     start: int
-    end: int
-    """Its place in the description or in the body."""
+    end: int  # Its place in the description or in the body
     text: str
-    under: str = ""
-    """The heading above it."""
-    form: Literal["prose", "heading", "row", "code", "quote"] = "prose"
-    """Only prose is ever rewritten."""
+    under: str = ""  # The heading above it
+    form: Literal["prose", "heading", "row", "code", "quote"] = "prose"  # Only prose is ever rewritten
     lines: tuple[int, int] = (0, 0)
     """The lines of its paragraph or list item, when it is all of that; else (0, 0)."""
 
@@ -184,14 +181,10 @@ class SentenceWording(msgspec.Struct, frozen=True):
     words: tuple[str, ...]
     """Every word, small and without its ending; Chinese sign by sign; without those that say nothing."""
     meaning: FactMeaning
-    content: frozenset[str]
-    """The words that carry a subject, one for each group of synonyms."""
-    guards: frozenset[str]
-    """Words and signs that turn a sentence into another one."""
-    anchors: tuple[str, ...]
-    """Numbers, names, days and paths in their order."""
-    numbers: tuple[str, ...]
-    """Every word with a digit in it, sorted, repeated ones repeated."""
+    content: frozenset[str]  # The words that carry a subject, one for each group of synonyms
+    guards: frozenset[str]  # Words and signs that turn a sentence into another one
+    anchors: tuple[str, ...]  # Numbers, names, days and paths in their order
+    numbers: tuple[str, ...]  # Every word with a digit in it, sorted, repeated ones repeated
 
 
 @lru_cache(maxsize=20_000)
@@ -301,8 +294,7 @@ def _order_differs(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
     return left != right
 
 
-SHARED: Final = 0.3
-"""The part of the words of both names that two memories on one subject have in common."""
+SHARED: Final = 0.3  # The part of the words of both names that two memories on one subject have in common
 _VAGUE: Final = frozenset(
     tokenize_text(
         "user users feedback project projects reference references memory memories note notes info "

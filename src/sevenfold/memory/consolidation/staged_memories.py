@@ -46,8 +46,7 @@ from sevenfold.memory.topic_file import (
     shorten_text,
 )
 
-TEXT: Final = 40_000
-"""Bytes of a memory that is worked on sentence by sentence; a longer one is a document."""
+TEXT: Final = 40_000  # Bytes of a memory that is worked on sentence by sentence; a longer one is a document
 
 
 class StagedFiles:
@@ -150,8 +149,7 @@ def _is_workable(topic: Topic) -> bool:
 class MergedMemory(msgspec.Struct, frozen=True):
     """Two memories that said the same and are one now."""
 
-    file: str
-    """The one that is gone."""
+    file: str  # The one that is gone
     into: str
     why: str
 
@@ -162,10 +160,8 @@ class SupersededStatement(msgspec.Struct, frozen=True):
     file: str
     old: str
     new: str
-    by: str
-    """The file that has the newer statement."""
-    because: str
-    """The evidence that it is the newer one."""
+    by: str  # The file that has the newer statement
+    because: str  # The evidence that it is the newer one
 
 
 class ArchivedMemory(msgspec.Struct, frozen=True):
@@ -182,8 +178,7 @@ class DatedSentence(msgspec.Struct, frozen=True):
     file: str
     before: str
     after: str
-    against: str
-    """The day that was taken as the one on which it was said, and where it is from."""
+    against: str  # The day that was taken as the one on which it was said, and where it is from
 
 
 class LoggedMemory(msgspec.Struct, frozen=True):
@@ -211,11 +206,9 @@ class ConsolidationReport(msgspec.Struct, frozen=True):
     archived: tuple[ArchivedMemory, ...] = ()
     dated: tuple[DatedSentence, ...] = ()
     learned: tuple[LoggedMemory, ...] = ()
-    index: tuple[str, ...] = ()
-    """The changes of the index, in sentences."""
+    index: tuple[str, ...] = ()  # The changes of the index, in sentences
     unclear: tuple[UnclearPair, ...] = ()
-    changed: tuple[str, ...] = ()
-    """The files that are different, new or gone, the index too."""
+    changed: tuple[str, ...] = ()  # The files that are different, new or gone, the index too
     explained: Mapping[str, LossReason] = {}
     """For every statement that is not where it was: what became of it, for the commit of a dream."""
 

@@ -71,17 +71,12 @@ _CHANGED_ZH: Final = (
 class ChangeMarks(msgspec.Struct, frozen=True):
     """A sentence without the words that say that it is new, and what they say."""
 
-    core: str
-    """The statement without `now` and the like."""
-    changed: bool = False
-    """True if it says that something changed."""
-    ended: bool = False
-    """True if it says that something is no longer so."""
-    old: str = ""
-    """The state before, if the sentence names it."""
+    core: str  # The statement without `now` and the like
+    changed: bool = False  # True if it says that something changed
+    ended: bool = False  # True if it says that something is no longer so
+    old: str = ""  # The state before, if the sentence names it
     who: str = ""
-    new: str = ""
-    """Of `the office moved to Munich`: the office, and Munich."""
+    new: str = ""  # Of `the office moved to Munich`: the office, and Munich
 
 
 def find_change_marks(text: str) -> ChangeMarks:
@@ -167,13 +162,10 @@ _LONGEST_SIGNS: Final = 12
 class SentenceFrame(msgspec.Struct, frozen=True):
     """Two sentences in one form, and what stands in the one place in which they differ."""
 
-    words: tuple[str, ...]
-    """The words of both, with an empty word for the place."""
+    words: tuple[str, ...]  # The words of both, with an empty word for the place
     values: tuple[str, str]
-    subject: frozenset[str]
-    """The words before the verb that carry a meaning."""
-    shared: frozenset[str]
-    """All such words that both have."""
+    subject: frozenset[str]  # The words before the verb that carry a meaning
+    shared: frozenset[str]  # All such words that both have
     needs: Literal["", "subject", "mark"]
     """The further evidence that one excludes the other: names of one subject, or a word like `now`."""
 
@@ -341,15 +333,12 @@ def _telling(words: tuple[str, ...]) -> frozenset[str]:
     return frozenset(word for word in found if len(word) > 1 or word.isdigit())
 
 
-STRONG: Final = 0.5
-"""The part of the words of both names from which on they surely name one subject."""
+STRONG: Final = 0.5  # The part of the words of both names from which on they surely name one subject
 _THE_USER: Final = frozenset(["user", "用户"])
-_CROWD: Final = 60
-"""A word that so many sentences have does not bring two of them together."""
+_CROWD: Final = 60  # A word that so many sentences have does not bring two of them together
 SHARED: Final = 0.4
 """The part of the words of the shorter sentence that both have to share to be compared at all."""
-_LONGEST: Final = 40
-"""Words of a sentence that gives something a value; longer ones tell a story."""
+_LONGEST: Final = 40  # Words of a sentence that gives something a value; longer ones tell a story
 _ROUNDS: Final = 20
 _UNCLEAR: Final = 50
 
@@ -370,8 +359,7 @@ class DatedClaim(msgspec.Struct, frozen=True):
 class _SupersededVerdict(msgspec.Struct, frozen=True):
     old: DatedClaim
     new: DatedClaim
-    because: str
-    """Empty when it is not clear which one is newer."""
+    because: str  # Empty when it is not clear which one is newer
 
 
 def supersede_statements(

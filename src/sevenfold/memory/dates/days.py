@@ -10,8 +10,7 @@ import msgspec
 
 WEEK: Final = 7
 EARLIEST: Final = 1000
-LATEST: Final = 9000
-"""Years that are written with four digits, with room to count from."""
+LATEST: Final = 9000  # Years that are written with four digits, with room to count from
 
 
 class DaySpan(msgspec.Struct, frozen=True):
@@ -19,10 +18,8 @@ class DaySpan(msgspec.Struct, frozen=True):
 
     first: datetime.date
     last: datetime.date
-    words: str
-    """The text that takes the place of the expression."""
-    join: str = "on "
-    """The preposition for an English sentence that has none there."""
+    words: str  # The text that takes the place of the expression
+    join: str = "on "  # The preposition for an English sentence that has none there
 
 
 def make_day_span(date: datetime.date, part: str = "") -> DaySpan:

@@ -25,10 +25,8 @@ from sevenfold.memory.dates.days import EARLIEST, LATEST, DaySpan
 from sevenfold.memory.dates.english import Resolve, is_standing_chinese, is_standing_expression
 from sevenfold.memory.text.markdown import blank_out_code
 
-LONGEST: Final = 200_000
-"""Characters of a text that are looked at."""
-MOST: Final = 50
-"""Expressions that are reported of one text."""
+LONGEST: Final = 200_000  # Characters of a text that are looked at
+MOST: Final = 50  # Expressions that are reported of one text
 
 _HAN: Final = re.compile("[\u4e00-\u9fff]")
 _HINT: Final = re.compile(
@@ -104,11 +102,9 @@ class DatePlace(msgspec.Struct, frozen=True):
 
     match: re.Match[str]
     start: int
-    end: int
-    """The part that a calendar date would replace ends here."""
+    end: int  # The part that a calendar date would replace ends here
     resolve: Resolve
-    preposition: str
-    """The one before it, if there is one: `by `, `since `."""
+    preposition: str  # The one before it, if there is one: `by `, `since `
 
 
 class RelativeDate(msgspec.Struct, frozen=True):

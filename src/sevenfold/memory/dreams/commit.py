@@ -40,8 +40,7 @@ from sevenfold.memory.history.revisions import Author, Revision, to_safe_line
 from sevenfold.memory.merge import merge_lines
 from sevenfold.memory.store import MemoryStore
 
-_RECENT = 20
-"""Revisions among which a dream is looked for that was recorded and not noted as done."""
+_RECENT = 20  # Revisions among which a dream is looked for that was recorded and not noted as done
 _TRIES = 20
 
 
@@ -320,8 +319,7 @@ def _told(outcome: DreamOutcome) -> str:
     return f"dreamt: {', '.join(parts)}"
 
 
-_FAR: Final = 1_000
-"""Revisions among which the last dream is looked for."""
+_FAR: Final = 1_000  # Revisions among which the last dream is looked for
 
 
 def undo_dream(store: MemoryStore, author: Author | None = None) -> list[DreamConflict]:

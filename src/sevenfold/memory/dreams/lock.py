@@ -96,8 +96,7 @@ def _boot() -> str:
 
 LOCK: Final = ".consolidate-lock"
 RECORD: Final = "dream-lock.json"
-STALE: Final = 3600.0
-"""Seconds after which a lock blocks no longer, whoever holds it."""
+STALE: Final = 3600.0  # Seconds after which a lock blocks no longer, whoever holds it
 _LONGEST: Final = 64
 _FLAGS: Final[int] = NOFOLLOW | CLOEXEC | BINARY
 _NONBLOCK: Final[int] = getattr(os, "O_NONBLOCK", 0)

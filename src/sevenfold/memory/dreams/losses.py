@@ -22,16 +22,12 @@ from sevenfold.memory.dreams.statements import (
     read_facts,
 )
 
-SHARE: Final = 0.8
-"""Of the plain words of a statement, so many have to be there for it to be still there."""
-MISSING: Final = 2
-"""And no more than so many may be missing, however long it is."""
+SHARE: Final = 0.8  # Of the plain words of a statement, so many have to be there for it to be still there
+MISSING: Final = 2  # And no more than so many may be missing, however long it is
 MERGED: Final = 0.6
 """The same where the dream says itself into which file it was merged; its numbers have to be there."""
-ABOUT: Final = 0.5
-"""Of its words, so many have to be in the statement that takes its place."""
-_AROUND: Final = 1
-"""Sentences before and behind one that may hold part of what it said."""
+ABOUT: Final = 0.5  # Of its words, so many have to be in the statement that takes its place
+_AROUND: Final = 1  # Sentences before and behind one that may hold part of what it said
 _TELLING: Final = 3
 """Words from which on a statement that the dream itself moved is understood without its subject."""
 
@@ -176,8 +172,7 @@ class LossReason(msgspec.Struct, frozen=True):
     by: str = ""
 
 
-Explanations: TypeAlias = Mapping[str, LossReason]
-"""By the file, or by the words of the statement."""
+Explanations: TypeAlias = Mapping[str, LossReason]  # By the file, or by the words of the statement
 
 
 class LossAccount(msgspec.Struct, frozen=True):
@@ -185,8 +180,7 @@ class LossAccount(msgspec.Struct, frozen=True):
 
     fact: MemoryFact
     how: Literal["there", "merged", "superseded", "contradicted"]
-    by: str
-    """The file that says it, or what took its place."""
+    by: str  # The file that says it, or what took its place
     evidence: str = ""
 
 

@@ -78,8 +78,7 @@ class DreamOutcome(msgspec.Struct, frozen=True):
     lost: tuple[MemoryFact, ...] = ()
     """Always empty in what was committed: what is not accounted for is kept."""
     conflicts: tuple[DreamConflict, ...] = ()
-    revision: str = ""
-    """Empty when nothing changed, or the history could not be written."""
+    revision: str = ""  # Empty when nothing changed, or the history could not be written
     files_before: int = 0
     files_after: int = 0
     diff: str = ""
@@ -93,10 +92,8 @@ class CommitDraft:
     """Every file that the dream knew or wrote and that is in the folder, as it is there."""
     changes: dict[str, bytes | None]
     explained: Explanations
-    known: frozenset[str]
-    """The files and sessions that may be named as evidence."""
-    others: Callable[[], StatementIndex]
-    """The statements of the files that the dream does not change."""
+    known: frozenset[str]  # The files and sessions that may be named as evidence
+    others: Callable[[], StatementIndex]  # The statements of the files that the dream does not change
     conflicts: list[DreamConflict] = field(default_factory=list)
     kept: list[KeptStatement] = field(default_factory=list)
     accounts: list[LossAccount] = field(default_factory=list)
@@ -124,10 +121,8 @@ def is_changeable(file: str) -> bool:
     return is_topic(file) and not file.startswith(TEAM)
 
 
-HEADING: Final = "## Kept"
-"""Above what was put back into a file that the dream changed."""
-_ROUNDS: Final = 4
-"""After so many a file whose lines still do not hold is left as it was."""
+HEADING: Final = "## Kept"  # Above what was put back into a file that the dream changed
+_ROUNDS: Final = 4  # After so many a file whose lines still do not hold is left as it was
 _LAST: Final = 12
 
 
@@ -420,10 +415,8 @@ class DreamInput(msgspec.Struct, frozen=True):
     dreamt: dict[str, bytes]
     author: Author
     explained: Explanations
-    sessions: frozenset[str] = frozenset()
-    """The sessions that may be named as evidence."""
-    times: dict[str, int] = {}
-    """Times that the dream gave to files itself."""
+    sessions: frozenset[str] = frozenset()  # The sessions that may be named as evidence
+    times: dict[str, int] = {}  # Times that the dream gave to files itself
 
 
 class CommitPlan(msgspec.Struct, frozen=True):
@@ -432,8 +425,7 @@ class CommitPlan(msgspec.Struct, frozen=True):
     old: dict[str, bytes | None]
     new: dict[str, bytes | None]
     outcome: DreamOutcome
-    times: dict[str, int] = {}
-    """The times of files that say nothing new: a dream makes no memory younger."""
+    times: dict[str, int] = {}  # The times of files that say nothing new: a dream makes no memory younger
 
 
 def plan_commit(desk: FolderTransaction, wanted: DreamInput, *, keep_orders: bool = True) -> CommitPlan:

@@ -36,8 +36,7 @@ from sevenfold.storage.files import (
 )
 
 DREAMS: Final = "dreams"
-TOTAL: Final = 64 << 20
-"""Bytes of all files that are copied; beyond it the oldest are left out."""
+TOTAL: Final = 64 << 20  # Bytes of all files that are copied; beyond it the oldest are left out
 _ABOUT: Final = "dream.json"
 _ID: Final = re.compile(r"[0-9a-f]{16}")
 

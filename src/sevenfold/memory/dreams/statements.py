@@ -61,10 +61,8 @@ def split_sentences(text: str) -> list[str]:
     return [one for one in found if one]
 
 
-SHORT: Final = 5
-"""A statement of fewer words says little without its heading: that has to come along."""
-_LABEL: Final = 2
-"""Words of a line with a colon at its end that says nothing by itself."""
+SHORT: Final = 5  # A statement of fewer words says little without its heading: that has to come along
+_LABEL: Final = 2  # Words of a line with a colon at its end that says nothing by itself
 _ISO: Final = re.compile(r"\b\d{4}-\d{2}-\d{2}\b", re.ASCII)
 _THOUSANDS: Final = re.compile(r"(?<=\d),(?=\d{3}\b)")
 _EXACT: Final = re.compile(
@@ -104,8 +102,7 @@ class MemoryFact(msgspec.Struct, frozen=True):
 
     file: str
     text: str
-    under: str = ""
-    """The heading above it."""
+    under: str = ""  # The heading above it
 
 
 class FactMeaning(msgspec.Struct, frozen=True):
@@ -113,11 +110,9 @@ class FactMeaning(msgspec.Struct, frozen=True):
 
     exact: frozenset[str]
     names: frozenset[str]
-    words: frozenset[str]
-    """Everything else that says something, each without its endings."""
+    words: frozenset[str]  # Everything else that says something, each without its endings
     order: tuple[str, ...]
-    turns: tuple[tuple[str, str], ...]
-    """Pairs of words that mean something else the other way round."""
+    turns: tuple[tuple[str, str], ...]  # Pairs of words that mean something else the other way round
     negated: bool
     relative: bool
     """True if it names a day that only its own date tells: a calendar date may stand in its place."""
@@ -136,13 +131,11 @@ class ComparedFact(msgspec.Struct, frozen=True):
     """A fact with its meaning, and the words that say what it is about."""
 
     fact: MemoryFact
-    plain: str
-    """Its words as `normalise_words` has them."""
+    plain: str  # Its words as `normalise_words` has them
     meaning: FactMeaning
     block: int
     subject: frozenset[str]
-    context: frozenset[str]
-    """The words of its heading, and of the name and the description of the memory."""
+    context: frozenset[str]  # The words of its heading, and of the name and the description of the memory
 
 
 @lru_cache(maxsize=8_192)

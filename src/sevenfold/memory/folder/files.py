@@ -383,8 +383,7 @@ def _raise(error: OSError, path: Path, done: str) -> NoReturn:
     raise make_storage_failure(error, path, done) from error
 
 
-MOST: Final = 250_000
-"""The most files that are listed; the rest is reported as unused."""
+MOST: Final = 250_000  # The most files that are listed; the rest is reported as unused
 
 
 class _ListedFiles:

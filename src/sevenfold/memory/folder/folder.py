@@ -34,21 +34,17 @@ if TYPE_CHECKING:
 
 SEEN: Final = "seen.json"
 PENDING: Final = "pending.json"
-UNKNOWN: Final = "?"
-"""The revision of a ledger that belongs to none: everything is to be compared."""
+UNKNOWN: Final = "?"  # The revision of a ledger that belongs to none: everything is to be compared
 SETTLED: Final = 100_000_000
 """Nanoseconds after which a file cannot change any more without its stamp changing: file systems count
 time in steps, and two writes within one step may look the same."""
 _FORMAT: Final = 2
-_TOKEN: Final = 17
-"""Bytes of the first line of the ledger, which is another after each write."""
+_TOKEN: Final = 17  # Bytes of the first line of the ledger, which is another after each write
 _LARGEST: Final = 1 << 30
-_TIMES: Final = 1_000
-"""The most times of replaced texts that are kept."""
+_TIMES: Final = 1_000  # The most times of replaced texts that are kept
 
 
-A_SECRET: Final = "it holds a secret"
-"""The reason that keeps a file out of history and index."""
+A_SECRET: Final = "it holds a secret"  # The reason that keeps a file out of history and index
 
 
 class FileRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -57,8 +53,7 @@ class FileRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     stamp: FileStamp | None
     digest: str
     name: str = ""
-    held: str = ""
-    """The reason it is not in the history; empty if it is."""
+    held: str = ""  # The reason it is not in the history; empty if it is
 
 
 class FolderLedger(msgspec.Struct):
@@ -66,8 +61,7 @@ class FolderLedger(msgspec.Struct):
 
     head: str = UNKNOWN
     rows: dict[str, FileRow] = {}
-    full: set[str] = set()
-    """The parts of the folder that hold memories for which their index has no room."""
+    full: set[str] = set()  # The parts of the folder that hold memories for which their index has no room
     purged: str | None = None
     """The newest revision after a purge, which itself is none; None: nothing was purged."""
     format: int = _FORMAT
@@ -183,8 +177,7 @@ class Saved(msgspec.Struct, frozen=True):
 
     name: str
     path: Path
-    revision: str
-    """Empty when nothing changed, or the history could not be written."""
+    revision: str  # Empty when nothing changed, or the history could not be written
     action: Action
 
 
@@ -304,15 +297,13 @@ class DeferredNotices:
             self._emit(Notice(self._waiting.pop(0), "warning"))
 
 
-ARCHIVE: Final = "archive/"
-"""Memories that a dream took out of the index as stale; recall still finds them."""
+ARCHIVE: Final = "archive/"  # Memories that a dream took out of the index as stale; recall still finds them
 
 
 class FolderPart(msgspec.Struct, frozen=True):
     """A part with its own index, in which files are named relative to the part."""
 
-    folder: str
-    """Empty, or with a slash at its end."""
+    folder: str  # Empty, or with a slash at its end
 
     @property
     def index(self) -> str:
@@ -402,10 +393,8 @@ class AgentFolder(msgspec.Struct, frozen=True):
 
     scope: AgentScope
     folder: Path
-    state: Path
-    """The folder of its history and quarantine: never in the project."""
-    note: str = ""
-    """A warning for the user."""
+    state: Path  # The folder of its history and quarantine: never in the project
+    note: str = ""  # A warning for the user
 
 
 def make_folder_name(kind: str) -> str:

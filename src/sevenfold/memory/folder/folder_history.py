@@ -13,8 +13,7 @@ from sevenfold.core.errors import StorageFailure
 from sevenfold.memory.backend import RevisionLog
 from sevenfold.memory.history.revisions import Author
 
-NONE: Final = "-"
-"""Stands for the newest revision if the history cannot be read."""
+NONE: Final = "-"  # Stands for the newest revision if the history cannot be read
 
 T = TypeVar("T")
 
@@ -26,8 +25,7 @@ class FolderHistory:
         self, open_log: Callable[[Callable[[str], None]], RevisionLog], say: Callable[[str], None]
     ) -> None:
         self._open = open_log
-        self.mended = False
-        """True after a repair: the history may have lost revisions then."""
+        self.mended = False  # True after a repair: the history may have lost revisions then
         self._say = say
         self._history: RevisionLog | None = None
 

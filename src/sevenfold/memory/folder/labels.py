@@ -8,10 +8,8 @@ from typing import Final
 from sevenfold.memory.folder.names import make_slug
 from sevenfold.memory.topic_file import Type
 
-MOST_WORDS: Final = 6
-"""Words of a memory that make its name."""
-MOST_CHARACTERS: Final = 24
-"""The same for a text without spaces."""
+MOST_WORDS: Final = 6  # Words of a memory that make its name
+MOST_CHARACTERS: Final = 24  # The same for a text without spaces
 NAMELESS: Final = "remembered"
 
 _WORD: Final = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")

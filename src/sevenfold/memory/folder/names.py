@@ -23,16 +23,12 @@ INDEX_NAME: Final = "MEMORY.md"
 LOGS: Final = "logs"
 COPY: Final = re.compile(r"\.conflict-[0-9a-f]{8,64}\.md$")
 """The ending of a copy that a clash within a team left."""
-TEAM: Final = "team/"
-"""The folder of the memories that a team shares."""
-LONGEST_NAME: Final = 200
-"""Characters of a memory's name."""
+TEAM: Final = "team/"  # The folder of the memories that a team shares
+LONGEST_NAME: Final = 200  # Characters of a memory's name
 LONGEST_PART: Final = 200
 """Bytes of one folder's or file's name: what systems allow, less room for a temporary ending."""
-LONGEST_FILE: Final = 600
-"""Bytes of the whole path below the memory folder."""
-DEEPEST: Final = 8
-"""Folders below the memory folder, one in another."""
+LONGEST_FILE: Final = 600  # Bytes of the whole path below the memory folder
+DEEPEST: Final = 8  # Folders below the memory folder, one in another
 _SLUG: Final = 80
 _SLUG_BYTES: Final = 150
 _SHOWN: Final = 60

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from sevenfold.memory.search.scoring import VectorProgress
     from sevenfold.memory.topic_file import Topic
 
-LARGEST_INDEX: Final = 4 << 20
-"""Bytes of an index that are looked at."""
+LARGEST_INDEX: Final = 4 << 20  # Bytes of an index that are looked at
 
 
 class FolderReader:
@@ -131,12 +130,10 @@ def _read(at: OpenMemories, file: str) -> tuple[FileStamp, Topic] | None:
     return stamp, topic
 
 
-SHARE: Final = 0.05
-"""The part of the time that may go into looking at files that have probably not changed."""
+SHARE: Final = 0.05  # The part of the time that may go into looking at files that have probably not changed
 MEANING_FROM: Final = 10
 """From so many memories on they are found by meaning too: of fewer, the index shows every one."""
-AT_ONCE: Final = 0.02
-"""Seconds: a look that takes longer than this is taken in the background."""
+AT_ONCE: Final = 0.02  # Seconds: a look that takes longer than this is taken in the background
 
 
 class RecallReader:

@@ -30,10 +30,8 @@ from sevenfold.memory.folder.names import (
 )
 from sevenfold.memory.history.revisions import Author
 
-_FAR: Final = 1000
-"""Revisions in which a memory that is gone is looked for."""
-_NEAR: Final = 50
-"""Revisions of one memory in which the time of a text is looked for."""
+_FAR: Final = 1000  # Revisions in which a memory that is gone is looked for
+_NEAR: Final = 50  # Revisions of one memory in which the time of a text is looked for
 
 
 def undo_changes(desk: FolderTransaction, author: Author, asked: str | None, to: str | None) -> list[Saved]:

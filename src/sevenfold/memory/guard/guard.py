@@ -23,12 +23,10 @@ from sevenfold.memory.guard.text import PASSED, GuardFinding, GuardVerdict, form
 if TYPE_CHECKING:
     from sevenfold.memory.backend import StateRecords
 
-LARGEST: Final = 250_000
-"""The most bytes of a memory: searching a longer one would take long."""
+LARGEST: Final = 250_000  # The most bytes of a memory: searching a longer one would take long
 RELEASED: Final = "released"
 """The source of a text that the user let out of quarantine: only secrets and size are looked at."""
-_NAMED: Final = 3
-"""Findings that an explanation names; the others are counted."""
+_NAMED: Final = 3  # Findings that an explanation names; the others are counted
 
 
 class Guard:
@@ -88,33 +86,26 @@ def _article(what: str) -> str:
 
 ENTRIES: Final = 200
 """So many texts are kept; then new ones are refused until the user has looked through them."""
-TOTAL: Final = 10_000_000
-"""Bytes of all files together."""
+TOTAL: Final = 10_000_000  # Bytes of all files together
 _COUNTER: Final = "last-number"
 _NAME: Final = re.compile(r"(\d{3,12})\.json")
-_WORDS: Final = 300
-"""Characters of a source, a file name or an author that are kept."""
-_AHEAD: Final = 1_000
-"""Numbers to skip if the counter is damaged, so that no number comes twice."""
-_HIGHEST: Final = 10**11
-"""A counter that says more is damaged."""
-_ROOM: Final = 7
-"""A file may be so many times larger than its text: JSON escapes some bytes sixfold."""
+_WORDS: Final = 300  # Characters of a source, a file name or an author that are kept
+_AHEAD: Final = 1_000  # Numbers to skip if the counter is damaged, so that no number comes twice
+_HIGHEST: Final = 10**11  # A counter that says more is damaged
+_ROOM: Final = 7  # A file may be so many times larger than its text: JSON escapes some bytes sixfold
 
 
 class QuarantinedText(msgspec.Struct, frozen=True):
     """One entry. Of a damaged one only the number is known, and what is wrong with it."""
 
     number: int
-    file: str = ""
-    """The memory it was to become, relative to the memory folder."""
+    file: str = ""  # The memory it was to become, relative to the memory folder
     source: str = ""
     author: str = ""
     at: float = 0.0
     date: str = ""
     findings: tuple[GuardFinding, ...] = ()
-    text: str = ""
-    """The text; bytes that are not UTF-8 become replacement characters."""
+    text: str = ""  # The text; bytes that are not UTF-8 become replacement characters
     damaged: str = ""
 
 

@@ -53,10 +53,8 @@ _MENTIONED: Final = re.compile(
 _BEFORE: Final = 90
 _WHO: Final = re.compile(r"[\s:]")
 _CHINESE: Final = re.compile("[\u4e00-\u9fff]")
-SUPPORTING: Final = 3.0
-"""A sign that weighs less counts only beside one that weighs this much."""
-_MOST: Final = 40
-"""Matches of one sign that are looked at."""
+SUPPORTING: Final = 3.0  # A sign that weighs less counts only beside one that weighs this much
+_MOST: Final = 40  # Matches of one sign that are looked at
 
 
 class InjectionSignal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

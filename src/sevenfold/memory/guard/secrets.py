@@ -46,8 +46,7 @@ def load_detectors() -> None:
 _PIECES: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
 _LONGEST_PIECE: Final = 3.3
 """Words come in pieces of about five letters; random letters and digits take turns every one to three."""
-_FEWEST: Final = 8
-"""So many different characters at least."""
+_FEWEST: Final = 8  # So many different characters at least
 
 _PLACEHOLDER: Final = re.compile(
     r"\.\.\.|\*\*\*|[xX]{4}|0{8}|#{3}|_{4}|-{4}|•{2}|"
@@ -132,8 +131,7 @@ class SecretSpan(msgspec.Struct, frozen=True):
     what: str
     start: int
     end: int
-    head: str = ""
-    """The beginning of every such token; empty if the first characters are secret."""
+    head: str = ""  # The beginning of every such token; empty if the first characters are secret
 
     def __repr__(self) -> str:
         return f"Token({self.what!r}, {self.start}, {self.end})"
@@ -253,8 +251,7 @@ _DEFAULT: Final = re.compile(
     r"test|pass|postgres|mysql|redis|root|admin|secret|guest|demo|^(?:dev|local|user|app|me|x|a)\w{0,8}$",
     re.IGNORECASE,
 )
-_LONG: Final = 150
-"""Words inside a value that is longer are part of it, and not looked at again."""
+_LONG: Final = 150  # Words inside a value that is longer are part of it, and not looked at again
 _LOGIN: Final = re.compile(
     r"(?:\b(?:user(?:name)?|login|account|e-?mail)\b|用户名?|账号|帐号|帳號)[\"'`*]{0,3}\s?(?:[:=：]|\bis\b|是|为)",
     re.IGNORECASE,
@@ -404,8 +401,7 @@ _NAMED: Final = re.compile(
     r"(?:secret|token|password|credential|(?:api|access|private|signing|deploy|_)[ _-]?key)(?![a-z])",
     re.IGNORECASE,
 )
-_NEAR_MAINTAINED: Final = 40
-"""The most characters between the end of a name and its quoted value."""
+_NEAR_MAINTAINED: Final = 40  # The most characters between the end of a name and its quoted value
 _LONGEST: Final = 2_000
 """Longer lines are cut in pieces: some of its patterns take the square of the length of a line."""
 _OVERLAP: Final = 400
@@ -503,10 +499,8 @@ def _parts(text: str) -> Iterator[tuple[int, str]]:
         start += len(line) + 1
 
 
-SHOWN: Final = 4
-"""Characters of a token that may be told, where all tokens of its kind begin with them."""
-_MOST: Final = 50
-"""Findings that are reported; more would not change what is done."""
+SHOWN: Final = 4  # Characters of a token that may be told, where all tokens of its kind begin with them
+_MOST: Final = 50  # Findings that are reported; more would not change what is done
 
 
 def spot_secrets(text: str) -> list[GuardFinding]:

@@ -25,10 +25,8 @@ class GuardFinding(msgspec.Struct, frozen=True):
     """One thing that should not be in a memory."""
 
     kind: Kind
-    what: str
-    """In words: "GitHub token", "tells the agent to drop its instructions"."""
-    where: str
-    """"line 3"."""
+    what: str  # In words: "GitHub token", "tells the agent to drop its instructions"
+    where: str  # "line 3"
     why: str
     """The passage; of a secret at most the first four characters, and those only where every
     token of that kind begins with them."""
@@ -80,14 +78,12 @@ _RUN: Final = re.compile(r"[A-Za-z0-9_+/=.:~-]{4,}")
 _RUN_OF: Final = string.ascii_letters + string.digits + "_+/=.:~-"
 _NEXT_LINE: Final = re.compile(r"""["'`]?[ \t]*[+\\]?[ \t]*\n[ \t>|#*]*\+?[ \t]*["'`]?""")
 _SHORTEST: Final = 4
-_LINES: Final = 12
-"""Over how many lines a broken token is followed."""
+_LINES: Final = 12  # Over how many lines a broken token is followed
 
 _ENCODED: Final = re.compile(
     r"(?<![A-Za-z0-9+/_=.-])[A-Za-z0-9+/_-]{24,}(?:[ \t]*\n[ \t>]*[A-Za-z0-9+/_-]{24,}={0,2})*={0,2}"
 )
-_ENCODED_MOST: Final = 20
-"""The most runs that are decoded; a picture is one run."""
+_ENCODED_MOST: Final = 20  # The most runs that are decoded; a picture is one run
 _READABLE: Final = 0.97
 
 

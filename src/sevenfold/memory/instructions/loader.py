@@ -40,8 +40,7 @@ from sevenfold.memory.instructions.reader import (
 if TYPE_CHECKING:
     from sevenfold.memory.instructions.rules import RuleGlobs
 
-OWN: Final = ("CLAUDE.md", "AGENTS.md")
-"""In the folders of the machine and of the user."""
+OWN: Final = ("CLAUDE.md", "AGENTS.md")  # In the folders of the machine and of the user
 PROJECT: Final = (
     "CLAUDE.md",
     "AGENTS.md",

@@ -43,8 +43,7 @@ class FileContent(msgspec.Struct, frozen=True):
 
 class DecodedText(msgspec.Struct, frozen=True):
     text: str
-    mended: bool = False
-    """Some bytes were no characters and stand as replacement characters."""
+    mended: bool = False  # Some bytes were no characters and stand as replacement characters
 
 
 def read_content(real: Path, limit: int) -> FileContent | str:
@@ -126,8 +125,7 @@ _NAMES: Final = """
 """
 TEXT: Final = frozenset(f".{ending}" for ending in _ENDINGS.split())
 """Endings of files that may be included."""
-TEXT_NAMES: Final = frozenset(_NAMES.split())
-"""Names without an ending that may be included, in any case."""
+TEXT_NAMES: Final = frozenset(_NAMES.split())  # Names without an ending that may be included, in any case
 SPECIAL: Final = ("/proc", "/sys", "/dev", "/run/secrets", "/var/run/secrets")
 """Folders whose files are no plain files, or hold what only running programs should see."""
 OUTSIDE: Final = (
@@ -141,12 +139,10 @@ _SHARED_MEMORY: Final = Path("/dev/shm")
 class ProjectBorder(msgspec.Struct, frozen=True):
     """The project's edge, and what is never taken."""
 
-    root: Path
-    """The project's folder, every link followed."""
+    root: Path  # The project's folder, every link followed
     trusted: bool
     forbidden: Callable[[Path], bool]
-    own: tuple[Path, ...] = ()
-    """Folders that are the user's or the machine's, every link followed."""
+    own: tuple[Path, ...] = ()  # Folders that are the user's or the machine's, every link followed
 
     def inside(self, real: Path) -> bool:
         return real.is_relative_to(self.root)
@@ -214,10 +210,8 @@ def _readings(mention: str) -> tuple[str, ...]:
 
 Kind: TypeAlias = Literal["managed", "user", "project", "local", "included", "rule"]
 
-LONG: Final = 40_000
-"""Characters of one file from which on the user is warned; it is loaded all the same."""
-NAMED: Final = 5
-"""Files that are named in one warning; the others are counted."""
+LONG: Final = 40_000  # Characters of one file from which on the user is warned; it is loaded all the same
+NAMED: Final = 5  # Files that are named in one warning; the others are counted
 _LONGEST_SHOWN: Final = 200
 _INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 
@@ -228,10 +222,8 @@ class Instruction(msgspec.Struct, frozen=True):
     path: Path
     kind: Kind
     text: str
-    paths: tuple[str, ...] = ()
-    """Of a rule: the globs of the files it is for. Empty: for all."""
-    why: str = ""
-    """Its source in words: the owner, or the file that included it."""
+    paths: tuple[str, ...] = ()  # Of a rule: the globs of the files it is for. Empty: for all.
+    why: str = ""  # Its source in words: the owner, or the file that included it
 
 
 class Instructions(msgspec.Struct, frozen=True):
@@ -239,8 +231,7 @@ class Instructions(msgspec.Struct, frozen=True):
 
     always: tuple[Instruction, ...] = ()
     conditional: tuple[Instruction, ...] = ()
-    warnings: tuple[str, ...] = ()
-    """Sentences for the user: what was left out, and why."""
+    warnings: tuple[str, ...] = ()  # Sentences for the user: what was left out, and why
 
 
 class TouchedInstructions(msgspec.Struct, frozen=True):
@@ -253,30 +244,18 @@ class TouchedInstructions(msgspec.Struct, frozen=True):
 class InstructionLimits(msgspec.Struct, frozen=True):
     """Limits. What is over a limit is left out, and the user is told."""
 
-    characters: int = 400_000
-    """Of all files of a session together."""
-    file_bytes: int = 1 << 20
-    """Of one file; a larger one is not read."""
-    all_bytes: int = 2 << 20
-    """Read from disk in all, also for what is not shown in the end."""
-    files: int = 1_000
-    """Files opened."""
-    rules: int = 500
-    """Rule files of one folder."""
-    names: int = 20_000
-    """Names in one folder of rules; in a fuller one none is looked at."""
-    folders: int = 200
-    """Folders within one folder of rules."""
-    depth: int = 5
-    """The longest chain of includes."""
-    mentions: int = 200
-    """`@path` mentions of one file that are looked up."""
-    lookups: int = 2_000
-    """The same of all files together."""
-    globs: int = 2_000
-    """Globs of all rules that wait for a file, `{a,b}` counted as two."""
-    warnings: int = 20
-    """Remarks about single files."""
+    characters: int = 400_000  # Of all files of a session together
+    file_bytes: int = 1 << 20  # Of one file; a larger one is not read
+    all_bytes: int = 2 << 20  # Read from disk in all, also for what is not shown in the end
+    files: int = 1_000  # Files opened
+    rules: int = 500  # Rule files of one folder
+    names: int = 20_000  # Names in one folder of rules; in a fuller one none is looked at
+    folders: int = 200  # Folders within one folder of rules
+    depth: int = 5  # The longest chain of includes
+    mentions: int = 200  # `@path` mentions of one file that are looked up
+    lookups: int = 2_000  # The same of all files together
+    globs: int = 2_000  # Globs of all rules that wait for a file, `{a,b}` counted as two
+    warnings: int = 20  # Remarks about single files
 
 
 class SuspiciousText(Protocol):
@@ -342,14 +321,10 @@ class InstructionSource(msgspec.Struct, frozen=True):
     path: Path
     kind: Kind
     why: str
-    level: str
-    """Copies within one level count as one file."""
-    free: bool = False
-    """The user's own: it may be anywhere, and include from anywhere."""
-    start: Path | None = None
-    """Of a rule: the folder its globs begin at."""
-    by: Path | None = None
-    """The file that includes it."""
+    level: str  # Copies within one level count as one file
+    free: bool = False  # The user's own: it may be anywhere, and include from anywhere
+    start: Path | None = None  # Of a rule: the folder its globs begin at
+    by: Path | None = None  # The file that includes it
 
 
 class CleanedInstruction(msgspec.Struct, frozen=True):

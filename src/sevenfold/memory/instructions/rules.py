@@ -18,8 +18,7 @@ import msgspec
 
 from sevenfold.storage.walk import translate_glob
 
-MOST_GLOBS: Final = 100
-"""Globs of one rule."""
+MOST_GLOBS: Final = 100  # Globs of one rule
 
 _HEAD: Final = re.compile(r"---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 _LONGEST_HEAD: Final = 20_000
@@ -109,10 +108,8 @@ def _unquoted(text: str) -> str:
     return text[1:-1] if _quoted(text) else text
 
 
-MOST_READINGS: Final = 100
-"""Globs that one glob with braces may stand for."""
-LONGEST: Final = 300
-"""Characters of a glob."""
+MOST_READINGS: Final = 100  # Globs that one glob with braces may stand for
+LONGEST: Final = 300  # Characters of a glob
 
 _BRACES: Final = re.compile(r"\\.|[{},]", re.DOTALL)
 _WILD: Final = re.compile(r"[*?\[\\]")

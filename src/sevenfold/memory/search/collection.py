@@ -65,8 +65,7 @@ from sevenfold.storage.files import make_storage_failure
 if TYPE_CHECKING:
     from sevenfold.memory.search.embedding import Embedder
 
-LONGER: Final = 12
-"""A purge waits this many times as long for another writer: it has to be on the disk."""
+LONGER: Final = 12  # A purge waits this many times as long for another writer: it has to be on the disk
 _TRIES: Final = 5
 
 
@@ -81,8 +80,7 @@ class SearchCollection:
         """Held while the state in memory is read or changed: for milliseconds."""
         self.problem = ""
         """The reason why the shelf could not be written the last time; empty when it could."""
-        self.version = 0
-        """Another one after every change of what is said about files."""
+        self.version = 0  # Another one after every change of what is said about files
         self._changing = threading.RLock()
         self._shelf = SegmentShelf(folder)
         self._raw = b""
@@ -356,8 +354,7 @@ class _SyncWork:
     changed: set[str] = field(default_factory=set)
     removed: set[str] = field(default_factory=set)
     unreadable: set[str] = field(default_factory=set)
-    checked: set[str] = field(default_factory=set)
-    """Files that were read: their text is known for sure."""
+    checked: set[str] = field(default_factory=set)  # Files that were read: their text is known for sure
 
 
 def refresh_collection(
@@ -435,14 +432,10 @@ def _stamp(clock: Clock, file: str, mtime_ns: int, size: int) -> IndexedStamp:
     return IndexedStamp(file, mtime_ns, size, near)
 
 
-BATCH: Final = 256
-"""Passages the embedder is given at once."""
-KEEP: Final = 8_192
-"""Vectors that are made before they are written, or"""
-KEEP_SECONDS: Final = 5.0
-"""the seconds before they are: so much is lost when the process dies."""
-_LOOK: Final = 0.2
-"""Seconds between two looks whether another process is done with them."""
+BATCH: Final = 256  # Passages the embedder is given at once
+KEEP: Final = 8_192  # Vectors that are made before they are written, or
+KEEP_SECONDS: Final = 5.0  # the seconds before they are: so much is lost when the process dies
+_LOOK: Final = 0.2  # Seconds between two looks whether another process is done with them
 
 
 class VectorBuild:
@@ -575,8 +568,7 @@ BESIDE: Final = 0.5
 in a hundred falls below, of what does not a third to a half (benchmarks/recall)."""
 _BY_WORDS: Final = 200
 """The best rows by their words, whose meaning is compared in full however many others there are."""
-_EQUAL: Final = 500
-"""Rows with the same score of which the names decide; of more the oldest."""
+_EQUAL: Final = 500  # Rows with the same score of which the names decide; of more the oldest
 _CLOSELY: Final = 40
 """Rows whose passages are looked at one by one at first; more when that does not settle the order."""
 

@@ -35,14 +35,11 @@ if TYPE_CHECKING:
     Table = dict[str, NDArray[Any]]
 
 DIMENSIONS: Final = 256
-COARSE: Final = 64
-"""The first numbers of a vector: enough to choose which of very many to look at closely."""
-WORDS: Final = 50_000
-"""Words whose vectors are kept at hand."""
+COARSE: Final = 64  # The first numbers of a vector: enough to choose which of very many to look at closely
+WORDS: Final = 50_000  # Words whose vectors are kept at hand
 _LABEL: Final = r"(?m)^[^\w\n]{0,4}[^\W\d_][\w'-]{0,20}[^\w\n]{0,2}[:：](?=\s)"
 """The speaker at the beginning of a line says nothing about the subject."""
-_SPACE: Final = "\u2581"
-"""The sign with which the table begins a word."""
+_SPACE: Final = "\u2581"  # The sign with which the table begins a word
 _UNKNOWN: Final = -30.0
 
 
@@ -208,11 +205,9 @@ DIGESTS: Final = {
     WEIGHTS: "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9",
 }
 """SHA-256 of the files in that version."""
-FORM: Final = 1
-"""Of the prepared file; raised when it changes."""
+FORM: Final = 1  # Of the prepared file; raised when it changes
 NAME: Final = f"use-static-{FORM}-{DIGESTS[WEIGHTS][:12]}"
-_BLOCKS: Final = 17
-"""The rows are dealt out over so many arrays, one row to each in turn."""
+_BLOCKS: Final = 17  # The rows are dealt out over so many arrays, one row to each in turn
 _DIMENSIONS: Final = 256
 _USUAL: Final = 1e-4
 """A piece with this share of all running text counts half; rarer ones more, frequent ones less."""

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from sevenfold.memory.search.scoring import RefreshReport, SearchHit, VectorProgress
 
 FOLDER: Final = "search"
-PATIENCE: Final = 5.0
-"""Seconds to wait for another process that writes, before working in memory only."""
+PATIENCE: Final = 5.0  # Seconds to wait for another process that writes, before working in memory only
 FORMAT: Final = "3"
 """Version of what an index holds. Raise it when words, passages or arrays change: indexes are made anew."""
 

@@ -26,12 +26,10 @@ from sevenfold.memory.search.segment import (
     merge_segments,
 )
 
-ListedFile: TypeAlias = tuple[str, int, int]
-"""A file, its time in nanoseconds, its size."""
+ListedFile: TypeAlias = tuple[str, int, int]  # A file, its time in nanoseconds, its size
 Scores: TypeAlias = npt.NDArray[np.float32]
 
-_ALIVE: Final = 0.75
-"""The share of rows below which a segment is written anew."""
+_ALIVE: Final = 0.75  # The share of rows below which a segment is written anew
 
 
 class LexicalScores(NamedTuple):
@@ -47,15 +45,13 @@ class _TermHits(NamedTuple):
     units: IntArray
     counts: Scores
     rows: IntArray
-    sums: Scores
-    """Its count in each of these rows, all units together."""
+    sums: Scores  # Its count in each of these rows, all units together
 
 
 class TermLookup(NamedTuple):
     """The places of the words of a question, and the rarity of each among the files."""
 
-    hits: dict[str, list[_TermHits]]
-    """By word, for each segment."""
+    hits: dict[str, list[_TermHits]]  # By word, for each segment
     rarity: dict[str, float]
     seen: dict[str, bool]
 

@@ -26,17 +26,12 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     Scores = NDArray[np.float32]
 
-K1: Final = 1.2
-"""BM25: the smaller, the sooner repeating a word stops counting."""
-B: Final = 0.75
-"""BM25: the larger, the more often a long text has to have a word."""
+K1: Final = 1.2  # BM25: the smaller, the sooner repeating a word stops counting
+B: Final = 0.75  # BM25: the larger, the more often a long text has to have a word
 WHOLE: Final = 0.5
-BEST: Final = 1.0
-"""The weight of a word in the whole text, and in its best passage."""
-NEAR: Final = 1.25
-"""The weight of meaning beside words."""
-NEAREST: Final = 3
-"""Passages that count for the meaning beside the nearest one."""
+BEST: Final = 1.0  # The weight of a word in the whole text, and in its best passage
+NEAR: Final = 1.25  # The weight of meaning beside words
+NEAREST: Final = 3  # Passages that count for the meaning beside the nearest one
 NAMED: Final = 0.2
 """The weight of a name in the question: for an answer if the folder knows it, against one if it does
 not: a name tells whose world a question is about, even one that every memory has."""
@@ -62,8 +57,7 @@ class WeightedQuestion(msgspec.Struct, frozen=True):
     """A question's words with what each counts in this folder."""
 
     weights: Mapping[str, float]
-    named: float = 0.0
-    """The share of its names that shows whether it is for this folder."""
+    named: float = 0.0  # The share of its names that shows whether it is for this folder
 
     @property
     def total(self) -> float:
@@ -128,12 +122,9 @@ def is_worth_showing(top: float, asked: WeightedQuestion, *, by_meaning: bool, p
     return top + asked.named >= floor.at(passages)
 
 
-SIZE: Final = 300
-"""Characters a piece has at most."""
-MOST: Final = 96
-"""Pieces a text has at most: what lies behind them is found by the words of the whole text."""
-ASSISTANT: Final = 0.5
-"""The weight of a piece that an assistant said."""
+SIZE: Final = 300  # Characters a piece has at most
+MOST: Final = 96  # Pieces a text has at most: what lies behind them is found by the words of the whole text
+ASSISTANT: Final = 0.5  # The weight of a piece that an assistant said
 
 _BREAK: Final = re.compile(r"\n\s*\n|\n(?=#{1,6} )|\n(?=[*_]{0,2}[^\W\d][\w .'-]{0,30}[*_]{0,2}[:：]\s)")
 """Between paragraphs, before a heading, before a line that somebody says (`Anna: …`)."""
@@ -223,10 +214,8 @@ class SearchHit(msgspec.Struct, frozen=True):
     file: str
     score: float
     """To rank by: words and meaning, each beside the most that any memory has for this question."""
-    lexical: float
-    """By its words, the whole file (BM25); 0 when it shares none with the question."""
-    semantic: float
-    """By its meaning (cosine of its nearest passage); 0 when it has no vectors."""
+    lexical: float  # By its words, the whole file (BM25); 0 when it shares none with the question
+    semantic: float  # By its meaning (cosine of its nearest passage); 0 when it has no vectors
 
 
 class RefreshReport(msgspec.Struct, frozen=True):
@@ -243,11 +232,9 @@ class VectorProgress(msgspec.Struct, frozen=True):
 
     done: int = 0
     total: int = 0
-    rate: float = 0.0
-    """Passages a second."""
+    rate: float = 0.0  # Passages a second
     running: bool = False
-    problem: str = ""
-    """The reason why it stopped before the end; empty when it did not."""
+    problem: str = ""  # The reason why it stopped before the end; empty when it did not
 
     def __str__(self) -> str:
         said = f"{self.done:,} of {self.total:,} passages have vectors"

@@ -43,8 +43,7 @@ Array: TypeAlias = npt.NDArray[Any]
 _MAGIC: Final = b"7fold search 1\n\0"
 _ALIGN: Final = 64
 _CHECK: Final = 4
-_MAPPED: Final = 64 << 20
-"""Bytes from which on a file is mapped."""
+_MAPPED: Final = 64 << 20  # Bytes from which on a file is mapped
 _LONGEST: Final = 1 << 30
 """A header is never longer; a damaged length must not ask for all the memory there is."""
 
@@ -140,8 +139,7 @@ IntArray: TypeAlias = npt.NDArray[np.int32]
 KeyArray: TypeAlias = npt.NDArray[np.uint64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
-READ: Final = 1 << 20
-"""Bytes of a file that are looked at; what lies behind them is not found."""
+READ: Final = 1 << 20  # Bytes of a file that are looked at; what lies behind them is not found
 _MOST: Final = np.iinfo(np.uint16).max
 _ARRAYS: Final = {
     "stamps": "<i8",
@@ -165,18 +163,15 @@ class IndexedStamp(msgspec.Struct, frozen=True, array_like=True):
     file: str
     mtime_ns: int
     size: int
-    fresh: bool
-    """Read so soon after it was written that another text could have the same time."""
+    fresh: bool  # Read so soon after it was written that another text could have the same time
 
 
 class ScoredPiece(msgspec.Struct, frozen=True):
     """A part of a file that is scored."""
 
-    key: int
-    """The key of its vector; 0 when it has none."""
+    key: int  # The key of its vector; 0 when it has none
     words: tuple[str, ...]
-    weight: float = 1.0
-    """Its weight as a passage."""
+    weight: float = 1.0  # Its weight as a passage
 
 
 class IndexedFile(msgspec.Struct, frozen=True):
@@ -212,12 +207,9 @@ class Segment:
     ends: npt.NDArray[np.int64]
     units: IntArray
     counts: npt.NDArray[np.uint16]
-    name: str = field(init=False, default="")
-    """On the shelf; empty while it is in memory only."""
-    owner: IntArray = field(init=False)
-    """The row of each unit."""
-    whole: IntArray = field(init=False)
-    """The length of each row, all its units together."""
+    name: str = field(init=False, default="")  # On the shelf; empty while it is in memory only
+    owner: IntArray = field(init=False)  # The row of each unit
+    whole: IntArray = field(init=False)  # The length of each row, all its units together
 
     def __post_init__(self) -> None:
         rows = len(self.files)
@@ -375,12 +367,10 @@ def _sorted(terms: Array, units: Array, counts: Array) -> dict[str, Array]:
     }
 
 
-FORMAT: Final = 1
-"""Of the whole folder; another one is made anew from the memory files."""
+FORMAT: Final = 1  # Of the whole folder; another one is made anew from the memory files
 _LIST: Final = "index.json"
 WRITING: Final = "lock"
-EMBEDDING: Final = "lock-vectors"
-"""Locks: for whoever changes the list, and for whoever makes the vectors."""
+EMBEDDING: Final = "lock-vectors"  # Locks: for whoever changes the list, and for whoever makes the vectors
 _STAYS: Final = {_LIST, WRITING, EMBEDDING}
 _NAME: Final = re.compile(r"[a-z]+-[0-9a-f]{16}")
 
@@ -388,8 +378,7 @@ _NAME: Final = re.compile(r"[a-z]+-[0-9a-f]{16}")
 class ShelfContents(msgspec.Struct, frozen=True):
     """The segments that count, oldest first, and what they were made with."""
 
-    made: str
-    """Of the code that cuts texts into passages and words: other code, other index."""
+    made: str  # Of the code that cuts texts into passages and words: other code, other index
     segments: tuple[str, ...] = ()
     embedder: str = ""
     vectors: tuple[str, ...] = ()

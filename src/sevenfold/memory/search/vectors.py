@@ -17,15 +17,11 @@ import numpy as np
 from sevenfold.memory.search.lexical import LexicalIndex, Scores, find_small_segments, pick_best_per_row
 from sevenfold.memory.search.segment import Array, BoolArray, DamagedSegment, IntArray, KeyArray, Segment
 
-COARSE: Final = 64
-"""The first numbers, kept apart so that they can be compared alone."""
-MANY: Final = 100_000
-"""Vectors up to which every question is compared with all of them in full."""
-FEW: Final = 4_096
-"""About how many are compared in full beyond that."""
+COARSE: Final = 64  # The first numbers, kept apart so that they can be compared alone
+MANY: Final = 100_000  # Vectors up to which every question is compared with all of them in full
+FEW: Final = 4_096  # About how many are compared in full beyond that
 _SAMPLE: Final = 16
-_UNUSED: Final = 16
-"""Vectors without a passage that are let be; a purge leaves none."""
+_UNUSED: Final = 16  # Vectors without a passage that are let be; a purge leaves none
 
 
 @dataclass(slots=True)
@@ -34,10 +30,8 @@ class VectorPart:
 
     keys: KeyArray
     head: Scores
-    tail: Scores
-    """The first numbers of each vector, and the others."""
-    name: str = ""
-    """On the shelf; empty while it is in memory only."""
+    tail: Scores  # The first numbers of each vector, and the others
+    name: str = ""  # On the shelf; empty while it is in memory only
 
     def packed(self) -> tuple[bytes, dict[str, Array]]:
         return b"", {"keys": self.keys, "head": self.head, "tail": self.tail}

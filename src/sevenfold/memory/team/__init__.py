@@ -8,5 +8,4 @@ from __future__ import annotations
 
 from typing import Final
 
-STATE: Final = "team"
-"""The folder in the memory's state: the bare repository and what is known of the team."""
+STATE: Final = "team"  # The folder in the memory's state: the bare repository and what is known of the team

@@ -45,14 +45,10 @@ class MarkdownBlock(msgspec.Struct, frozen=True):
 
     form: Literal["prose", "heading", "row", "code"]
     start: int
-    end: int
-    """Its place in the text, without the marks of a list or a quotation before it."""
-    text: str
-    """Its lines without those marks, joined by a space."""
-    under: str
-    """The heading above it; empty for a heading."""
-    level: int = 0
-    """The number of signs of a heading."""
+    end: int  # Its place in the text, without the marks of a list or a quotation before it
+    text: str  # Its lines without those marks, joined by a space
+    under: str  # The heading above it; empty for a heading
+    level: int = 0  # The number of signs of a heading
 
 
 def split_blocks(text: str) -> Iterator[MarkdownBlock]:
@@ -165,11 +161,9 @@ class _MarkdownCutter:
     def __init__(self, text: str, loose: bool) -> None:
         self._text, self._loose = text, loose
         self._paragraph = -1
-        self._plain = True
-        """Nothing in the paragraph so far can begin code or a comment."""
+        self._plain = True  # Nothing in the paragraph so far can begin code or a comment
         self._fence = ""
-        self._fences = True
-        """False behind a fence that is never closed and counts as text."""
+        self._fences = True  # False behind a fence that is never closed and counts as text
         self._in_list = False
         self._after_blank = True
 

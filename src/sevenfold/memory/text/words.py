@@ -20,8 +20,7 @@ _ASCII_WORD: Final = re.compile(r"[a-z0-9_]+")
 _WORD: Final = re.compile(rf"[{CJK}]|[^\W{CJK}]+")
 _HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _NAMED: Final = re.compile(r"(?<=[\w,;:)] )[\"'(]?([A-Z]\w+)")
-_LONGEST: Final = 40
-"""Longer pieces (hashes, encoded data) are cut: nobody asks for them by heart."""
+_LONGEST: Final = 40  # Longer pieces (hashes, encoded data) are cut: nobody asks for them by heart
 
 _NO_SUBJECT: Final = """
     a able about above actually after again against all almost already alright also although always am
@@ -43,8 +42,7 @@ _NO_SUBJECT: Final = """
     whether which while who whom whose why will with without won wonder wonderful wondering would wouldn
     wow yeah yes yet you your yours yourself yourselves
     """
-STOP: Final = frozenset(_NO_SUBJECT.split())
-"""English words that carry no subject."""
+STOP: Final = frozenset(_NO_SUBJECT.split())  # English words that carry no subject
 
 STOP_SIGNS: Final = re.compile(
     "什么时候|什麼時候|为什么|為什麼|怎么样|怎麼樣|什么|什麼|怎么|怎麼|怎样|怎樣|如何|哪里|哪裡|哪些|哪个|哪個"
@@ -55,8 +53,7 @@ STOP_SIGNS: Final = re.compile(
 """Chinese words that carry no subject; a run of signs is cut where they stand."""
 
 
-LIGHT: Final = 0.3
-"""The weight of a word that asks for a sum or a time instead of naming a subject."""
+LIGHT: Final = 0.3  # The weight of a word that asks for a sum or a time instead of naming a subject
 _ASKING: Final = """
     one two three four five six seven eight nine ten eleven twelve dozen ago minute hour day week month
     year decade weekend recent recently past last previous previously earlier earliest latest since total

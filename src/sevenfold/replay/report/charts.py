@@ -131,8 +131,7 @@ def draw_picture(id: str, title: str, about: str, width: float, height: float, b
 
 WIDTH, LEFT, RIGHT = 960.0, 136.0, 12.0
 TOP, PLOT, HITS, LANE = 18.0, 170.0, 34.0, 16.0
-SILENCE: Final = 300.0
-"""Seconds after which a cache of the usual lifetime is cold."""
+SILENCE: Final = 300.0  # Seconds after which a cache of the usual lifetime is cold
 LANES: Final = (TOOL_RESULTS, MICRO, NOTES, COMPACTION, READ_BACK, KEEP_WARM, EXTRACTION, RECORDING)
 
 
@@ -276,20 +275,15 @@ class _Chart:
         )
 
 
-WIDTH_SCATTER, HEIGHT = 480.0, 340.0
-"""Small, so that its words can be read on a telephone."""
+WIDTH_SCATTER, HEIGHT = 480.0, 340.0  # Small, so that its words can be read on a telephone
 LEFT_SCATTER, TOP_SCATTER, RIGHT_SCATTER, BOTTOM = 44.0, 28.0, 12.0, 44.0
 LETTER, LINE, DOT = 7.2, 15.0, 6.0
 """Width of a letter of the widest usual face, height of a line, radius of a dot."""
-FAR: Final = 60
-"""Lines above and below a dot that are tried for a label."""
-SAME: Final = 3.0
-"""Dots nearer than this share one label."""
-LONGEST: Final = 28
-"""Letters of a label; the whole name is in the table and in the dot's title."""
+FAR: Final = 60  # Lines above and below a dot that are tried for a label
+SAME: Final = 3.0  # Dots nearer than this share one label
+LONGEST: Final = 28  # Letters of a label; the whole name is in the table and in the dot's title
 
-Box = tuple[float, float, float, float]
-"""Left, top, right and bottom."""
+Box = tuple[float, float, float, float]  # Left, top, right and bottom
 
 
 class LabelPlace(NamedTuple):
@@ -424,8 +418,7 @@ def _overlaps(one: Box, other: Box) -> bool:
 
 WIDTH_WATERFALL, LEFT_WATERFALL, RIGHT_WATERFALL = 960.0, 260.0, 120.0
 BAR, GAP = 18.0, 8.0
-LEAST: Final = 0.0005
-"""Smaller steps (share of the whole) are left out."""
+LEAST: Final = 0.0005  # Smaller steps (share of the whole) are left out
 
 
 class _ScaleStep(NamedTuple):

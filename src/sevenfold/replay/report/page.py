@@ -34,8 +34,7 @@ from sevenfold.replay.results import (
 )
 from sevenfold.replay.run import ReplayResult
 
-MOST_ERRORS: Final = 5
-"""Errors shown of one file."""
+MOST_ERRORS: Final = 5  # Errors shown of one file
 
 
 def format_table(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -172,8 +171,7 @@ def format_errors(done: Sequence[ReplayResult]) -> str:
 
 
 HERE: Final = Path(__file__).parent
-MOST_DRAWN: Final = 60
-"""Most sessions that are drawn, those that cost most. All are in the table."""
+MOST_DRAWN: Final = 60  # Most sessions that are drawn, those that cost most. All are in the table.
 
 
 def format_page(
