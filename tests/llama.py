@@ -13,7 +13,7 @@ from weights import NoWeights, smollm2
 from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
 from sevenfold.core.events import Event, Replied
-from sevenfold.core.messages import user
+from sevenfold.core.messages import user, write_directive
 from sevenfold.core.protocols import ForkReply, Layers
 from sevenfold.core.request import Frame, Request
 from sevenfold.core.tokens import Thresholds, Usage
@@ -21,7 +21,6 @@ from sevenfold.core.transcript import Transcript
 from sevenfold.layers.l7_agents.forks import ForkRunner
 from sevenfold.layers.parts import PlainConversation
 from sevenfold.models import ModelAccess, connect_model
-from sevenfold.models.directives import write_directive
 from sevenfold.models.local import LocalModel
 from sevenfold.streaming import RetryPolicy
 from sevenfold.testing import FakeClock, FakeTools, Postponed

@@ -25,8 +25,7 @@ from benchmarks.dreaming.measuring import plain
 from sevenfold.memory.consolidation.consolidation import consolidate_folder
 from sevenfold.memory.dreams.commit import commit_dream
 from sevenfold.memory.dreams.stage import stage_folder
-from sevenfold.memory.folder.files import MemoryFiles
-from sevenfold.memory.folder.folder_backend import FolderBackend
+from sevenfold.memory.folder.files import FolderBackend, MemoryFiles
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.index import explain_over_limit
 from sevenfold.memory.store import MemoryStore

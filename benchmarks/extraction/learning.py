@@ -23,6 +23,7 @@ from sevenfold.core.messages import (
     assistant,
     make_context_message,
     user,
+    write_directive,
 )
 from sevenfold.core.protocols import Model
 from sevenfold.core.request import Frame, Request
@@ -31,12 +32,11 @@ from sevenfold.layers.l5_durable_memory.extraction import format_extraction_requ
 from sevenfold.layers.l5_durable_memory.extraction_tools import MemoryWriter
 from sevenfold.layers.l5_durable_memory.prompt import format_memory_prompt
 from sevenfold.layers.l5_durable_memory.provenance import SourceMessages, UnfitMemory
-from sevenfold.memory.folder.folder_backend import FolderBackend
+from sevenfold.memory.folder.files import FolderBackend
 from sevenfold.memory.similarity import extract_statement
 from sevenfold.memory.store import MemoryStore
-from sevenfold.models.directives import write_directive
-from sevenfold.tools.edit_tool import EDIT_SCHEMA, WRITE_SCHEMA
-from sevenfold.tools.read_tool import SCHEMA as READ_SCHEMA
+from sevenfold.tools.file_tools import EDIT_SCHEMA, WRITE_SCHEMA
+from sevenfold.tools.file_tools import SCHEMA as READ_SCHEMA
 
 STEPS: Final = 5
 NEWEST: Final = 200

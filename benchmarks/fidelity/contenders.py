@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.fidelity.cases import Case
-from sevenfold.core.messages import Text, user
+from sevenfold.core.messages import Text, user, write_directive
 from sevenfold.core.tokens import TEXT_RATE, count_bytes
 from sevenfold.layers.l3_session_memory.notes import NotesLimits, NotesWording
 from sevenfold.layers.l3_session_memory.notes_compaction import collect_removed_facts, make_notes_message
@@ -17,7 +17,6 @@ from sevenfold.layers.l4_compaction import summary
 from sevenfold.layers.l4_compaction.digest import DigestForm, format_digest
 from sevenfold.layers.shared.facts import Cutting, FactCollector
 from sevenfold.layers.shared.fidelity import extract_user_text, find_names, iterate_strings
-from sevenfold.models.directives import write_directive
 from sevenfold.offline.conversation import TYPED_BY, OfflineConversation
 from sevenfold.offline.reply import make_reply
 from sevenfold.settings.layers import NotesSettings

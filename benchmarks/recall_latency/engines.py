@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from benchmarks.recall_latency.memories import QUESTIONS, memory, sentences
 from benchmarks.report import Table
-from sevenfold.memory.search.lexical import LexicalIndex
+from sevenfold.memory.search.ranking import LexicalIndex
 from sevenfold.memory.search.segment import IndexedFile, IndexedStamp, ScoredPiece, build_segment
 from sevenfold.memory.text.words import tokenize_text
 

@@ -25,19 +25,19 @@ if TYPE_CHECKING:
         ToolUse,
     )
     from sevenfold.core.protocols import Model, Tool
-    from sevenfold.memory.api import Memory, MemoryOff
     from sevenfold.memory.errors import Guarded, NoSuchMemory
     from sevenfold.memory.folder.folder import Saved
     from sevenfold.memory.history.revisions import Author
     from sevenfold.memory.recall_results import Recalled
+    from sevenfold.memory.store import Memory, MemoryOff
     from sevenfold.session.session import Session
     from sevenfold.settings.schema import Settings
 
 _HOMES = {
     "Context": "context.context",
     "Session": "session.session",
-    "Memory": "memory.api",
-    "MemoryOff": "memory.api",
+    "Memory": "memory.store",
+    "MemoryOff": "memory.store",
     "Guarded": "memory.errors",
     "NoSuchMemory": "memory.errors",
     "Saved": "memory.folder.folder",

@@ -25,7 +25,7 @@ from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import SevenfoldError
 from sevenfold.memory.dreams.commit import commit_dream
 from sevenfold.memory.dreams.stage import DreamStage, stage_folder
-from sevenfold.memory.folder.folder_backend import FolderBackend
+from sevenfold.memory.folder.files import FolderBackend
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import SevenfoldError
 from sevenfold.core.events import Event, Notice
-from sevenfold.memory.folder.folder_backend import FolderBackend
+from sevenfold.memory.folder.files import FolderBackend
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
 

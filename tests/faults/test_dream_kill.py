@@ -18,7 +18,7 @@ from sevenfold.memory.dreams.commit import commit_dream
 from sevenfold.memory.dreams.journal import DreamJournal, is_commit_pending
 from sevenfold.memory.dreams.lock import DreamLock
 from sevenfold.memory.dreams.stage import stage_folder
-from sevenfold.memory.folder.folder_backend import FolderBackend
+from sevenfold.memory.folder.files import FolderBackend
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
 

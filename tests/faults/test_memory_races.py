@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.memory.folder.folder_backend import FolderBackend
+from sevenfold.memory.folder.files import FolderBackend
 from sevenfold.memory.history.history import MemoryHistory
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.index import explain_over_limit, read_index

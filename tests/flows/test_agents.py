@@ -14,10 +14,9 @@ from flows.wire import SteadySimulator
 
 from sevenfold import Session
 from sevenfold.core.events import AgentEnded, Event, Mail
-from sevenfold.core.messages import Json, Message, ToolUse, assistant
+from sevenfold.core.messages import Json, Message, ToolUse, assistant, parse_directive
 from sevenfold.core.request import Request, encode_prefix
 from sevenfold.layers.l7_agents.mailbox import LEAD, make_letter
-from sevenfold.models.directives import parse_directive
 from sevenfold.testing import ScriptedModel
 
 pytestmark = pytest.mark.anyio

@@ -12,9 +12,8 @@ import anyio
 import pytest
 
 from sevenfold import Session
-from sevenfold.core.messages import Message, ToolUse, assistant
+from sevenfold.core.messages import Message, ToolUse, assistant, parse_directive
 from sevenfold.core.request import Request
-from sevenfold.models.directives import parse_directive
 from sevenfold.settings.place import TrustedFolders
 from sevenfold.testing import ScriptedModel
 

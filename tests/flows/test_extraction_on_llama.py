@@ -20,7 +20,7 @@ from sevenfold.layers.l5_durable_memory.extraction import CURSOR, Extraction
 from sevenfold.layers.l5_durable_memory.extraction_tools import make_fork_tools
 from sevenfold.layers.l7_agents.forks import ForkRunner
 from sevenfold.layers.parts import ExtractionParts, PlainConversation
-from sevenfold.tools.edit_tool import EDIT_SCHEMA, WRITE_SCHEMA
+from sevenfold.tools.file_tools import EDIT_SCHEMA, WRITE_SCHEMA
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real, pytest.mark.xdist_group("llama")]
 

@@ -23,7 +23,7 @@ from sevenfold.core.transcript import Edit, Transcript, View
 from sevenfold.layers.l1_tool_results.preview import parse_envelope
 from sevenfold.layers.l2_microcompaction.provider import PARAMETER
 from sevenfold.session.session import Session
-from sevenfold.settings.flags import LATCHED
+from sevenfold.settings.layers import LATCHED
 from sevenfold.simulator import ManualClock, Simulator
 from sevenfold.simulator.ledger import LedgerRow
 from sevenfold.storage.jsonl import read_log

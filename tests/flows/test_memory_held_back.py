@@ -11,7 +11,7 @@ from flows.test_session import Place
 
 from sevenfold.core.errors import SettingsError
 from sevenfold.memory.errors import Guarded
-from sevenfold.memory.folder.folder_backend import FolderBackend
+from sevenfold.memory.folder.files import FolderBackend
 from sevenfold.memory.store import MemoryStore
 from sevenfold.settings import Environment, Settings
 from sevenfold.settings.place import find_memory_place

@@ -8,12 +8,11 @@ import pytest
 
 from sevenfold import Session
 from sevenfold.core.events import CacheBroke, Event
-from sevenfold.core.messages import Message, Text, ToolUse, assistant, user
+from sevenfold.core.messages import Message, Text, ToolUse, assistant, user, write_directive
 from sevenfold.core.protocols import AgentSpec
 from sevenfold.core.request import Request, encode_prefix, find_open_uses
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Reply
-from sevenfold.models.directives import write_directive
 from sevenfold.testing import ScriptedModel
 
 pytestmark = pytest.mark.anyio

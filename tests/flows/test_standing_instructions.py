@@ -11,11 +11,10 @@ from layers.l4_compaction.summaries import summary
 
 from sevenfold import Memory, Session
 from sevenfold.core.events import Compacted, Event
-from sevenfold.core.messages import Message, ToolUse, assistant, user
+from sevenfold.core.messages import Message, ToolUse, assistant, user, write_directive
 from sevenfold.core.protocols import AgentSpec, Capabilities
 from sevenfold.core.request import Request, encode_prefix
 from sevenfold.layers.shared.boundary import find_last_boundary
-from sevenfold.models.directives import write_directive
 from sevenfold.testing import ScriptedModel
 
 pytestmark = pytest.mark.anyio

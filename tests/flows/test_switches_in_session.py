@@ -18,8 +18,7 @@ from sevenfold.core.protocols import Capabilities
 from sevenfold.core.request import Frame, encode_prefix
 from sevenfold.layers.l2_microcompaction.provider import add_context_management, is_clear_request
 from sevenfold.session.session import Session
-from sevenfold.settings.flags import DOMAIN, LATCHED, Flags
-from sevenfold.settings.layers import MicroSettings
+from sevenfold.settings.layers import DOMAIN, LATCHED, Flags, MicroSettings
 from sevenfold.testing import ScriptedModel
 
 pytestmark = pytest.mark.anyio

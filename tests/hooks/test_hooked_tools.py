@@ -14,8 +14,7 @@ import pytest
 
 from sevenfold.core.events import Denied, Event, HookRan
 from sevenfold.core.messages import Image, Text, ToolResult, ToolUse
-from sevenfold.hooks.contract import MOST_TOLD, HookCommand, HookEvents, HookMatcher
-from sevenfold.hooks.hooks import HookedTools, Hooks
+from sevenfold.hooks.hooks import MOST_TOLD, HookCommand, HookedTools, HookEvents, HookMatcher, Hooks
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 

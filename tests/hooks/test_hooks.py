@@ -16,8 +16,7 @@ import anyio
 import pytest
 
 from sevenfold.core.events import Event, HookRan, Notice
-from sevenfold.hooks.contract import MOST_OUTPUT, HookCommand, HookEvents, HookMatcher, HookOutcome
-from sevenfold.hooks.hooks import Hooks
+from sevenfold.hooks.hooks import MOST_OUTPUT, HookCommand, HookEvents, HookMatcher, HookOutcome, Hooks
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 

@@ -19,7 +19,7 @@ from sevenfold.memory.agents import (
     SnapshotOffer,
 )
 from sevenfold.memory.backend import HEAD
-from sevenfold.memory.folder.folder_backend import FolderBackend
+from sevenfold.memory.folder.files import FolderBackend
 from sevenfold.memory.store import MemoryStore
 from sevenfold.testing import FakeClock
 

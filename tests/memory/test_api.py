@@ -9,8 +9,7 @@ import pytest
 import sevenfold
 from sevenfold.core.errors import Mistake, Refused
 from sevenfold.core.events import Event, Notice
-from sevenfold.memory.api import Memory, MemoryOff
-from sevenfold.memory.store import MemoryStore
+from sevenfold.memory.store import Memory, MemoryOff, MemoryStore
 from sevenfold.storage.places import make_path_slug
 from sevenfold.testing import FakeClock
 

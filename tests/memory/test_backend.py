@@ -10,7 +10,7 @@ from sevenfold import Memory
 from sevenfold.core.errors import Mistake, Refused, StorageFailure
 from sevenfold.memory.backend import ConcurrentWrite, MemoryBackend
 from sevenfold.memory.errors import Guarded, NoSuchMemory
-from sevenfold.memory.folder.folder_backend import FolderBackend
+from sevenfold.memory.folder.files import FolderBackend
 from sevenfold.memory.history.revisions import Author
 from sevenfold.testing import FakeClock, InMemoryBackend
 

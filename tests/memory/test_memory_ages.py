@@ -10,7 +10,7 @@ import pytest
 from memory.team.clones import Clone, remote_of, team_of, topic
 
 from sevenfold.memory.dreams.commit import undo_dream
-from sevenfold.memory.folder.folder_backend import FolderBackend
+from sevenfold.memory.folder.files import FolderBackend
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
 from sevenfold.memory.team.repository import WriteTime, find_memory_time, parse_log_times

@@ -9,7 +9,7 @@ import pytest
 
 from sevenfold.core.errors import Mistake
 from sevenfold.core.events import Event, Notice
-from sevenfold.memory.api import Memory
+from sevenfold.memory.store import Memory
 from sevenfold.session.session import Session
 from sevenfold.storage.places import ROOT_FILE, make_path_slug
 from sevenfold.testing import ScriptedModel

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sevenfold.memory.errors import Guarded
-from sevenfold.memory.folder.folder_backend import FolderBackend
+from sevenfold.memory.folder.files import FolderBackend
 from sevenfold.memory.pollution import DAYS, Pollution, measure_pollution
 from sevenfold.memory.store import MemoryStore
 from sevenfold.testing import FakeClock

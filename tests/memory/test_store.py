@@ -13,7 +13,7 @@ from sevenfold.core.errors import Mistake, Refused
 from sevenfold.core.events import Event, Notice
 from sevenfold.memory.backend import HEAD
 from sevenfold.memory.errors import Ambiguous, Guarded, NoSuchMemory
-from sevenfold.memory.folder.folder_backend import FolderBackend
+from sevenfold.memory.folder.files import FolderBackend
 from sevenfold.memory.history.history import MemoryHistory
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore

@@ -15,16 +15,16 @@ from sevenfold.core.messages import (
     assistant,
     make_wire_message,
     user,
+    write_directive,
 )
 from sevenfold.core.request import Frame, Request
 from sevenfold.core.transcript import Reply, Transcript
 from sevenfold.layers.l3_session_memory.notes import NotesLimits, NotesWording
 from sevenfold.layers.l4_compaction.summary import format_directive, parse_summary
-from sevenfold.models.directives import write_directive
 from sevenfold.offline import encode_reply
 from sevenfold.offline.conversation import OfflineConversation
 from sevenfold.offline.reply import make_reply
-from sevenfold.tools.edit_tool import EDIT_SCHEMA
+from sevenfold.tools.file_tools import EDIT_SCHEMA
 
 NOTES = Path("/home/me/.sevenfold/projects/p/s/session-memory/summary.md")
 WORDING = NotesWording.load(None, lambda event: None)

@@ -11,10 +11,18 @@ from offline.offline_project import ALL_TOOLS, Project, Talk, first_calls
 from offline.test_phrasings import FOUND
 from offline.test_requests import FILES, READ, RUN, SEARCH, WRITE
 
-from sevenfold.core.messages import Json, Message, Text, ToolResult, ToolUse, assistant, user
+from sevenfold.core.messages import (
+    Json,
+    Message,
+    Text,
+    ToolResult,
+    ToolUse,
+    assistant,
+    user,
+    write_directive,
+)
 from sevenfold.layers.l7_agents.forks import PLACEHOLDER
 from sevenfold.layers.l7_agents.members import AgentOrder, make_first_message
-from sevenfold.models.directives import write_directive
 from sevenfold.offline import encode_reply
 from sevenfold.offline.conversation import OfflineConversation
 from sevenfold.offline.reply import RULES, EngineRules, make_reply

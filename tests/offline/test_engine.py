@@ -14,11 +14,22 @@ from models.drawing import conversations, frames
 from offline.offline_project import ALL_TOOLS, Project
 
 from sevenfold.core.errors import PromptTooLong
-from sevenfold.core.messages import Block, Json, Message, Text, ToolResult, ToolUse, assistant, user
+from sevenfold.core.messages import (
+    Block,
+    Directive,
+    Json,
+    Message,
+    Text,
+    ToolResult,
+    ToolUse,
+    assistant,
+    parse_directive,
+    user,
+    write_directive,
+)
 from sevenfold.core.request import Frame, Request
 from sevenfold.core.tokens import measure_message
 from sevenfold.core.transcript import Reply, Transcript, View
-from sevenfold.models.directives import Directive, parse_directive, write_directive
 from sevenfold.offline import OfflineEngine, encode_reply, parse_body
 from sevenfold.offline.conversation import OfflineConversation
 from sevenfold.offline.reply import EngineRules, make_reply

@@ -18,12 +18,12 @@ from sevenfold.core.messages import (
     assistant,
     make_context_message,
     user,
+    write_directive,
 )
 from sevenfold.layers.l5_durable_memory.extraction import format_extraction_request
 from sevenfold.memory.folder.names import explain_bad_file
 from sevenfold.memory.recall_results import Recalled
 from sevenfold.memory.topic_file import Topic, read_topic
-from sevenfold.models.directives import write_directive
 from sevenfold.offline import OfflineEngine
 from sevenfold.offline.conversation import OfflineConversation
 from sevenfold.offline.reply import make_reply

@@ -16,12 +16,11 @@ from msgspec.structs import replace
 from offline.talk import FORM, LIMITS, NOTES, WORDING, Talk, edited, titled, working
 
 from sevenfold.core.events import Failed, Progress
-from sevenfold.core.messages import ToolUse, assistant
+from sevenfold.core.messages import ToolUse, assistant, write_directive
 from sevenfold.core.tokens import Thresholds, estimate_tokens, measure_message
 from sevenfold.layers.l3_session_memory.notes import NotesForm, NotesLimits
 from sevenfold.layers.l3_session_memory.notes_update import NotesUpdater
 from sevenfold.layers.shared.boundary import find_last_boundary
-from sevenfold.models.directives import write_directive
 from sevenfold.offline import OfflineEngine
 from sevenfold.offline.conversation import OfflineConversation
 from sevenfold.offline.reply import make_reply

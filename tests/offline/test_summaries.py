@@ -15,7 +15,7 @@ from layers.simulated import conversation
 from offline.talk import FRAME, Talk, wire, working
 
 from sevenfold.core.events import Compacted, Failed, Forked
-from sevenfold.core.messages import user
+from sevenfold.core.messages import user, write_directive
 from sevenfold.core.protocols import Layers
 from sevenfold.core.request import Request
 from sevenfold.core.tokens import Thresholds, estimate_tokens
@@ -30,7 +30,6 @@ from sevenfold.layers.l4_compaction.summary import (
     parse_summary,
 )
 from sevenfold.layers.shared.boundary import TITLES
-from sevenfold.models.directives import write_directive
 from sevenfold.offline import OfflineEngine, encode_reply
 from sevenfold.simulator import ManualClock, Simulator
 

@@ -15,7 +15,7 @@ from properties.sessions import UNSHRUNK, Talk, entries_of, kind_of
 from sevenfold.core.events import Cleared, Stored, Surfaced
 from sevenfold.core.transcript import Edit, Entry, Mark
 from sevenfold.layers.shared.boundary import parse_boundary
-from sevenfold.settings.flags import LATCHED, Flags
+from sevenfold.settings.layers import LATCHED, Flags
 from sevenfold.storage.places import find_places
 
 NAMES = sorted(set(Flags.__struct_fields__) - set(LATCHED))

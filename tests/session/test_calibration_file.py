@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sevenfold.core.tokens import Calibration, MessageSize
-from sevenfold.session.user_stats import MOST_EVIDENCE, CalibrationFile
+from sevenfold.session.log import MOST_EVIDENCE, CalibrationFile
 
 
 def taught(times: int) -> Calibration:

@@ -12,12 +12,11 @@ from msgspec.structs import replace
 from sevenfold.cache.prices import Prices
 from sevenfold.core.errors import Overloaded, Refused, StorageFailure
 from sevenfold.core.events import Event, Notice
-from sevenfold.core.messages import Text, assistant, user
+from sevenfold.core.messages import Text, assistant, user, write_directive
 from sevenfold.core.request import Frame, Request
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Reply, Transcript
 from sevenfold.layers.ladder import make_standard_layers
-from sevenfold.models.directives import write_directive
 from sevenfold.session.spending import CappedForker, SpendingFile
 from sevenfold.testing import FakeClock, ScriptedModel
 from sevenfold.testing.doubles import Line

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sevenfold.layers.shared.idle_gaps import GapCounts
-from sevenfold.session.user_stats import IdleGapFile
+from sevenfold.session.log import IdleGapFile
 from sevenfold.testing import FakeClock
 
 

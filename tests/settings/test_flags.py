@@ -15,7 +15,7 @@ from openfeature.provider.in_memory_provider import InMemoryFlag, InMemoryProvid
 
 from sevenfold.core.events import Event, Failed
 from sevenfold.settings import Switches
-from sevenfold.settings.flags import DOMAIN, Flags
+from sevenfold.settings.layers import DOMAIN, Flags
 
 OFF = {"micro_time", "pre_cold", "precompute", "server_compact", "snip", "collapse"}
 ON = {
@@ -131,7 +131,7 @@ def test_an_answer_that_is_no_truth_value_is_not_taken() -> None:
 
 def test_without_a_provider_openfeature_is_not_even_imported() -> None:
     code = (
-        "import sys; from sevenfold.settings.flags import Flags; Flags.latch(); "
+        "import sys; from sevenfold.settings.layers import Flags; Flags.latch(); "
         "print('openfeature' in sys.modules)"
     )
 

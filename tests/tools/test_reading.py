@@ -14,7 +14,7 @@ import pytest
 from tools.conftest import Run
 
 from sevenfold.core.messages import Image, Text
-from sevenfold.tools.read_tool import LARGEST_IMAGE, MOST_BYTES, MOST_TOKENS
+from sevenfold.tools.file_tools import LARGEST_IMAGE, MOST_BYTES, MOST_TOKENS
 from sevenfold.tools.workspace import Workspace
 
 pytestmark = pytest.mark.anyio

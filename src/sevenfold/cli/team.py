@@ -12,7 +12,7 @@ import typer
 from sevenfold.cli.options import PLAIN, SharedOptions, Yes, add_shared_options
 
 if TYPE_CHECKING:
-    from sevenfold.memory.api import Memory
+    from sevenfold.memory.store import Memory
     from sevenfold.memory.team.git import SyncResult
     from sevenfold.memory.team.team import Team
 

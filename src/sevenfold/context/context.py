@@ -60,7 +60,7 @@ from sevenfold.session.spending import CappedForker, SpendingFile
 from sevenfold.session.wiring import wrap_ledger
 from sevenfold.settings import load_settings
 from sevenfold.settings.environment import Environment
-from sevenfold.settings.flags import Flags
+from sevenfold.settings.layers import Flags
 from sevenfold.settings.schema import Settings
 from sevenfold.storage.places import make_session_id
 from sevenfold.storage.results import ResultStore

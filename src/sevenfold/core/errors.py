@@ -9,7 +9,7 @@
     │  ├─ SessionBusy          another process is writing this transcript
     │  ├─ FromTheFuture        a transcript written by a newer version
     │  ├─ ScriptError          a script for the simulator or a model is wrong or used up
-    │  ├─ MemoryOff            durable memory is switched off here          (memory.api)
+    │  ├─ MemoryOff            durable memory is switched off here          (memory.store)
     │  ├─ NoSuchMemory         no memory of that name                       (memory.errors)
     │  ├─ Ambiguous            several memories of that name                (memory.errors)
     │  ├─ NoTeam               this memory is shared with no team           (memory.team.git)

@@ -6,6 +6,7 @@ along in `extra`; whole blocks we do not know are `Opaque` and keep the very byt
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
@@ -197,3 +198,32 @@ def encode_block(block: Block) -> Json | msgspec.Raw:
 
 def make_wire_message(message: Message) -> Json:
     return {"role": message.role, "content": [encode_block(b) for b in message.content]}
+
+
+CLOSE: Final = "</directive>"
+_TOKEN: Final = r"[A-Za-z0-9_.:-]{1,128}"
+_OPEN: Final = rf'<directive kind="({_TOKEN})" id="({_TOKEN})">[ \t]*(?:\n|\Z)'
+
+
+class Directive(msgspec.Struct, frozen=True):
+    kind: str
+    id: str
+    body: str
+
+
+def parse_directive(text: str) -> Directive | None:
+    """The directive that a text is, or None. One that was never closed goes to the end."""
+    opened = re.match(_OPEN, text)
+    if opened is None:
+        return None
+    end = text.rfind(CLOSE, opened.end())
+    body = text[opened.end() : end if end >= 0 else len(text)]
+    return Directive(opened[1], opened[2], body.strip("\n"))
+
+
+def write_directive(kind: str, id: str, body: str) -> str:
+    """The text of a directive, as `parse_directive` reads it."""
+    for token in (kind, id):
+        if not re.fullmatch(_TOKEN, token):
+            raise ValueError(f"{token!r} cannot stand in the tag of a directive")
+    return f'<directive kind="{kind}" id="{id}">\n{body}\n{CLOSE}'

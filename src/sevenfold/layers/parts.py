@@ -31,7 +31,7 @@ from sevenfold.settings.schema import Settings
 from sevenfold.storage.results import ResultStore
 
 if TYPE_CHECKING:
-    from sevenfold.layers.l6_dreaming.dream_run import DreamRunner
+    from sevenfold.layers.l6_dreaming.dreaming import DreamRunner
     from sevenfold.memory.recall_results import Recalled
     from sevenfold.memory.store import MemoryStore
     from sevenfold.tools.confined_tools import ConfinedTools

@@ -19,8 +19,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.core.messages import Text, ToolUse
-from sevenfold.models.directives import parse_directive
+from sevenfold.core.messages import Text, ToolUse, parse_directive
 from sevenfold.offline.conversation import (
     LETTER,
     NOTICE,

@@ -15,10 +15,19 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.core.messages import Document, Image, Json, Message, Text, ToolResult, ToolUse
+from sevenfold.core.messages import (
+    Directive,
+    Document,
+    Image,
+    Json,
+    Message,
+    Text,
+    ToolResult,
+    ToolUse,
+    parse_directive,
+)
 from sevenfold.core.request import Request
 from sevenfold.memory.agent_writes import is_memory_ignored
-from sevenfold.models.directives import Directive, parse_directive
 
 TYPED_BY: Final = frozenset({"user", "turn", ""})
 """The authors that may ask for something: the person, or the turn when it wants a reply continued."""

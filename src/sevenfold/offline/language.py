@@ -14,9 +14,8 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from sevenfold.core.messages import Message, Text
+from sevenfold.core.messages import Message, Text, parse_directive
 from sevenfold.memory.text.words import CJK, make_word_set, stem_word, tokenize_text
-from sevenfold.models.directives import parse_directive
 from sevenfold.offline.conversation import OfflineConversation, extract_typed_text, split_added
 
 MARK: Final = "\ufffc"

@@ -15,10 +15,9 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from sevenfold.core.messages import Block, Message, Text, ToolUse, strip_half_characters
+from sevenfold.core.messages import Block, Directive, Message, Text, ToolUse, strip_half_characters
 from sevenfold.core.tokens import TEXT_RATE, count_bytes, measure_message
 from sevenfold.layers.shared.facts import clip_text, to_bounded_line
-from sevenfold.models.directives import Directive
 from sevenfold.offline import summaries as retelling
 from sevenfold.offline.conversation import OfflineConversation
 from sevenfold.offline.summaries import (

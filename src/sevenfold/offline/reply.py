@@ -19,8 +19,7 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.core.messages import Block, Text, ToolUse, strip_half_characters
-from sevenfold.models.directives import Directive
+from sevenfold.core.messages import Block, Directive, Text, ToolUse, strip_half_characters
 from sevenfold.offline.answer import describe_calls, find_answer, has_own_words, report_calls, report_piped
 from sevenfold.offline.conversation import (
     OfflineConversation,

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from sevenfold.core.messages import Block, Message, Text, ToolResult, ToolUse
+from sevenfold.core.messages import Block, Directive, Message, Text, ToolResult, ToolUse, parse_directive
 from sevenfold.core.tokens import TEXT_RATE, MessageSize, count_bytes
 from sevenfold.core.transcript import PlacedMessage
 from sevenfold.layers.shared.boundary import TITLES
@@ -32,7 +32,6 @@ from sevenfold.layers.shared.facts import (
     to_bounded_line,
 )
 from sevenfold.layers.shared.fidelity import find_names, iterate_strings
-from sevenfold.models.directives import Directive, parse_directive
 from sevenfold.offline.conversation import OfflineConversation, parse_arrival, split_added
 
 STEP: Final = 200  # Bytes of what the assistant says before it calls tools

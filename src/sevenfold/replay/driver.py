@@ -52,7 +52,7 @@ from sevenfold.replay.stand_ins import NOTES, ReplayDisk, ReplayExtraction, Rule
 from sevenfold.settings.layers import CLEARABLE
 from sevenfold.storage.results import ResultStore
 from sevenfold.testing.doubles import FakeClock, FakeTools, NoAccounts, Postponed
-from sevenfold.tools.edit_tool import EDIT_SCHEMA
+from sevenfold.tools.file_tools import EDIT_SCHEMA
 from sevenfold.turn import Turn
 
 FOLDER: Final = Path("~/.sevenfold/projects/a-project/20260101-120000-session/tool-results")

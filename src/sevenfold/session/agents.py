@@ -40,7 +40,7 @@ from sevenfold.core.transcript import Mark, PlacedMessage, Reply, View
 from sevenfold.hooks.hooks import HookedTools
 from sevenfold.layers.l5_durable_memory.prompt import LOADED, InstructionLoader, is_opening
 from sevenfold.layers.l7_agents import memory as agent_memory
-from sevenfold.layers.l7_agents.agent_tool import AgentTool
+from sevenfold.layers.l7_agents.agent_tools import AgentTool, SendMessageTool
 from sevenfold.layers.l7_agents.definitions import (
     AgentDefinition,
     find_definitions,
@@ -61,7 +61,6 @@ from sevenfold.layers.l7_agents.mailbox import LEAD, Letter, summarise_text
 from sevenfold.layers.l7_agents.members import MAIN, ParentConversation
 from sevenfold.layers.l7_agents.memory import AgentMemory, open_agent_memory, start_from_snapshot
 from sevenfold.layers.l7_agents.roster import Roster
-from sevenfold.layers.l7_agents.send_message import SendMessageTool
 from sevenfold.layers.l7_agents.sockets import PeerSessions, SessionListener, find_runtime_folder
 from sevenfold.layers.l7_agents.worktrees import Worktrees
 from sevenfold.layers.ladder import make_standard_layers
@@ -81,10 +80,9 @@ from sevenfold.session.log import RESULTS, TranscriptFile
 from sevenfold.session.project import FREE, Project
 from sevenfold.session.spending import CappedForker, SpendingFile
 from sevenfold.storage.results import ResultStore
-from sevenfold.tools.paths import is_inside, resolve_path
 from sevenfold.tools.permissions import Permissions
 from sevenfold.tools.toolbox import Toolbox, check_tools, make_standard_tools
-from sevenfold.tools.workspace import Workspace, find_program
+from sevenfold.tools.workspace import Workspace, find_program, is_inside, resolve_path
 from sevenfold.turn import Turn
 
 if TYPE_CHECKING:

@@ -24,8 +24,7 @@ from sevenfold.core.messages import Json, Message, make_context_message
 from sevenfold.core.protocols import Change, Layers
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Entry, Id, Mark, Reply, Transcript, Undo, Unthink, View
-from sevenfold.hooks.contract import HookOutcome, shorten_for_hook
-from sevenfold.hooks.hooks import Hooks
+from sevenfold.hooks.hooks import HookOutcome, Hooks, shorten_for_hook
 from sevenfold.layers.l3_session_memory.notes import find_notes_path
 from sevenfold.layers.l3_session_memory.notes_update import NotesUpdater
 from sevenfold.layers.l4_compaction import fold as folds

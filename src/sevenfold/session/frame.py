@@ -29,7 +29,7 @@ from sevenfold.layers.l4_compaction.server import (
 from sevenfold.models.capabilities import make_default_params
 from sevenfold.session.log import make_frame_mark
 from sevenfold.session.project import Project
-from sevenfold.settings.flags import Flags
+from sevenfold.settings.layers import Flags
 from sevenfold.settings.schema import Settings
 
 PROMPT: Final = Path(__file__).with_name("system_prompt.md")

@@ -28,8 +28,8 @@ from sevenfold.layers.l5_durable_memory.prompt import (
     is_opening,
 )
 from sevenfold.layers.shared.restore import CompactionCut, StandingMessages, Stands
+from sevenfold.memory.folder.files import FolderBackend
 from sevenfold.memory.folder.folder import Saved, find_state_folder
-from sevenfold.memory.folder.folder_backend import FolderBackend
 from sevenfold.memory.folder.names import INDEX_NAME
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.instructions.loader import InstructionFiles
@@ -40,8 +40,7 @@ from sevenfold.memory.store import MemoryStore
 from sevenfold.session.frame import make_date_news
 from sevenfold.session.project import Project
 from sevenfold.settings.place import claim_memory_place
-from sevenfold.tools.paths import is_secret_file, resolve_path
-from sevenfold.tools.workspace import FileKeeper
+from sevenfold.tools.workspace import FileKeeper, is_secret_file, resolve_path
 
 MANAGED: Final = Path("/etc/sevenfold")  # The folder with instructions for all users of a machine
 BY: Final = "memory"

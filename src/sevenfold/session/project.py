@@ -19,16 +19,15 @@ from sevenfold.models.capabilities import ModelAccess
 from sevenfold.settings import LoadedSettings, load_settings
 from sevenfold.settings.checks import NEVER
 from sevenfold.settings.environment import Environment
-from sevenfold.settings.flags import Flags
+from sevenfold.settings.layers import Flags
 from sevenfold.settings.place import MemoryPlace, TrustedFolders, find_memory_place
 from sevenfold.settings.schema import Settings
 from sevenfold.storage.cleanup import StorageLimits
 from sevenfold.storage.files import read_bounded
 from sevenfold.storage.places import ProjectPaths, find_places
-from sevenfold.tools.paths import resolve_path
 from sevenfold.tools.permissions import PermissionRule, PermissionRules, Permissions
 from sevenfold.tools.toolbox import AskPermission, PermissionAnswer, Toolbox, ToolGate, make_standard_tools
-from sevenfold.tools.workspace import FileKeeper, Workspace
+from sevenfold.tools.workspace import FileKeeper, Workspace, resolve_path
 
 DEFAULT_MODEL: Final = "claude-sonnet-5-5"  # With a key and nothing else said
 FREE: Final = ("Agent", "SendMessage")

@@ -29,7 +29,7 @@ from sevenfold.layers.l5_durable_memory.recall import Recall
 from sevenfold.layers.l7_agents.roster import Roster
 from sevenfold.layers.ladder import make_standard_layers
 from sevenfold.layers.parts import ServerSummaries
-from sevenfold.layers.shared.background import BackgroundTasks, open_task_group
+from sevenfold.layers.shared.background import BackgroundTasks, ask_idle_layers, open_task_group, watch_idle
 from sevenfold.layers.shared.restore import RestoreSource
 from sevenfold.models import connect_model
 from sevenfold.session.agents import AgentSpawner, SessionAgents
@@ -51,12 +51,10 @@ from sevenfold.session.frame import (
     make_thresholds,
     plan_model_change,
 )
-from sevenfold.session.idle_timer import ask_idle_layers, watch_idle
-from sevenfold.session.log import TranscriptFile, make_frame_mark
+from sevenfold.session.log import CalibrationFile, IdleGapFile, TranscriptFile, make_frame_mark
 from sevenfold.session.memory import SessionMemory
 from sevenfold.session.project import Project, Toolset
 from sevenfold.session.team_sync import SessionTeamSync
-from sevenfold.session.user_stats import CalibrationFile, IdleGapFile
 from sevenfold.session.wiring import make_layer_parts, wrap_ledger
 from sevenfold.settings.environment import Environment
 from sevenfold.settings.schema import Settings

@@ -22,13 +22,12 @@ from sevenfold.cache.prices import Prices
 from sevenfold.core.clock import format_date
 from sevenfold.core.errors import ModelFailure, Refused, SevenfoldError, StorageFailure
 from sevenfold.core.events import Emit, Failed, Notice, Replied
-from sevenfold.core.messages import Message, assistant, user
+from sevenfold.core.messages import Message, assistant, user, write_directive
 from sevenfold.core.protocols import Accounts, Clock, Forker, ForkReply, Tools
 from sevenfold.core.request import Request
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Reply, Transcript
 from sevenfold.layers.parts import Conversation
-from sevenfold.models.directives import write_directive
 from sevenfold.storage.files import read_if_there, write_atomic
 from sevenfold.storage.locks import hold_file_lock
 from sevenfold.streaming import read_reply

@@ -15,7 +15,7 @@ from sevenfold.core.transcript import Entry, Transcript
 from sevenfold.hooks.hooks import HookedTools
 from sevenfold.layers.l2_microcompaction.provider import ProviderEdits
 from sevenfold.layers.l4_compaction.server import SideRequestSender, SummaryAccounts
-from sevenfold.layers.l6_dreaming.dream_run import DreamRunner
+from sevenfold.layers.l6_dreaming.dreaming import DreamRunner
 from sevenfold.layers.l7_agents.forks import ForkRunner
 from sevenfold.layers.ladder import make_standard_layers
 from sevenfold.layers.parts import (

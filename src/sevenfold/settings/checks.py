@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from sevenfold.core.errors import SettingsError
 from sevenfold.core.messages import Json
-from sevenfold.hooks.contract import HookCommand, HookEvents, HookMatcher
+from sevenfold.hooks.hooks import HookCommand, HookEvents, HookMatcher
 from sevenfold.settings.files import (
     KeyPath,
     SettingsDocument,

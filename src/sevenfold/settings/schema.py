@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from sevenfold.core.request import Ttl
-from sevenfold.hooks.contract import HookEvents
+from sevenfold.hooks.hooks import HookEvents
 from sevenfold.models.capabilities import ANTHROPIC_URL, OPENAI_URL
 from sevenfold.settings.layers import (
     AgentSettings,

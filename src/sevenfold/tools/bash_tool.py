@@ -12,12 +12,11 @@ from typing import Final
 from sevenfold.core.messages import Json
 from sevenfold.core.protocols import Tool, ToolFailed
 from sevenfold.storage.files import make_private_dir
-from sevenfold.tools.paths import resolve_path
 from sevenfold.tools.permissions import is_look_only
 from sevenfold.tools.processes import ProcessRun, is_group_alive, run_program, start_program
 from sevenfold.tools.readonly_commands import QUIET_GIT
 from sevenfold.tools.shell import classify_command
-from sevenfold.tools.workspace import Workspace
+from sevenfold.tools.workspace import Workspace, resolve_path
 
 DEFAULT_SECONDS: Final = 120.0
 MOST_SECONDS: Final = 600.0

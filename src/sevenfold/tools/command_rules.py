@@ -19,9 +19,9 @@ from typing import Final
 
 import msgspec
 
-from sevenfold.tools.paths import ResolvedPath, is_secret_file, normalise_path
 from sevenfold.tools.shell import split_compound
 from sevenfold.tools.shell_syntax import make_name_set
+from sevenfold.tools.workspace import ResolvedPath, is_secret_file, normalise_path
 
 _WRAPPERS: Final = make_name_set(
     """

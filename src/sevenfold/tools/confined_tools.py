@@ -14,11 +14,10 @@ from typing import Final
 from sevenfold.core.events import Denied, Event
 from sevenfold.core.messages import ToolResult, ToolUse
 from sevenfold.core.protocols import ToolFailed, Tools
-from sevenfold.tools.paths import is_inside, resolve_path
 from sevenfold.tools.permissions import EDITORS, READERS, PermissionRules, Permissions, parse_call
 from sevenfold.tools.shell import classify_within
 from sevenfold.tools.toolbox import Toolbox, ToolGate, make_standard_tools
-from sevenfold.tools.workspace import FileKeeper, Workspace
+from sevenfold.tools.workspace import FileKeeper, Workspace, is_inside, resolve_path
 
 COMMANDS: Final = frozenset({"ls", "find", "grep", "cat", "stat", "wc", "head", "tail"})
 """Programs that may be run if they only read."""

@@ -23,19 +23,19 @@ from sevenfold.core.errors import SettingsError
 from sevenfold.core.messages import ToolUse
 from sevenfold.core.protocols import ToolFailed
 from sevenfold.tools import command_rules
-from sevenfold.tools import paths as path_rules
+from sevenfold.tools import workspace as path_rules
 from sevenfold.tools.command_rules import find_reach, parse_cd, parts_of
-from sevenfold.tools.paths import (
+from sevenfold.tools.readonly_commands import READ_ONLY_COMMANDS
+from sevenfold.tools.shell import CommandVerdict, classify_command, classify_within
+from sevenfold.tools.workspace import (
     ResolvedPath,
+    Workspace,
     is_inside,
     is_protected,
     is_secret_file,
     make_absolute,
     make_path_pattern,
 )
-from sevenfold.tools.readonly_commands import READ_ONLY_COMMANDS
-from sevenfold.tools.shell import CommandVerdict, classify_command, classify_within
-from sevenfold.tools.workspace import Workspace
 
 READERS: Final = frozenset({"Read", "Grep", "Glob"})
 EDITORS: Final = frozenset({"Edit", "Write"})

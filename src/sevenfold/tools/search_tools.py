@@ -24,8 +24,7 @@ from anyio.abc import ByteReceiveStream
 from sevenfold.core.messages import Json
 from sevenfold.core.protocols import Tool, ToolFailed
 from sevenfold.storage import walk
-from sevenfold.tools.paths import resolve_path, suggest_similar
-from sevenfold.tools.workspace import Workspace, format_size
+from sevenfold.tools.workspace import Workspace, format_size, resolve_path, suggest_similar
 
 SECONDS: Final = 30.0  # Time limit of a search
 LONGEST_LINE: Final = 400

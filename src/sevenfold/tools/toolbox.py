@@ -16,9 +16,8 @@ from sevenfold.core.events import Denied, Emit
 from sevenfold.core.messages import Block, Json, Text, ToolResult, ToolUse, strip_half_characters
 from sevenfold.core.protocols import Tool, ToolFailed, Tools
 from sevenfold.tools.bash_tool import BashTool
-from sevenfold.tools.edit_tool import EditTool, WriteTool
+from sevenfold.tools.file_tools import EditTool, ReadTool, WriteTool
 from sevenfold.tools.permissions import PermissionDecision, Permissions
-from sevenfold.tools.read_tool import ReadTool
 from sevenfold.tools.search_tools import GlobTool, GrepTool
 from sevenfold.tools.workspace import Workspace
 

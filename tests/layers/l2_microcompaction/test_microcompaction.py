@@ -42,7 +42,7 @@ from sevenfold.layers.ladder import LayerRole, make_standard_layers
 from sevenfold.settings.layers import CLEARABLE, MicroSettings, Switches
 from sevenfold.settings.schema import Settings
 from sevenfold.testing import FakeClock, FakeTools, ScriptedModel
-from sevenfold.tools.read_tool import ReadTool
+from sevenfold.tools.file_tools import ReadTool
 from sevenfold.tools.workspace import Workspace
 
 pytestmark = pytest.mark.anyio

@@ -23,7 +23,7 @@ from sevenfold.settings.layers import NotesSettings
 from sevenfold.settings.schema import Settings
 from sevenfold.testing import FakeClock, ScriptedModel
 from sevenfold.testing.doubles import Line
-from sevenfold.tools.edit_tool import EDIT_SCHEMA
+from sevenfold.tools.file_tools import EDIT_SCHEMA
 
 E = TypeVar("E", bound=Event)
 FRAME = Frame("m", ("static", "of this session"), (EDIT_SCHEMA,))

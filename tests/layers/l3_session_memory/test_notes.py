@@ -17,7 +17,7 @@ from layers.simulated import conversation, reading
 
 from sevenfold.core.errors import BadRequest
 from sevenfold.core.events import Event, Failed, Forked, Notice, Progress
-from sevenfold.core.messages import Json, Text, ToolUse, assistant, user
+from sevenfold.core.messages import Json, Text, ToolUse, assistant, parse_directive, user
 from sevenfold.core.protocols import Capabilities, Layers
 from sevenfold.core.request import Frame, Request, encode_prefix
 from sevenfold.core.tokens import Thresholds, estimate_tokens
@@ -35,7 +35,6 @@ from sevenfold.layers.l3_session_memory.notes_update import NotesEdits, NotesUpd
 from sevenfold.layers.l7_agents.forks import ForkRunner
 from sevenfold.layers.parts import PlainConversation
 from sevenfold.layers.shared.boundary import Boundary
-from sevenfold.models.directives import parse_directive
 from sevenfold.offline import OfflineEngine
 from sevenfold.settings.layers import NotesSettings
 from sevenfold.settings.schema import Settings

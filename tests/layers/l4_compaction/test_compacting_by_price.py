@@ -14,7 +14,7 @@ from sevenfold.core.messages import Message, Text, assistant, user
 from sevenfold.core.protocols import Capabilities
 from sevenfold.core.tokens import Thresholds, Usage
 from sevenfold.core.transcript import Mark, PlacedMessage, Reply, Results, Transcript
-from sevenfold.hooks.contract import HookOutcome
+from sevenfold.hooks.hooks import HookOutcome
 from sevenfold.layers.l4_compaction.plan import (
     AGAIN,
     ANSWER,

@@ -30,13 +30,14 @@ from sevenfold.core.messages import (
     ToolResult,
     ToolUse,
     assistant,
+    parse_directive,
     user,
 )
 from sevenfold.core.protocols import Capabilities, Layers
 from sevenfold.core.request import encode_prefix, has_paired_tools
 from sevenfold.core.tokens import Thresholds, Usage
 from sevenfold.core.transcript import PlacedMessage, Reply, Transcript
-from sevenfold.hooks.contract import HookOutcome
+from sevenfold.hooks.hooks import HookOutcome
 from sevenfold.layers.l4_compaction.compaction import Compaction, score_replacement
 from sevenfold.layers.l4_compaction.plan import BREAKER
 from sevenfold.layers.l4_compaction.summary import PLAIN, SAID, format_directive, parse_summary
@@ -44,7 +45,6 @@ from sevenfold.layers.l7_agents.forks import PLACEHOLDER, ForkRunner
 from sevenfold.layers.parts import PlainConversation
 from sevenfold.layers.shared.boundary import TITLES, Boundary, find_last_boundary
 from sevenfold.layers.shared.restore import CompactionCut, CompactionHooks, RestoredFiles, Restorer
-from sevenfold.models.directives import parse_directive
 from sevenfold.settings.layers import CompactionSettings
 
 pytestmark = pytest.mark.anyio

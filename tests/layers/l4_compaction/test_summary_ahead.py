@@ -27,7 +27,7 @@ from sevenfold.core.protocols import Capabilities, Change, Layers
 from sevenfold.core.request import Frame, has_paired_tools
 from sevenfold.core.tokens import Thresholds
 from sevenfold.core.transcript import Replace, Reply, Results, Transcript, Undo, View
-from sevenfold.hooks.contract import HookOutcome
+from sevenfold.hooks.hooks import HookOutcome
 from sevenfold.layers.l4_compaction.compaction import Compaction
 from sevenfold.layers.l4_compaction.plan import BREAKER, CompactionBreaker
 from sevenfold.layers.l4_compaction.summary_ahead import SHARE, PrecomputedSummary, SummaryAhead

@@ -18,7 +18,7 @@ from sevenfold.core.transcript import Mark, Reply, Transcript, View
 from sevenfold.layers.l5_durable_memory.extraction import Extraction
 from sevenfold.layers.l5_durable_memory.extraction_tools import make_fork_tools
 from sevenfold.layers.parts import ExtractionParts, PlainConversation
-from sevenfold.memory.folder.folder_backend import FolderBackend
+from sevenfold.memory.folder.files import FolderBackend
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
 from sevenfold.settings.layers import ExtractionSettings

@@ -17,7 +17,7 @@ from sevenfold.cache.prices import Prices
 from sevenfold.core.clock import format_date
 from sevenfold.core.errors import Refused
 from sevenfold.core.events import Failed, Forked, Notice, Progress, Remembered
-from sevenfold.core.messages import Json, Message, Text, ToolUse, assistant, user
+from sevenfold.core.messages import Json, Message, Text, ToolUse, assistant, parse_directive, user
 from sevenfold.core.protocols import ForkReply, Tools
 from sevenfold.core.request import Request
 from sevenfold.core.transcript import Mark, Replace, Reply
@@ -26,7 +26,6 @@ from sevenfold.layers.l5_durable_memory.extraction_tools import make_fork_tools
 from sevenfold.layers.l7_agents.forks import ForkRunner
 from sevenfold.layers.parts import ExtractionParts, PlainConversation
 from sevenfold.memory.recall_results import BY as RECALL
-from sevenfold.models.directives import parse_directive
 from sevenfold.settings.layers import ExtractionSettings
 from sevenfold.tools.toolbox import make_standard_tools
 

@@ -16,10 +16,9 @@ from sevenfold.core.events import Event, Failed, Progress
 from sevenfold.core.messages import Message, ToolUse, assistant, user
 from sevenfold.core.request import Frame, Request
 from sevenfold.core.transcript import Transcript
-from sevenfold.layers.l6_dreaming.dream_run import DreamRunner
-from sevenfold.layers.l6_dreaming.dreaming import Dreaming
+from sevenfold.layers.l6_dreaming.dreaming import Dreaming, DreamRunner
 from sevenfold.layers.parts import DreamParts
-from sevenfold.memory.folder.folder_backend import FolderBackend
+from sevenfold.memory.folder.files import FolderBackend
 from sevenfold.memory.store import MemoryStore
 from sevenfold.settings.layers import DreamSettings
 from sevenfold.settings.schema import Settings

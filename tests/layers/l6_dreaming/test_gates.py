@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sevenfold.layers.l6_dreaming.gates import ClosedGate, DreamGates
+from sevenfold.layers.l6_dreaming.dreaming import ClosedGate, DreamGates
 from sevenfold.memory.dreams.lock import DreamLock, HeldDreamLock
 from sevenfold.settings.layers import DreamSettings
 from sevenfold.testing import FakeClock

@@ -16,7 +16,7 @@ from sevenfold.core.protocols import Agent, AgentSpec, Attach, Layers, Spawner, 
 from sevenfold.core.request import Frame, Request, find_open_uses
 from sevenfold.core.tokens import Thresholds, Usage
 from sevenfold.core.transcript import Mark, Reply, Transcript, View
-from sevenfold.layers.l7_agents.agent_tool import AgentTool
+from sevenfold.layers.l7_agents.agent_tools import AgentTool
 from sevenfold.layers.l7_agents.definitions import BUILT_IN, AgentDefinition
 from sevenfold.layers.l7_agents.forks import PLACEHOLDER, CountedAccounts, ForkRunner
 from sevenfold.layers.l7_agents.mailbox import Letter, make_letter

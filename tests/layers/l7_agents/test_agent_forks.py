@@ -11,12 +11,11 @@ from kit import extends
 from layers.l7_agents.stage import Stage, agent, agent_use, defined, settled, until, work
 
 from sevenfold.core.errors import Refused
-from sevenfold.core.messages import Text, assistant
+from sevenfold.core.messages import Text, assistant, parse_directive
 from sevenfold.core.protocols import ToolFailed
 from sevenfold.core.request import encode_prefix
 from sevenfold.layers.l7_agents.forks import PLACEHOLDER
 from sevenfold.layers.l7_agents.members import AgentOrder, ParentConversation, check_depth
-from sevenfold.models.directives import parse_directive
 from sevenfold.settings.layers import AgentSettings
 
 pytestmark = pytest.mark.anyio

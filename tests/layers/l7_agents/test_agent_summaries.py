@@ -10,8 +10,8 @@ from layers.l7_agents.stage import Stage, settled, work
 
 from sevenfold.core.errors import Refused, UnknownModel
 from sevenfold.core.events import Event, Failed, Progress
+from sevenfold.core.messages import parse_directive
 from sevenfold.layers.l7_agents.agent_run import KIND, extract_status
-from sevenfold.models.directives import parse_directive
 from sevenfold.settings.layers import AgentSettings
 from sevenfold.testing.doubles import Line
 

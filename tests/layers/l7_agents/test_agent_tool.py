@@ -15,7 +15,7 @@ from sevenfold.core.messages import Text, ToolUse, assistant
 from sevenfold.core.protocols import ToolFailed
 from sevenfold.core.tokens import MessageSize, Usage, estimate_tokens
 from sevenfold.core.transcript import Reply
-from sevenfold.layers.l7_agents.agent_tool import MOST_TOKENS, MOST_TYPES, make_schema
+from sevenfold.layers.l7_agents.agent_tools import MOST_TOKENS, MOST_TYPES, make_schema
 from sevenfold.layers.l7_agents.definitions import BUILT_IN, AgentDefinition
 from sevenfold.layers.l7_agents.members import find_awaited_agents, make_free_name, read_order
 from sevenfold.settings.layers import AgentSettings

@@ -12,13 +12,21 @@ from layers.simulated import Conversation, conversation, reading
 
 from sevenfold.core.errors import Refused
 from sevenfold.core.events import Delta, Event, Forked
-from sevenfold.core.messages import Json, Message, Text, ToolResult, ToolUse, assistant, user
+from sevenfold.core.messages import (
+    Json,
+    Message,
+    Text,
+    ToolResult,
+    ToolUse,
+    assistant,
+    user,
+    write_directive,
+)
 from sevenfold.core.request import Request, encode_prefix
 from sevenfold.core.tokens import Thresholds, Usage
 from sevenfold.core.transcript import Reply, Transcript
 from sevenfold.layers.l7_agents.forks import PLACEHOLDER, ForkRunner, PermittedTools
 from sevenfold.layers.parts import PlainConversation
-from sevenfold.models.directives import write_directive
 from sevenfold.testing import FakeClock, FakeTools, NoAccounts, ScriptedModel
 
 pytestmark = pytest.mark.anyio

@@ -16,14 +16,17 @@ import pytest
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import StorageFailure
 from sevenfold.core.events import Event, Notice
-from sevenfold.layers.l7_agents.locks import RETRIES, Busy, choose_retry_delay, hold_mail_lock
 from sevenfold.layers.l7_agents.mailbox import (
     MOST_WAITING,
     REMEMBERED,
+    RETRIES,
+    Busy,
     Letter,
     Mailbox,
     MailboxFull,
     TooLong,
+    choose_retry_delay,
+    hold_mail_lock,
     make_letter,
 )
 from sevenfold.testing import FakeClock

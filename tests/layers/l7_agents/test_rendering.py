@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kit import make
 
-from sevenfold.core.messages import ToolUse, user
+from sevenfold.core.messages import ToolUse, parse_directive, user
 from sevenfold.core.protocols import Layers
 from sevenfold.core.transcript import Transcript
 from sevenfold.layers.l5_durable_memory.provenance import is_typed
@@ -27,7 +27,6 @@ from sevenfold.layers.l7_agents.mail import (
 )
 from sevenfold.layers.l7_agents.mailbox import Letter, PlanApprovalResponse, make_letter, parse_letter
 from sevenfold.layers.shared.facts import TYPED
-from sevenfold.models.directives import parse_directive
 from sevenfold.testing import FakeClock
 from sevenfold.tools.permissions import PermissionRules, Permissions
 from sevenfold.tools.workspace import Workspace

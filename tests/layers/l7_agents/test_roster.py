@@ -11,9 +11,9 @@ from layers.l7_agents.stage import Stage, agent, settled, until, work
 from sevenfold.core.errors import Refused, SessionNotFound
 from sevenfold.core.messages import Message, ToolUse, assistant
 from sevenfold.core.protocols import Tool
+from sevenfold.layers.l7_agents.agent_tools import AgentDirectory, SendMessageTool
 from sevenfold.layers.l7_agents.mail import PostOffice, find_letter_id
 from sevenfold.layers.l7_agents.mailbox import LEAD, ShutdownResponse
-from sevenfold.layers.l7_agents.send_message import AgentDirectory, SendMessageTool
 from sevenfold.settings.layers import AgentSettings
 
 pytestmark = pytest.mark.anyio

@@ -12,9 +12,9 @@ import pytest
 from sevenfold.core.errors import StorageFailure
 from sevenfold.core.messages import ToolUse
 from sevenfold.core.protocols import ToolFailed
+from sevenfold.layers.l7_agents.agent_tools import SCHEMA, SendMessageTool
 from sevenfold.layers.l7_agents.mail import MemberInfo, MemoryInbox, PostOffice
 from sevenfold.layers.l7_agents.mailbox import Letter, PlanApprovalResponse, ShutdownRequest, make_letter
-from sevenfold.layers.l7_agents.send_message import SCHEMA, SendMessageTool
 from sevenfold.layers.l7_agents.sockets import NotSent, PeerSessions, SessionAddress
 from sevenfold.testing import FakeClock
 from sevenfold.tools.toolbox import Toolbox, find_argument_problem

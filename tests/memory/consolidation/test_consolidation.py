@@ -20,7 +20,7 @@ from sevenfold.memory.consolidation.staged_memories import ConsolidationReport
 from sevenfold.memory.dreams.commit import commit_dream
 from sevenfold.memory.dreams.losses import find_lost_facts
 from sevenfold.memory.dreams.stage import stage_folder
-from sevenfold.memory.folder.folder_backend import FolderBackend
+from sevenfold.memory.folder.files import FolderBackend
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.index import HOOK, LINES, explain_over_limit, format_pointer, read_index
 from sevenfold.memory.store import MemoryStore

@@ -22,7 +22,7 @@ from sevenfold.memory.dreams.stage import (
     open_stage,
     stage_folder,
 )
-from sevenfold.memory.folder.folder_backend import FolderBackend
+from sevenfold.memory.folder.files import FolderBackend
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.merge import merge_lines
 from sevenfold.memory.store import MemoryStore

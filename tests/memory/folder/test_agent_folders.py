@@ -11,6 +11,7 @@ import pytest
 from sevenfold.core.errors import Refused
 from sevenfold.core.events import Event, Notice
 from sevenfold.memory.errors import Guarded
+from sevenfold.memory.folder.files import FolderBackend
 from sevenfold.memory.folder.folder import (
     AgentFolder,
     AgentScope,
@@ -18,7 +19,6 @@ from sevenfold.memory.folder.folder import (
     make_folder_name,
     prepare_agent_folder,
 )
-from sevenfold.memory.folder.folder_backend import FolderBackend
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
 from sevenfold.testing import FakeClock

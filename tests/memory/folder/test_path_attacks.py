@@ -18,8 +18,7 @@ import pytest
 
 from sevenfold.core.errors import Mistake, Refused, SevenfoldError
 from sevenfold.memory.backend import ConcurrentWrite
-from sevenfold.memory.folder.files import MemoryFiles
-from sevenfold.memory.folder.folder_backend import FolderBackend
+from sevenfold.memory.folder.files import FolderBackend, MemoryFiles
 from sevenfold.memory.history.history import MemoryHistory
 from sevenfold.memory.store import MemoryStore
 from sevenfold.testing import FakeClock

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.guard.secret_cases import TOKENS, Draw
 from sevenfold.core.errors import Mistake, Refused, StorageFailure
-from sevenfold.memory.folder.folder_backend import StateFolder
+from sevenfold.memory.folder.files import StateFolder
 from sevenfold.memory.guard import guard as limits
 from sevenfold.memory.guard.guard import LARGEST, Quarantine
 from sevenfold.memory.guard.injection import find_instructions

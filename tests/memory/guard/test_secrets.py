@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from benchmarks.guard.secret_cases import NOT_SECRETS, TOKENS, Draw, Secret, secrets
 from benchmarks.guard.texts import memory_files
 from sevenfold.core.errors import Refused
-from sevenfold.memory.folder.folder_backend import StateFolder
+from sevenfold.memory.folder.files import StateFolder
 from sevenfold.memory.guard.guard import Guard, Quarantine
 from sevenfold.memory.guard.secrets import find_secrets, find_tokens
 from sevenfold.testing import FakeClock

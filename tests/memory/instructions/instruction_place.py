@@ -7,7 +7,7 @@ from typing import Any
 
 from sevenfold.memory.instructions.loader import InstructionFiles
 from sevenfold.memory.instructions.reader import Instructions, TouchedInstructions
-from sevenfold.tools.paths import is_secret_file
+from sevenfold.tools.workspace import is_secret_file
 
 
 class Place:

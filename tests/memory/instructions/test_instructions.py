@@ -30,7 +30,7 @@ from sevenfold.memory.instructions.reader import (
 )
 from sevenfold.memory.instructions.rules import MOST_READINGS, RuleGlobs, parse_rule_head
 from sevenfold.memory.text.markdown import find_unclosed_comment, remove_comments, split_pieces
-from sevenfold.tools.paths import is_secret_file
+from sevenfold.tools.workspace import is_secret_file
 
 DATA = Path(__file__).parents[3] / "../shared/data/memory_files_dev.jsonl.gz"
 

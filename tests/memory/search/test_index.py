@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from memory.search.searching import LONG_AGO, Bag, Folder, names
 
 from sevenfold.memory.search.index import FORMAT, SearchIndex
-from sevenfold.memory.search.lexical import LexicalIndex
+from sevenfold.memory.search.ranking import LexicalIndex
 from sevenfold.memory.search.scoring import split_passages
 from sevenfold.memory.text.words import tokenize_text
 from sevenfold.testing import FakeClock

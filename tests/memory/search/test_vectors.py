@@ -13,7 +13,7 @@ import pytest
 from memory.search.searching import Bag, Folder, names
 
 from sevenfold.memory.search.index import SearchIndex
-from sevenfold.memory.search.lexical import LexicalIndex
+from sevenfold.memory.search.ranking import MANY, LexicalIndex, VectorIndex, make_vectors
 from sevenfold.memory.search.scoring import (
     VectorProgress,
     compute_nearness,
@@ -23,7 +23,6 @@ from sevenfold.memory.search.scoring import (
 )
 from sevenfold.memory.search.segment import IndexedFile, IndexedStamp, ScoredPiece
 from sevenfold.memory.search.segment import build_segment as segment
-from sevenfold.memory.search.vectors import MANY, VectorIndex, make_vectors
 
 
 def birds(count: int = 3) -> Folder:
@@ -282,10 +281,10 @@ from memory.search.searching import Bag, Folder
 from sevenfold.memory.search.scoring import compute_nearness, weigh_question
 from sevenfold.memory.search.scoring import compute_relative_scores, compute_scale
 from sevenfold.memory.search.index import SearchIndex
-from sevenfold.memory.search.lexical import LexicalIndex
+from sevenfold.memory.search.ranking import LexicalIndex
 from sevenfold.memory.search.segment import IndexedFile, ScoredPiece, IndexedStamp
 from sevenfold.memory.search.segment import build_segment as segment
-from sevenfold.memory.search.vectors import MANY, VectorIndex, make_vectors
+from sevenfold.memory.search.ranking import MANY, VectorIndex, make_vectors
 folder = Folder()
 for number in range(3_000):
     folder.put(f"{number}.md", f"heron{number} " * 50)

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from sevenfold.core.clock import SystemClock
-from sevenfold.memory.folder.folder_backend import FolderBackend
+from sevenfold.memory.folder.files import FolderBackend
 from sevenfold.memory.store import MemoryStore
 from sevenfold.memory.team.git import SyncResult
 from sevenfold.memory.team.team import Team

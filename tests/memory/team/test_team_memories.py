@@ -9,14 +9,13 @@ import pytest
 
 from sevenfold.core.errors import Mistake, Refused
 from sevenfold.core.events import Event, Notice
-from sevenfold.memory.api import Memory
 from sevenfold.memory.dreams.commit import commit_dream
 from sevenfold.memory.dreams.stage import stage_folder
 from sevenfold.memory.errors import Ambiguous, Guarded
-from sevenfold.memory.folder.folder_backend import FolderBackend
+from sevenfold.memory.folder.files import FolderBackend
 from sevenfold.memory.history.history import MemoryHistory
 from sevenfold.memory.history.revisions import Author
-from sevenfold.memory.store import MemoryStore
+from sevenfold.memory.store import Memory, MemoryStore
 from sevenfold.memory.topic_file import Type, encode_new_topic
 from sevenfold.testing import FakeClock
 

@@ -27,8 +27,7 @@ from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Mistake
 from sevenfold.core.events import Event, Notice, Progress
 from sevenfold.core.protocols import Change, ToolFailed
-from sevenfold.layers.l6_dreaming.dreaming import Dreaming
-from sevenfold.layers.l6_dreaming.gates import DreamGates
+from sevenfold.layers.l6_dreaming.dreaming import DreamGates, Dreaming
 from sevenfold.layers.l6_dreaming.progress import DreamSnapshot, read_last_snapshot
 from sevenfold.layers.l6_dreaming.review import (
     accept_review,

@@ -38,7 +38,7 @@ from sevenfold.core.events import (
 )
 from sevenfold.core.request import Request, encode_prefix
 from sevenfold.core.tokens import Usage
-from sevenfold.layers.l6_dreaming.dream_run import DreamRunner
+from sevenfold.layers.l6_dreaming.dreaming import DreamRunner
 from sevenfold.layers.l6_dreaming.workers import RuleDreamer
 from sevenfold.layers.savings import LayerSavings, compute_savings
 from sevenfold.offline import encode_reply

@@ -22,9 +22,9 @@ from sevenfold.cli.output import format_count, format_time, print_result
 from sevenfold.cli.startup import CommandContext, read_command_context
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Mistake, SettingsError, SevenfoldError, StorageFailure
-from sevenfold.memory.api import Memory
-from sevenfold.memory.folder.folder_backend import HISTORY
+from sevenfold.memory.folder.files import HISTORY
 from sevenfold.memory.index import CHARACTERS, LINES
+from sevenfold.memory.store import Memory
 from sevenfold.models import connect_model
 from sevenfold.models.capabilities import parse_host
 from sevenfold.session.project import Project, find_unknown_tools

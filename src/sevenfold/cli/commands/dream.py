@@ -18,7 +18,7 @@ from sevenfold.cli.startup import open_session, read_command_context
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Mistake
 from sevenfold.core.events import Emit, Event, Progress
-from sevenfold.layers.l6_dreaming.dream_run import DreamMode, DreamResult, DreamRunner, describe_result
+from sevenfold.layers.l6_dreaming.dreaming import DreamMode, DreamResult, DreamRunner, describe_result
 from sevenfold.layers.l6_dreaming.review import (
     accept_review,
     find_newest_review,

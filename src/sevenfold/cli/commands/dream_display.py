@@ -12,7 +12,7 @@ from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import format_count, format_time, print_message, print_result
 from sevenfold.cli.startup import read_command_context
 from sevenfold.core.clock import SystemClock
-from sevenfold.layers.l6_dreaming.gates import DreamGates
+from sevenfold.layers.l6_dreaming.dreaming import DreamGates
 from sevenfold.layers.l6_dreaming.progress import (
     DreamSnapshot,
     ask_to_stop,

@@ -23,9 +23,9 @@ from sevenfold.cli.startup import read_command_context
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import StorageFailure
 from sevenfold.core.events import Event, Notice
-from sevenfold.memory.api import Memory
 from sevenfold.memory.folder.folder import SHARED
 from sevenfold.memory.recall_results import count_days_ago, format_age, format_caveat
+from sevenfold.memory.store import Memory
 from sevenfold.memory.topic_file import Topic
 from sevenfold.settings.place import MemoryPlace, find_memory_place
 

@@ -28,9 +28,9 @@ from sevenfold.cli.output import (
 )
 from sevenfold.cli.startup import read_command_context
 from sevenfold.core.errors import Failure, Mistake
-from sevenfold.memory.api import Memory
 from sevenfold.memory.errors import Guarded
 from sevenfold.memory.guard.text import format_quarantine_hint
+from sevenfold.memory.store import Memory
 from sevenfold.storage.files import make_private_dir, read_bounded, write_new
 
 if TYPE_CHECKING:

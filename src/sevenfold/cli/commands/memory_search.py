@@ -33,13 +33,12 @@ from sevenfold.layers.l5_durable_memory.selection import (
 )
 from sevenfold.layers.l7_agents.forks import ForkRunner
 from sevenfold.layers.parts import PlainConversation, RecallParts
-from sevenfold.memory.api import Memory
 from sevenfold.memory.errors import NoSuchMemory
+from sevenfold.memory.folder.files import StateFolder
 from sevenfold.memory.folder.folder import AgentFolder, Saved, list_agent_folders, make_folder_name
-from sevenfold.memory.folder.folder_backend import StateFolder
 from sevenfold.memory.history.revisions import Revision
 from sevenfold.memory.recall_results import Recalled, count_days_ago, format_age
-from sevenfold.memory.store import QUARANTINE, MemoryStore
+from sevenfold.memory.store import QUARANTINE, Memory, MemoryStore
 from sevenfold.memory.topic_file import Topic
 from sevenfold.models import connect_model
 from sevenfold.models.capabilities import OFFLINE

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from sevenfold.cache.prefix import find_cached_view
 from sevenfold.core.errors import SevenfoldError
 from sevenfold.core.events import Failed, Progress
-from sevenfold.core.messages import Json, ToolResult, ToolUse, strip_half_characters, user
+from sevenfold.core.messages import Json, ToolResult, ToolUse, strip_half_characters, user, write_directive
 from sevenfold.core.protocols import BackgroundStep, ToolFailed, Tools
 from sevenfold.core.request import Frame, Request, find_open_uses
 from sevenfold.core.tokens import estimate_tokens, scale_constant
@@ -32,8 +32,7 @@ from sevenfold.layers.l3_session_memory.notes import (
 )
 from sevenfold.layers.parts import LayerParts
 from sevenfold.layers.shared.boundary import BOUNDARY
-from sevenfold.models.directives import write_directive
-from sevenfold.tools.edit_tool import EDIT_SCHEMA, explain_not_found, find_occurrences, replace_spans
+from sevenfold.tools.file_tools import EDIT_SCHEMA, explain_not_found, find_occurrences, replace_spans
 from sevenfold.tools.toolbox import clean_arguments, find_argument_problem
 
 EDIT: Final = "Edit"

@@ -26,7 +26,18 @@ from msgspec.structs import replace
 
 from sevenfold.core.errors import BadRequest, ModelFailure, PromptTooLong
 from sevenfold.core.events import Emit, Progress
-from sevenfold.core.messages import Block, Document, Image, Message, Opaque, Text, ToolResult, ToolUse, user
+from sevenfold.core.messages import (
+    Block,
+    Document,
+    Image,
+    Message,
+    Opaque,
+    Text,
+    ToolResult,
+    ToolUse,
+    user,
+    write_directive,
+)
 from sevenfold.core.protocols import Forker
 from sevenfold.core.request import Request, find_open_uses
 from sevenfold.core.tokens import Usage
@@ -41,7 +52,6 @@ from sevenfold.layers.shared.facts import (
     format_transcript_hint,
     summarise_call,
 )
-from sevenfold.models.directives import write_directive
 from sevenfold.settings.layers import CompactionSettings
 
 KIND: Final = "compact"  # The kind of the directive, on which the offline engine dispatches

@@ -23,7 +23,7 @@ from sevenfold.cache.prefix import find_cached_view
 from sevenfold.core.clock import format_date
 from sevenfold.core.errors import BadReply, Mistake, SevenfoldError
 from sevenfold.core.events import Failed, Notice, Progress
-from sevenfold.core.messages import ToolUse, strip_half_characters, user
+from sevenfold.core.messages import ToolUse, strip_half_characters, user, write_directive
 from sevenfold.core.protocols import BackgroundStep, IdleStep, ToolFailed, Tools
 from sevenfold.core.request import TTL_SECONDS, Frame, Request, make_kept_until_mark
 from sevenfold.core.transcript import Entry, Id, Mark, PlacedMessage, View
@@ -33,9 +33,8 @@ from sevenfold.layers.parts import AllowCall, LayerParts
 from sevenfold.memory.folder.folder import Saved
 from sevenfold.memory.folder.names import ENDING
 from sevenfold.memory.recall_results import Recalled
-from sevenfold.models.directives import write_directive
-from sevenfold.tools.paths import is_inside
 from sevenfold.tools.permissions import EDITORS
+from sevenfold.tools.workspace import is_inside
 
 if TYPE_CHECKING:
     from sevenfold.layers.l5_durable_memory.extraction_tools import ExtractionTools

@@ -44,14 +44,13 @@ from sevenfold.memory.store import MemoryStore
 from sevenfold.memory.text.words import split_words
 from sevenfold.memory.topic_file import Topic, change_topic, read_topic, shorten_text
 from sevenfold.tools.confined_tools import COMMANDS
-from sevenfold.tools.edit_tool import (
+from sevenfold.tools.file_tools import (
     EDIT_SCHEMA,
     WRITE_SCHEMA,
     explain_not_found,
     find_occurrences,
     replace_spans,
 )
-from sevenfold.tools.paths import normalise_path
 from sevenfold.tools.permissions import EDITORS, READERS, Permissions
 from sevenfold.tools.shell import classify_within
 from sevenfold.tools.toolbox import (
@@ -61,7 +60,7 @@ from sevenfold.tools.toolbox import (
     find_argument_problem,
     make_standard_tools,
 )
-from sevenfold.tools.workspace import Workspace
+from sevenfold.tools.workspace import Workspace, normalise_path
 
 KIND: Final = "extraction"
 _TRIES: Final = 5

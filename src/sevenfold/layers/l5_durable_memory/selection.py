@@ -26,7 +26,7 @@ import msgspec
 from sevenfold.core.clock import format_date
 from sevenfold.core.errors import SevenfoldError
 from sevenfold.core.events import Emit, Failed, Notice
-from sevenfold.core.messages import Json, Message, ToolUse, strip_half_characters, user
+from sevenfold.core.messages import Json, Message, ToolUse, strip_half_characters, user, write_directive
 from sevenfold.core.protocols import Forker
 from sevenfold.core.request import Frame, Request
 from sevenfold.core.tokens import count_bytes
@@ -34,7 +34,6 @@ from sevenfold.core.transcript import Mark, View
 from sevenfold.layers.parts import FindMemories, RecallParts
 from sevenfold.layers.shared.restore import find_touched_files
 from sevenfold.memory.recall_results import BY, TAG, Recalled, format_age, format_caveat, is_recalled
-from sevenfold.models.directives import write_directive
 from sevenfold.settings.layers import RecallSettings, SelectorName
 
 CANDIDATES: Final = 20  # Memories that the search puts before a model

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from sevenfold.cache.prefix import find_cached_view
 from sevenfold.core.clock import format_date
 from sevenfold.core.errors import Failure
-from sevenfold.core.messages import ToolResult, ToolUse, strip_half_characters, user
+from sevenfold.core.messages import ToolResult, ToolUse, strip_half_characters, user, write_directive
 from sevenfold.core.protocols import Clock, Forker, ToolFailed, Tools
 from sevenfold.core.request import Request
 from sevenfold.core.tokens import Usage
@@ -33,11 +33,9 @@ from sevenfold.memory.folder.names import LOGS
 from sevenfold.memory.guard.guard import Guard
 from sevenfold.memory.recall_results import format_age
 from sevenfold.memory.topic_file import read_topic
-from sevenfold.models.directives import write_directive
 from sevenfold.models.jsontext import NotJson, decode_json_object
 from sevenfold.tools.confined_tools import ConfinedTools
-from sevenfold.tools.paths import resolve_path
-from sevenfold.tools.workspace import FileKeeper
+from sevenfold.tools.workspace import FileKeeper, resolve_path
 
 if TYPE_CHECKING:
     from sevenfold.memory.consolidation.housekeeping import Learn

@@ -17,12 +17,11 @@ import anyio.lowlevel
 
 from sevenfold.core.errors import Refused, SevenfoldError, StepLimitReached
 from sevenfold.core.events import AgentEnded, AgentStarted, Emit, Failed, Progress
-from sevenfold.core.messages import Message, user
+from sevenfold.core.messages import Message, user, write_directive
 from sevenfold.core.protocols import Agent, Clock, Forker
 from sevenfold.layers.l7_agents.members import AgentStatus, Member
 from sevenfold.layers.l7_agents.worktrees import Worktrees
 from sevenfold.layers.shared.background import open_task_group
-from sevenfold.models.directives import write_directive
 
 KIND: Final = "status"
 ANSWER: Final = 64  # Tokens of the answer

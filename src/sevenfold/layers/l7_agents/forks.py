@@ -17,13 +17,12 @@ from msgspec.structs import replace
 from sevenfold.cache.ledger import FORK, MAIN, OF
 from sevenfold.core.errors import Refused, StepLimitReached
 from sevenfold.core.events import CacheBroke, Emit, Event, Failed, Forked, Replied, Retrying, Sending
-from sevenfold.core.messages import Message, ToolResult, ToolUse, assistant
+from sevenfold.core.messages import Message, ToolResult, ToolUse, assistant, parse_directive
 from sevenfold.core.protocols import Accounts, Change, Clock, Forker, ForkReply, Layers, Tools, Work
 from sevenfold.core.request import Request, find_open_uses, measure_pressure
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Reply, Transcript, View
 from sevenfold.layers.parts import Conversation
-from sevenfold.models.directives import parse_directive
 from sevenfold.turn import Turn
 
 SOURCE: Final = FORK

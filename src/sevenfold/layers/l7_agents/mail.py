@@ -25,7 +25,6 @@ from sevenfold.core.events import Emit, Failed, Mail, Notice
 from sevenfold.core.messages import Json, Message, Text, strip_half_characters, user
 from sevenfold.core.protocols import Attach, Clock
 from sevenfold.core.transcript import Mark, PlacedMessage, View
-from sevenfold.layers.l7_agents.locks import hold_mail_lock
 from sevenfold.layers.l7_agents.mailbox import (
     LEAD,
     LONGEST_SENDER,
@@ -39,6 +38,7 @@ from sevenfold.layers.l7_agents.mailbox import (
     encode_entries,
     format_iso_time,
     format_sender,
+    hold_mail_lock,
     is_same_name,
     name_frame_kind,
     parse_entries,

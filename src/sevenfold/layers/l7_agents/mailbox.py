@@ -18,16 +18,19 @@ import contextlib
 import datetime
 import json
 import os
+import random
 import re
 import secrets
 import stat
 import time
 import unicodedata
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+import anyio
 import anyio.to_thread
 import msgspec
 
@@ -35,16 +38,17 @@ from sevenfold.core.errors import Refused, StorageFailure
 from sevenfold.core.events import Emit, Notice
 from sevenfold.core.messages import Json, strip_half_characters
 from sevenfold.core.protocols import Clock
-from sevenfold.layers.l7_agents.locks import Busy, hold_mail_lock
 from sevenfold.memory.folder.names import explain_bad_name, explain_bad_part, format_name
 from sevenfold.memory.folder.names import make_file_key as key_names
 from sevenfold.storage.files import (
     append_synced,
+    make_private_dir,
     make_storage_failure,
     read_head,
     sync_folder,
     write_atomic,
 )
+from sevenfold.storage.locks import hold_lock_async, take_lock
 from sevenfold.tools.toolbox import clean_arguments
 
 ALL: Final = "*"  # The address of all teammates
@@ -650,3 +654,54 @@ def _trimmed(entries: Sequence[Json]) -> list[Json]:
         else:
             kept.append(entry)
     return kept
+
+
+RETRIES: Final = 10
+SHORTEST: Final = 0.005
+LONGEST_WAIT: Final = 0.1  # Seconds between two tries, at the least and at the most
+
+
+class Busy(StorageFailure, kind="busy"):
+    """Somebody else has it at the moment."""
+
+
+@contextmanager
+def hold_mail_lock(file: Path, sleep: Callable[[float], object], retries: int = RETRIES) -> Iterator[None]:
+    """Hold the lock of a mail file, `<file>.lock` beside it; `Busy` after this many more tries."""
+    make_private_dir(file.parent, nofollow=True)
+    lock = file.with_name(f"{file.name}.lock")
+    attempt = 0
+    while (fd := take_lock(lock, wait=0.0)) is None:
+        if attempt == retries:
+            raise Busy(f"{file} is being changed by another process; try again in a moment")
+        sleep(choose_retry_delay(attempt))
+        attempt += 1
+    try:
+        yield
+    finally:
+        os.close(fd)
+
+
+def choose_retry_delay(attempt: int, chance: Callable[[], float] = random.random) -> float:
+    """Seconds before the next try: longer each time, and random, so that processes do not collide again."""
+    longest = min(LONGEST_WAIT, SHORTEST * 2.0 ** (attempt + 1))
+    return SHORTEST + (longest - SHORTEST) * chance()
+
+
+class WorktreeLock:
+    """Lets one task at a time add or remove work trees of a folder: git fails when several do."""
+
+    def __init__(self, folder: Path, seconds: float) -> None:
+        self._file, self._seconds = folder.with_name(f"{folder.name}.lock"), seconds
+        self._here = anyio.Lock()
+
+    @asynccontextmanager
+    async def __call__(self) -> AsyncIterator[None]:
+        """Hold the lock during the block; `StorageFailure` if it cannot be had in time."""
+        async with self._here, hold_lock_async(self._file, wait=self._seconds) as held:
+            if not held:
+                raise StorageFailure(
+                    f"{self._file} is held by another process for more than {self._seconds:.0f} seconds; "
+                    "look what it waits for, or try again later"
+                )
+            yield

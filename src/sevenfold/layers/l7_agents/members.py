@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from sevenfold.core.errors import Refused
-from sevenfold.core.messages import Json, Message, strip_half_characters, user
+from sevenfold.core.messages import Json, Message, strip_half_characters, user, write_directive
 from sevenfold.core.protocols import Agent, AgentSpec, Attach, ToolFailed
 from sevenfold.core.request import Request, find_open_uses
 from sevenfold.core.tokens import Usage
@@ -28,7 +28,6 @@ from sevenfold.layers.l7_agents.definitions import GENERAL, AgentDefinition
 from sevenfold.layers.l7_agents.mail import MailDelivery, MemoryInbox, frame_text
 from sevenfold.layers.l7_agents.mailbox import LEAD, check_agent_name, is_posing_name, is_same_name
 from sevenfold.layers.l7_agents.worktrees import Worktree
-from sevenfold.models.directives import write_directive
 
 MARK: Final = "agents"
 LONGEST: Final = 12_000  # Characters of what an agent said; its transcript has the rest

@@ -25,7 +25,7 @@ from sevenfold.core.protocols import Agent, AgentSpec, Background, Clock, Forker
 from sevenfold.core.request import Request
 from sevenfold.core.transcript import Entry, Mark, Reply, View, check_format, decode_entry
 from sevenfold.layers.l7_agents.agent_run import AgentRunner, StatusSummaries
-from sevenfold.layers.l7_agents.agent_tool import AgentTool, make_schema
+from sevenfold.layers.l7_agents.agent_tools import SEND, AgentTool, make_schema
 from sevenfold.layers.l7_agents.definitions import AgentDefinition, choose_definition, fit_definition
 from sevenfold.layers.l7_agents.mail import Inbox, MailDelivery, MemberInfo, MemoryInbox, PostOffice
 from sevenfold.layers.l7_agents.mailbox import LEAD, Letter, ShutdownResponse, is_same_name
@@ -46,7 +46,6 @@ from sevenfold.layers.l7_agents.members import (
     make_system_prompt,
 )
 from sevenfold.layers.l7_agents.memory import AgentMemory, add_memory_tools, find_missing_tools
-from sevenfold.layers.l7_agents.send_message import NAME as SEND
 from sevenfold.layers.l7_agents.worktrees import Worktree, Worktrees
 from sevenfold.settings.layers import AgentSettings
 from sevenfold.storage.jsonl import read_log

@@ -27,7 +27,7 @@ import msgspec
 from anyio.abc import ByteReceiveStream
 
 from sevenfold.core.errors import Mistake, Refused, SevenfoldError, StorageFailure
-from sevenfold.layers.l7_agents.locks import WorktreeLock
+from sevenfold.layers.l7_agents.mailbox import WorktreeLock
 from sevenfold.storage.files import make_private_dir, make_storage_failure, write_all
 from sevenfold.storage.git import GitProgram
 from sevenfold.storage.locks import take_lock

@@ -23,7 +23,7 @@ from sevenfold.core.events import Emit, Notice
 from sevenfold.core.messages import Message, ToolUse, make_context_message
 from sevenfold.core.tokens import MessageSize, count_bytes, scale_constant
 from sevenfold.core.transcript import Id, PlacedMessage, View
-from sevenfold.hooks.contract import NOTHING, HookOutcome
+from sevenfold.hooks.hooks import NOTHING, HookOutcome
 from sevenfold.layers.shared.boundary import Boundary, sum_sizes
 from sevenfold.layers.shared.facts import TYPED, summarise_call
 from sevenfold.layers.shared.fidelity import iterate_strings

@@ -14,14 +14,26 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import secrets
+import shutil
 import stat
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from sevenfold.core.errors import Refused, StorageFailure
-from sevenfold.memory.backend import HEAD, ConcurrentWrite, FileStamp, FolderListing, UnusedFile
+from sevenfold.memory.backend import (
+    HEAD,
+    ConcurrentWrite,
+    FileStamp,
+    FolderListing,
+    MemoryBackend,
+    OpenMemories,
+    RevisionLog,
+    StateRecords,
+    UnusedFile,
+)
 from sevenfold.memory.folder.names import (
     DEEPEST,
     ENDING,
@@ -35,12 +47,21 @@ from sevenfold.storage.files import (
     BINARY,
     CLOEXEC,
     NOFOLLOW,
+    PRIVATE_FILE,
     PRIVATE_FOLDER,
     TemporaryFile,
+    make_private_dir,
     make_storage_failure,
+    read_head,
+    read_if_there,
     sync_folder,
+    write_atomic,
 )
-from sevenfold.storage.locks import hold_lock
+from sevenfold.storage.locks import hold_file_lock, hold_lock
+
+if TYPE_CHECKING:
+    from sevenfold.memory.folder.folder import AgentFolder
+    from sevenfold.settings.place import MemoryPlace
 
 UNFINISHED: Final = ".memory-writing-"
 """The beginning of temporary names. They are written under the lock: any other is of a dead process."""
@@ -450,3 +471,120 @@ def _note_other(file: str, mode: int, found: _ListedFiles) -> str:
     elif name.endswith(ENDING):
         found.odd.append(UnusedFile(file, "it is a pipe, a socket or a device and no file; remove it"))
     return ""
+
+
+HISTORY: Final = "history"
+
+
+class FolderBackend(MemoryFiles):
+    """Memories in `folder`, revisions and records in `state`. Nothing is made before the first write."""
+
+    def __init__(self, folder: Path, state: Path) -> None:
+        super().__init__(folder)
+        self._given, self.local = folder, state
+
+    @classmethod
+    def at(cls, place: MemoryPlace | AgentFolder) -> FolderBackend:
+        return cls(place.folder, place.state)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, FolderBackend):
+            return NotImplemented
+        return (self._given, self.local) == (other._given, other.local)
+
+    def __hash__(self) -> int:
+        return hash((self._given, self.local))
+
+    def path_of(self, file: str = "") -> Path:
+        return self._given / file
+
+    def exists(self, folder: str = "") -> bool:
+        path = self._given / folder
+        return path.is_dir() and not (folder and path.is_symlink())
+
+    def revisions(self, tell: Callable[[str], None]) -> RevisionLog:
+        from sevenfold.memory.history.history import MemoryHistory
+
+        return MemoryHistory(self.local / HISTORY, tell)
+
+    def state(self, name: str) -> StateFolder:
+        return StateFolder(self.local / name)
+
+
+class StateFolder:
+    """Records that are files in one folder."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def path_of(self, name: str) -> Path:
+        return self._path / name
+
+    def exists(self) -> bool:
+        return os.path.lexists(self._path)
+
+    def sizes(self) -> dict[str, int]:
+        found = dict[str, int]()
+        try:
+            for path in self._path.iterdir():
+                with contextlib.suppress(FileNotFoundError):  # another process removed it just now
+                    found[path.name] = path.lstat().st_size
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise make_storage_failure(error, self._path, "listed") from error
+        return found
+
+    def read(self, name: str, limit: int) -> bytes | None:
+        return read_if_there(self._path / name, limit, nofollow=True)
+
+    def read_head(self, name: str, limit: int) -> bytes | None:
+        try:
+            return read_head(self._path / name, limit, nofollow=True)
+        except StorageFailure as error:
+            if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+                return None
+            raise
+
+    def write(self, name: str, data: bytes, *, lasting: bool = True) -> None:
+        path = self._path / name
+        if lasting:
+            make_private_dir(self._path, nofollow=True)
+            return write_atomic(path, data, nofollow=True)
+        new = self._path / f".{name}-{secrets.token_hex(4)}"
+        try:
+            make_private_dir(self._path)
+            new.touch(PRIVATE_FILE)
+            new.write_bytes(data)
+            new.replace(path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                new.unlink()
+            raise make_storage_failure(error, path) from error
+
+    def rename(self, name: str, new: str) -> None:
+        try:
+            (self._path / name).rename(self._path / new)
+            sync_folder(self._path)
+        except OSError as error:
+            raise make_storage_failure(error, self._path / name, "renamed") from error
+
+    def remove(self, name: str) -> None:
+        try:
+            (self._path / name).unlink()
+            sync_folder(self._path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise make_storage_failure(error, self._path / name, "removed") from error
+
+    def clear(self) -> None:
+        shutil.rmtree(self._path, ignore_errors=True)
+
+    def lock(self) -> AbstractContextManager[object]:
+        return hold_file_lock(self._path / self._path.name)
+
+
+_backend: type[MemoryBackend] = FolderBackend
+_memories: type[OpenMemories] = OpenFolder
+_records: type[StateRecords] = StateFolder

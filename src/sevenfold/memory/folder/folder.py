@@ -1,7 +1,8 @@
 """One piece of work on the memory folder (`FolderTransaction`), and the ledger of its files.
 
 Also the parts of a folder with an index of their own (the user's and the team's), notices that wait
-until the lock is free, and the memory folders of agents.
+until the lock is free, the memory folders of agents, and the history of a folder, without which every
+write goes on: if a library is missing or the disk refuses, the user is told once.
 """
 
 from __future__ import annotations
@@ -14,23 +15,116 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Mistake, Refused, StorageFailure
 from sevenfold.core.events import Emit, Notice
-from sevenfold.memory.backend import HEAD, FileStamp, FolderListing, OpenMemories, StateRecords, is_topic
-from sevenfold.memory.folder.folder_history import NONE, FolderHistory
+from sevenfold.memory.backend import (
+    HEAD,
+    FileStamp,
+    FolderListing,
+    OpenMemories,
+    RevisionLog,
+    StateRecords,
+    is_topic,
+)
 from sevenfold.memory.folder.names import INDEX_NAME, TEAM, explain_bad_file, format_name
-from sevenfold.memory.guard.gate import GuardGate
+from sevenfold.memory.guard.guard import GuardGate
 from sevenfold.memory.history.revisions import Author
 from sevenfold.storage.files import make_private_dir, write_new
 from sevenfold.storage.places import make_path_slug
 
 if TYPE_CHECKING:
     from sevenfold.memory.topic_file import Topic
+
+NONE: Final = "-"  # Stands for the newest revision if the history cannot be read
+
+T = TypeVar("T")
+
+
+class FolderHistory:
+    """The history, opened on first use. `record` and `head` need the write lock."""
+
+    def __init__(
+        self, open_log: Callable[[Callable[[str], None]], RevisionLog], say: Callable[[str], None]
+    ) -> None:
+        self._open = open_log
+        self.mended = False  # True after a repair: the history may have lost revisions then
+        self._say = say
+        self._history: RevisionLog | None = None
+
+    def ask(self, work: Callable[[RevisionLog], T]) -> T:
+        """The answer of the history. Raises `StorageFailure` if there is none."""
+        try:
+            if self._history is None:
+                self._history = self._open(self._mended)
+            return work(self._history)
+        except ImportError as error:
+            raise StorageFailure(
+                f"the history of memories cannot be kept, because a library is missing ({error}); "
+                "install pygit2"
+            ) from error
+
+    def head(self, at: float) -> str:
+        """The newest revision; empty if there is none, `NONE` if the history cannot be read."""
+        try:
+            try:
+                newest = self.ask(lambda history: history.log(limit=1))
+            except StorageFailure:
+                if said := self.ask(lambda history: history.mend(at)):
+                    self._mended(said)
+                newest = self.ask(lambda history: history.log(limit=1))
+        except StorageFailure as error:
+            self._without(error)
+            return NONE
+        return newest[0].id if newest else ""
+
+    def files(self, revision: str) -> dict[str, bytes]:
+        """All files at a revision; none if there is no such revision."""
+        return self._try(lambda history: history.at(revision), {}) if revision not in ("", NONE) else {}
+
+    def file(self, revision: str, name: str) -> bytes | None:
+        """One file at a revision; None if there is no such file or revision."""
+        if revision in ("", NONE):
+            return None
+        return self._try(lambda history: history.file_at(revision, name), None)
+
+    def record(
+        self,
+        changed: Mapping[str, bytes | None] | None,
+        whole: Callable[[], Mapping[str, bytes]],
+        author: Author,
+        summary: str,
+        at: float,
+    ) -> str | None:
+        """The new revision's id, empty if nothing was new; None if it could not be written.
+
+        Without `changed` it is the whole folder as it was found, with an unknown past.
+        """
+
+        def record(history: RevisionLog) -> str:
+            revision = history.record(whole, author, summary, at, changed=changed)
+            return revision.id if revision else ""
+
+        return self._try(record, None)
+
+    def _try(self, work: Callable[[RevisionLog], T], otherwise: T) -> T:
+        try:
+            return self.ask(work)
+        except StorageFailure as error:
+            self._without(error)
+            return otherwise
+
+    def _mended(self, sentence: str) -> None:
+        self.mended = True
+        self._say(sentence)
+
+    def _without(self, error: StorageFailure) -> None:
+        self._say(f"Memories are saved, but without history: {error}")
+
 
 SEEN: Final = "seen.json"
 PENDING: Final = "pending.json"

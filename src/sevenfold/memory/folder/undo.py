@@ -12,6 +12,7 @@ from sevenfold.memory.backend import RevisionLog, is_topic
 from sevenfold.memory.errors import NoSuchMemory
 from sevenfold.memory.folder.changes import apply_changes
 from sevenfold.memory.folder.folder import (
+    NONE,
     Action,
     FolderTransaction,
     Saved,
@@ -19,7 +20,6 @@ from sevenfold.memory.folder.folder import (
     digest_bytes,
     read_memory_name,
 )
-from sevenfold.memory.folder.folder_history import NONE
 from sevenfold.memory.folder.names import (
     ENDING,
     explain_bad_file,

@@ -25,8 +25,17 @@ import numpy as np
 
 from sevenfold.core.errors import SevenfoldError, StorageFailure
 from sevenfold.core.protocols import Clock
-from sevenfold.memory.search import vectors as parts
-from sevenfold.memory.search.lexical import LexicalIndex, LexicalScores, ListedFile, Scores
+from sevenfold.memory.search import ranking as parts
+from sevenfold.memory.search.ranking import (
+    MANY,
+    LexicalIndex,
+    LexicalScores,
+    ListedFile,
+    RowNearness,
+    Scores,
+    VectorIndex,
+    VectorPart,
+)
 from sevenfold.memory.search.scoring import (
     RefreshReport,
     ScoreScale,
@@ -58,7 +67,6 @@ from sevenfold.memory.search.segment import (
     read_texts,
     unpack_segment,
 )
-from sevenfold.memory.search.vectors import MANY, RowNearness, VectorIndex, VectorPart
 from sevenfold.memory.text.words import tokenize_text
 from sevenfold.storage.files import make_storage_failure
 
