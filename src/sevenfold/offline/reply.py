@@ -4,8 +4,6 @@ ask       the newest thing a person, or a directive, asked for
 plan      its steps, understood by rule
 progress  which of them the view shows as done
 reply     the calls of the next step; when none is left, what was found and the answers
-
-What a conversation is doing now, in three to five words, for somebody who looks at it from outside.
 """
 
 from __future__ import annotations
@@ -85,8 +83,7 @@ def reply_to_status(conversation: OfflineConversation, directive: Directive) -> 
 
 def _doing(use: ToolUse) -> str:
     phrase, key = _WORDS.get(use.name, ("Calling the tool {}", ""))
-    about = use.input.get(key, "") if key else use.name
-    return phrase.format(_one_word(str(about), key))
+    return phrase.format(_one_word(str(use.input.get(key, "") if key else use.name), key))
 
 
 def _one_word(text: str, key: str) -> str:
@@ -145,7 +142,9 @@ def make_reply(conversation: OfflineConversation, rules: EngineRules = RULES) ->
     if ask.directive and ask.directive.kind == TASK and TASK not in rules.directives:
         return _replied(conversation, replace(ask, text=_task(ask.directive)), ask.at, rules)
     if ask.directive:
-        return _directed(conversation, ask.directive, rules)
+        if work := rules.directives.get(ask.directive.kind):
+            return work(conversation, ask.directive)
+        return _text(format_phrase("en", "no_directive", kind=ask.directive.kind, id=ask.directive.id))
     if _asks_for_more(ask):
         return _continued(conversation, ask, rules)
     return _replied(conversation, ask, ask.at, rules)
@@ -168,12 +167,6 @@ def _arrived(conversation: OfflineConversation, ask: PersonRequest | None) -> Bl
     return _text(_cut("\n\n".join(describe_arrival(language, one) for one in new))) if new else ()
 
 
-def _directed(conversation: OfflineConversation, directive: Directive, rules: EngineRules) -> Blocks:
-    if work := rules.directives.get(directive.kind):
-        return work(conversation, directive)
-    return _text(format_phrase("en", "no_directive", kind=directive.kind, id=directive.id))
-
-
 def _replied(
     conversation: OfflineConversation, ask: PersonRequest, resumed: int, rules: EngineRules
 ) -> Blocks:
@@ -191,7 +184,13 @@ def _replied(
 def _calling(
     language: Language, conversation: OfflineConversation, now: tuple[ToolCallStep, ...]
 ) -> Blocks:
-    uses = _uses(conversation, now)
+    """The calls with ids that no other place in this or another conversation is likely to have."""
+    newest = repr(conversation.messages[-3:]).encode("utf-8", "backslashreplace")
+    place = f"{len(conversation.messages):04d}_{blake2b(newest, digest_size=4).hexdigest()}"
+    uses = tuple(
+        ToolUse(f"toolu_off_{place}_{n}", call.name, _accepted(call, conversation))
+        for n, call in enumerate(now)
+    )
     return *_text(describe_calls(language, uses)), *uses
 
 
@@ -202,16 +201,6 @@ def _to_report(done: tuple[PastCall, ...], resumed: int) -> Iterator[PastCall]:
         again = is_refused_unread(each) and last[make_call_key(each.use)] > each.at
         if each.at > resumed and not again:
             yield each
-
-
-def _uses(conversation: OfflineConversation, now: tuple[ToolCallStep, ...]) -> tuple[ToolUse, ...]:
-    """The calls with ids that no other place in this or another conversation is likely to have."""
-    newest = repr(conversation.messages[-3:]).encode("utf-8", "backslashreplace")
-    place = f"{len(conversation.messages):04d}_{blake2b(newest, digest_size=4).hexdigest()}"
-    return tuple(
-        ToolUse(f"toolu_off_{place}_{n}", call.name, _accepted(call, conversation))
-        for n, call in enumerate(now)
-    )
 
 
 _OPTIONAL: Final = frozenset({"output_mode", "offset", "limit", "replace_all", "run_in_background"})
@@ -287,12 +276,8 @@ def _closing(
         said.append(report_piped(language, ask.piped))
     for call in state.missing:
         said.append(format_phrase(language, "no_tool", what=describe_call(call), tool=call.name))
-    if state.undone:
-        said.append(
-            format_phrase(
-                language, "not_done", what=join_phrases(language, [describe_call(c) for c in state.undone])
-            )
-        )
+    if undone := join_phrases(language, [describe_call(c) for c in state.undone]):
+        said.append(format_phrase(language, "not_done", what=undone))
     said += [text for step in steps if (text := _remark(language, step, steps))]
     for question, text in zip(questions, answers, strict=True):
         said.append(text or format_phrase(language, "nothing_found", what=_short(question.text)))
@@ -324,10 +309,8 @@ def _is_lost(
 ) -> bool:
     """Whether to say what this engine is: it could not do what was asked of it."""
     puzzled = any(isinstance(s, UnclearStep) and s.why in ("no_rule", "who", "hello") for s in steps)
-    useful = bool(state.done) or described
-    idle = not useful and not any(
-        isinstance(s, ToolCallsStep | RememberStep | Statement | UnclearStep) for s in steps
-    )
+    understood = ToolCallsStep | RememberStep | Statement | UnclearStep
+    idle = not (state.done or described or any(isinstance(s, understood) for s in steps))
     return puzzled or None in answers or (idle and not any(answers))
 
 
@@ -337,14 +320,8 @@ def describe_engine(language: Language, conversation: OfflineConversation) -> st
     tools = format_phrase(language, "strange_tools" if conversation.tools else "no_tools")
     if able:
         tools = format_phrase(language, "can_call", verbs=join_phrases(language, able))
-    space = " " if language == "en" else ""
-    lines = [
-        format_phrase(language, "who"),
-        format_phrase(language, "can_quote"),
-        tools,
-        format_phrase(language, "connect"),
-    ]
-    return space.join(lines)
+    who, quote, connect = (format_phrase(language, key) for key in ("who", "can_quote", "connect"))
+    return (" " if language == "en" else "").join([who, quote, tools, connect])
 
 
 def _language(ask: PersonRequest) -> Language:
@@ -352,12 +329,11 @@ def _language(ask: PersonRequest) -> Language:
 
 
 def _short(text: str) -> str:
-    text = " ".join(text.split()).rstrip(".。")
-    return text if len(text) <= LONGEST_QUOTE else text[: LONGEST_QUOTE - 1] + "…"
+    return _cut(" ".join(text.split()).rstrip(".。"), LONGEST_QUOTE)
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…"
+def _cut(text: str, most: int = LONGEST_TEXT) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _text(text: str) -> tuple[Text, ...]:
