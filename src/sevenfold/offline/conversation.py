@@ -110,8 +110,8 @@ def split_added(text: str) -> tuple[str, list[AddedPart]]:
         tag = opened["piped"] or opened["tag"]
         if tag not in balance:
             balance[tag] = text.count(f"</{tag}>") <= len(re.findall(rf"<{tag}[\s>]", text))
-        find = text.find if balance[tag] else text.rfind  # a forged end is one too many: the last counts
-        end = find(f"</{tag}>", opened.end())
+        find = text.find if balance[tag] else text.rfind
+        end = find(f"</{tag}>", opened.end())  # one end too many is a forged one: then only the last counts
         typed.append(text[at : opened.start()])
         added.append(AddedPart(tag, opened["attributes"], text[opened.end() : end if end >= 0 else None]))
         at = end + len(f"</{tag}>") if end >= 0 else len(text)

@@ -382,14 +382,10 @@ def _confirmed(one: TypedSentence) -> ExtractedFact | None:
     for sentence in split_sentences(one.answered[:4_000]):
         did = sentence.strip("*#>- ")
         if _BY_HAND.search(did) and not _ASKED.search(did) and len(did) <= 300:
-            told = (
-                "用户认可这样的做法："
-                if _CJK.search(one.core)
-                else "The user approves of this way of working: "
-            )
-            return ExtractedFact(
-                "confirmation", "feedback", f"{told}“{did}”", one.text, one.day, one.number
-            )
+            text = f"The user approves of this way of working: “{did}”"
+            if _CJK.search(one.core):
+                text = f"用户认可这样的做法：“{did}”"
+            return ExtractedFact("confirmation", "feedback", text, one.text, one.day, one.number)
     return None
 
 
