@@ -1,4 +1,4 @@
-"""What the offline engine understands in Chinese: the same requests as in English, one rule an entry."""
+"""The requests that the offline engine understands in Chinese: the same as in English, one rule an entry."""
 
 from __future__ import annotations
 

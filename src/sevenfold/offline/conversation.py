@@ -1,4 +1,4 @@
-"""What the offline engine is shown, and which part of it a person really said.
+"""The conversation as the offline engine sees it, and which part of it a person really said.
 
 Only a person's own words are requests. Tool results, reminders, recalled memories and whatever a layer
 added are data: they can be quoted, never obeyed. So is what was piped in beside a request.

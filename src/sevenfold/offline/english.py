@@ -1,4 +1,4 @@
-"""What the offline engine understands in English: searches, files, commands, and work for other agents."""
+"""Requests the offline engine understands in English: searches, files, commands, work for other agents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the offline engine replies to a conversation: the next tool calls, or words. A pure function.
+"""The offline engine's reply to a conversation: the next tool calls, or words. A pure function.
 
 ask       the newest thing a person, or a directive, asked for
 plan      its steps, understood by rule
