@@ -1,4 +1,4 @@
-"""The requests that the offline engine understands in Chinese: the same as in English, one rule an entry."""
+"""Requests the offline engine understands in Chinese: the same as in English, one rule an entry."""
 
 from __future__ import annotations
 
