@@ -8,7 +8,7 @@ Messages API request.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -64,22 +64,22 @@ def parse_body(body: Json) -> OfflineConversation:
         messages.append(Message("assistant" if role == "assistant" else "user", blocks))
     system = "\n\n".join(b.text for b in _blocks(body.get("system")) if isinstance(b, Text))
     room = most if isinstance(most := body.get("max_tokens"), int) else 0
-    tools = _tools(body)
-    told = {
-        tool["name"]: str(tool.get("description", ""))
-        for tool in _list(body.get("tools"))
-        if isinstance(tool, dict) and isinstance(tool.get("name"), str) and tool["name"] in tools
+    offered = _offered(body)
+    tools = {
+        name: schema if isinstance(schema := tool.get("input_schema"), dict) else {}
+        for name, tool in offered.items()
     }
+    told = {name: str(tool.get("description", "")) for name, tool in offered.items()}
     return OfflineConversation(tuple(messages), tools, system, frozenset(added), room, told)
 
 
-def _tools(body: Json) -> dict[str, Json]:
+def _offered(body: Json) -> dict[str, Json]:
     """The tools that may be called: not those a client defers, and none where it forbids them."""
     choice = body.get("tool_choice")
     if isinstance(choice, dict) and choice.get("type") == "none":
         return {}
     return {
-        tool["name"]: schema if isinstance(schema := tool.get("input_schema"), dict) else {}
+        tool["name"]: tool
         for tool in _list(body.get("tools"))
         if isinstance(tool, dict) and isinstance(tool.get("name"), str) and not tool.get("defer_loading")
     }
@@ -140,36 +140,26 @@ class OfflineEngine:
 
     async def stream(self, request: Request) -> AsyncGenerator[str | Block | Reply, None]:
         tokens = request.frame.tokens + request.view.size.tokens()
-        self._check_window(tokens)
-        blocks = make_reply(OfflineConversation.of(request), self._rules)
-        stop = "tool_use" if any(isinstance(b, ToolUse) for b in blocks) else "end_turn"
-        kept = _within(blocks, request.max_tokens) if request.max_tokens else blocks
-        for block in kept:
-            if isinstance(block, Text):
-                for delta in split_deltas(block.text):
-                    await checkpoint()  # a long reply can be cancelled
-                    yield delta
-            yield block
-        message = Message("assistant", kept)
-        usage = Usage(input=tokens, output=measure_message(message).tokens())
-        yield Reply(message, usage, stop if kept == blocks else "max_tokens", model=NAME)
-
-    def _check_window(self, tokens: int) -> None:
-        window = self._capabilities.window
-        if tokens > window:
+        if tokens > (window := self._capabilities.window):
             raise PromptTooLong(
                 f"the request has about {tokens} tokens and the window of the offline engine holds "
                 f"{window}: clear the conversation with /clear, or use a model with a larger window",
                 tokens=tokens,
                 limit=window,
             )
-
-
-def split_deltas(text: str) -> Iterator[str]:
-    """The text a few words at a time."""
-    words = _WORD.findall(text)
-    for i in range(0, len(words), WORDS_AT_ONCE):
-        yield "".join(words[i : i + WORDS_AT_ONCE])
+        blocks = make_reply(OfflineConversation.of(request), self._rules)
+        stop = "tool_use" if any(isinstance(b, ToolUse) for b in blocks) else "end_turn"
+        kept = _within(blocks, request.max_tokens) if request.max_tokens else blocks
+        for block in kept:
+            if isinstance(block, Text):
+                words = _WORD.findall(block.text)
+                for i in range(0, len(words), WORDS_AT_ONCE):
+                    await checkpoint()  # a long reply can be cancelled
+                    yield "".join(words[i : i + WORDS_AT_ONCE])
+            yield block
+        message = Message("assistant", kept)
+        usage = Usage(input=tokens, output=measure_message(message).tokens())
+        yield Reply(message, usage, stop if kept == blocks else "max_tokens", model=NAME)
 
 
 def _within(blocks: Blocks, most: int) -> Blocks:

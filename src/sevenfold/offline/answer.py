@@ -1,10 +1,7 @@
-"""Answers a question for the offline engine: it quotes the passage of the view that fits it best.
+"""The offline engine says what tools found, and answers a question by quoting the passage that fits best.
 
-Passages are lines and sentences of what the person said, of tool results, and of what was added to the
-conversation. A passage is worth the rarity of the words it shares with the question; among equals the
-newest wins, so that a correction beats what it corrects.
-
-It also tells what a tool has found: how much, how it begins, what went wrong.
+A passage is worth the rarity of the words it shares with the question; among equals the newest wins, so
+that a correction beats what it corrects.
 """
 
 from __future__ import annotations
@@ -95,8 +92,7 @@ def report_call(language: Language, done: PastCall, *, brief: bool = False) -> s
         return _agent(language, done, brief=brief)
     lines = [line.rstrip() for line in extract_shown_text(done).split("\n")]
     told = [line for line in lines if line and not _NOTE.fullmatch(line)]
-    count = len(_NUMBERED.findall(done.result.text)) if done.use.name == "Read" else len(told)
-    count = count or len(told)
+    numbered = len(_NUMBERED.findall(done.result.text)) if done.use.name == "Read" else 0
     phrase = f"done_{done.use.name}" if f"done_{done.use.name}" in PHRASES else "done"
     if _is_memory(done.use):
         phrase = "done_memory"
@@ -106,7 +102,7 @@ def report_call(language: Language, done: PastCall, *, brief: bool = False) -> s
         phrase = "done_Bash_silent"
     elif done.use.name in ("Grep", "Glob") and _is_nothing(told):
         return _nothing(language, done.use, told, lines)
-    size = _size(language, done, count)
+    size = _size(language, done, numbered or len(told))
     head = format_phrase(language, phrase, what=_object(done.use), lines=size)
     if brief or not told or done.use.name in ("Write", "Edit"):
         return head
@@ -168,11 +164,7 @@ def report_calls(language: Language, done: tuple[PastCall, ...], *, brief: bool)
 
 
 def format_line_count(language: Language, lines: int) -> str:
-    return (
-        format_phrase(language, "one_line")
-        if lines == 1
-        else format_phrase(language, "some_lines", n=f"{lines:,}")
-    )
+    return format_phrase(language, "one_line" if lines == 1 else "some_lines", n=f"{lines:,}")
 
 
 def describe_calls(language: Language, uses: tuple[ToolUse, ...]) -> str:
@@ -180,13 +172,11 @@ def describe_calls(language: Language, uses: tuple[ToolUse, ...]) -> str:
     together: dict[str, list[str]] = {}
     for use in uses[:MOST_REPORTS]:
         together.setdefault(use.name, []).append(_object(use))
-    said = [_doing(language, name, join_phrases(language, what)) for name, what in together.items()]
+    said: list[str] = []
+    for name, what in together.items():
+        phrase = f"doing_{name}" if f"doing_{name}" in PHRASES else "doing_other"
+        said.append(format_phrase(language, phrase, what=join_phrases(language, what)))
     return format_phrase(language, "doing", doing=join_phrases(language, said))
-
-
-def _doing(language: Language, name: str, what: str) -> str:
-    phrase = f"doing_{name}" if f"doing_{name}" in PHRASES else "doing_other"
-    return format_phrase(language, phrase, what=what)
 
 
 def _object(use: ToolUse) -> str:
@@ -199,15 +189,12 @@ def _failure(language: Language, done: PastCall) -> str:
     text = done.result.text.strip() if done.result else ""
     code = _EXIT.search(text[:REASON]) or _EXIT.search(text[-REASON:])
     if done.use.name != "Bash" or not code:
-        return format_phrase(language, "failed", what=describe_call(done.use), why=_reason(text))
+        why = text if len(text) <= REASON else text[:REASON] + "…"
+        return format_phrase(language, "failed", what=describe_call(done.use), why=why)
     rest = text.removeprefix(code[0]).strip()
     head = format_phrase(language, "failed_with", what=describe_call(done.use), code=code[1])
     lines = [line.rstrip() for line in rest.split("\n")]
     return f"{head}\n\n{_excerpt(lines, tail=True)}" if rest else head
-
-
-def _reason(text: str) -> str:
-    return text if len(text) <= REASON else text[:REASON] + "…"
 
 
 def _fits(line: str) -> bool:
@@ -356,14 +343,8 @@ def _wanted(question: str) -> _AnswerShape:
         kinds = frozenset({"user"})
     elif _YOU_SAID.search(question):
         kinds = frozenset({"model"})
-    file = _FILE.search(question)
-    return _AnswerShape(
-        weigh_question_terms(question),
-        bool(_NUMBER.search(question)),
-        kinds,
-        len(kinds) == 1,
-        file[0] if file else "",
-    )
+    terms, number, file = weigh_question_terms(question), _NUMBER.search(question), _FILE.search(question)
+    return _AnswerShape(terms, bool(number), kinds, len(kinds) == 1, file[0] if file else "")
 
 
 def _from_file(
@@ -386,19 +367,19 @@ def _best(wanted: _AnswerShape, passages: list[AnswerPassage], ask: PersonReques
     def worth(hits: frozenset[str]) -> float:
         return sum(rarity[t] * (1.0 if wanted.terms[t] else 0.25) for t in hits)
 
-    enough = [(worth(hits), p, hits) for p, hits in found if _covers(wanted.terms, hits)]
+    strong = {term for term, is_strong in wanted.terms.items() if is_strong}
+    least = max(1.0, COVERAGE * len(strong))
+    enough = [(worth(hits), p, hits) for p, hits in found if len(strong & hits) >= least]
     top = nlargest(CANDIDATES, enough, key=lambda e: (e[0], e[1].at, -e[1].order))
     scored = [(value * f, p) for value, p, hits in top if (f := _fitness(wanted, p, hits, ask))]
     scored.sort(key=lambda e: (-e[0], -e[1].at, e[1].order))
-    most = MOST_QUOTES if wanted.many else 2
     chosen: dict[str, AnswerPassage] = {}
     for value, passage in scored:
         if value < scored[0][0] * (0.5 if wanted.many else AS_GOOD):
             break
-        outdated = any(_same_source(passage, other) for other in chosen.values())
-        if not outdated:
+        if not any(_same_source(passage, other) for other in chosen.values()):  # else it is outdated
             chosen.setdefault(passage.text, passage)
-    return list(chosen.values())[:most]
+    return list(chosen.values())[: MOST_QUOTES if wanted.many else 2]
 
 
 def _same_source(passage: AnswerPassage, other: AnswerPassage) -> bool:
@@ -418,12 +399,6 @@ def _shared(wanted: dict[str, bool], passage: AnswerPassage) -> frozenset[str]:
     return hits | {term for term in find_terms(passage.heading) if term in wanted}
 
 
-def _covers(wanted: dict[str, bool], hits: frozenset[str]) -> bool:
-    strong = [term for term, is_strong in wanted.items() if is_strong]
-    matched = sum(term in hits for term in strong)
-    return matched >= max(1.0, COVERAGE * len(strong))
-
-
 def _fitness(
     wanted: _AnswerShape, passage: AnswerPassage, hits: frozenset[str], ask: PersonRequest
 ) -> float:
@@ -437,9 +412,8 @@ def _fitness(
         if asked - {"Write", "Edit"}:
             return 0.0
         fitness *= 0.5 if asked else 1.0  # what was to be written may say it
-    if passage.at > ask.at or (
-        passage.kind == "piped" and passage.at == ask.at
-    ):  # what was just fetched or piped in is meant
+    new = passage.at > ask.at or (passage.kind == "piped" and passage.at == ask.at)
+    if new:  # what was just fetched or piped in is meant
         fitness *= 1.3
     if wanted.number and re.search(r"\d", passage.text):
         fitness *= 1.4
@@ -476,7 +450,9 @@ def _passages(conversation: OfflineConversation, kinds: frozenset[str]) -> Itera
                 continue
             room -= min(len(text), SCAN_HEAD + SCAN_TAIL)
             heading = ""
-            for sentence in split_sentences(_scanned(text)):
+            if len(text) > SCAN_HEAD + SCAN_TAIL:
+                text = text[:SCAN_HEAD] + "\n" + text[-SCAN_TAIL:]
+            for sentence in split_sentences(text):
                 if kind != "tool" or (sentence, heading) not in shown:
                     yield AnswerPassage(sentence, kind, label, at, order, heading)
                     shown.add((sentence, heading))
@@ -488,12 +464,6 @@ def _is_heading(line: str, kind: Kind, label: str) -> bool:
     if _MARKDOWN_HEADING.match(line):  # in most files this begins a remark
         return kind != "tool" or label.endswith(".md")
     return _HEADING.match(line) is not None
-
-
-def _scanned(text: str) -> str:
-    if len(text) <= SCAN_HEAD + SCAN_TAIL:
-        return text
-    return text[:SCAN_HEAD] + "\n" + text[-SCAN_TAIL:]
 
 
 def _sources(
@@ -508,8 +478,7 @@ def _sources(
             if parse_directive(block.text):
                 continue  # what a fork was asked for answers nothing
             typed, added = split_added(block.text)
-            by_person = at not in conversation.added
-            yield ("user" if by_person else "context"), "", typed
+            yield ("context" if at in conversation.added else "user"), "", typed
             for part in added:
                 if part.tag in (LETTER, NOTICE):
                     one = make_arrival(at, part)

@@ -1,4 +1,4 @@
-"""Understands Chinese for the offline engine: the same verbs, one rule a line of the table."""
+"""Requests the offline engine understands in Chinese: the same as in English, one rule an entry."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from sevenfold.offline.steps import (
     AgentTask,
     MessageStep,
     PlanStep,
-    StepRule,
     UnclearStep,
+    compile_rules,
     extract_work,
     find_commands,
     find_file,
@@ -110,12 +110,9 @@ def _files_with(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] |
 
 
 def _list_kind(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
-    kind = make_kind_glob(lexed.value(m["kind"]))
-    return (
-        make_call_step("Glob", pattern=widen_pattern(kind), path=_place(m["where"], lexed))
-        if kind
-        else None
-    )
+    if kind := make_kind_glob(lexed.value(m["kind"])):
+        return make_call_step("Glob", pattern=widen_pattern(kind), path=_place(m["where"], lexed))
+    return None
 
 
 def _list(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
@@ -134,73 +131,41 @@ _SEEK = r"(?:查找|搜索|寻找|查询|搜一下|找一下|找出|找)"
 _INSIDE = r"\s*(?:文件|目录|文件夹)?\s*(?:之?中|里面|里|之?内|下面|下)"
 _REPLACED = r"\s*(?P<every>全部|都)?\s*(?:替换|修改|更改|改|换)(?:成|为)\s*"
 
-RULES: Final[tuple[StepRule, ...]] = tuple(
-    (re.compile(pattern), build)
-    for pattern, build in (
-        (
-            r"(?:总结|概括|说明|解释)\s*(?:一下)?\s*(?:文件)?\s*(?P<file>\S+?)\s*(?:的?内容)?[。？?]?$",
-            build_inspect,
-        ),
-        (
-            r"(?P<file>\S+?)\s*(?:文件)?(?:里面|里|中)(?:有|写了?|是)?(?:些)?什么(?:内容)?[？?]?$",
-            build_inspect,
-        ),
-        (r"(?:告诉我|告诉|说明|解释|回答|总结|概括|描述|汇报|说说)", build_question),
-        (r"(?:记住|记下来?|记得|别忘了?|不要忘记?|牢记|记一下)[，,：:\s]*(?P<text>.+)", build_remember),
-        (r"(?:忘掉|忘记|忘了)(?:关于|有关)?[，,：:\s]*(?P<text>.+?)(?:的?记忆)?[。！]?$", build_forget),
-        (
-            rf"(?:把|将)\s*(?P<file>\S{{1,200}}?){_INSIDE}的?\s*(?P<all>所有的?|全部的?)?\s*(?P<old>.+?)"
-            rf"{_REPLACED}(?P<new>.+)",
-            build_edit,
-        ),
-        (
-            rf"在?\s*(?P<file>\S{{1,200}}?){_INSIDE}\s*[，,]?\s*(?:把|将)\s*(?P<all>所有的?|全部的?)?\s*(?P<old>.+?)"
-            rf"{_REPLACED}(?P<new>.+)",
-            build_edit,
-        ),
-        (
-            r"(?:把|将)\s*(?P<text>.+?)\s*(?:写入|写到|写进|保存到|保存为|存到|存入|存为)\s*(?:文件)?\s*(?P<file>\S+)$",
-            build_write,
-        ),
-        (r"(?:写入?|保存)\s*(?P<text>.+?)\s*(?:到|进)\s*(?:文件)?\s*(?P<file>\S+)$", build_write),
-        (
-            r"(?:写入|写到|保存到|创建|新建|建立|生成)\s*(?:一个)?\s*(?:新?的?文件)?\s*"
-            r"(?P<file>[^\s：:，,]+?)\s*(?:[：:，,]\s*|\s+)(?:里面|文件)?(?:内容)?(?:为|是|写上|包含)?\s*[：:]?\s*"
-            r"(?P<text>\S.*)$",
-            build_write,
-        ),
-        (
-            r"(?:创建|新建|建立)\s*(?:一个)?\s*空?的?(?:文件)?\s*(?P<file>[^\s：:，,。]+)[。！]?$",
-            build_write,
-        ),
-        (
-            rf"(?:在\s*(?P<where>.+?){_INSIDE}\s*)?(?:{_SEEK}|列出|哪些文件)\s*(?:所有的?|全部)?\s*"
-            r"(?:包含|含有|提到|使用)了?\s*(?P<what>\S.*?)\s*的(?:所有|全部)?文件[。！]?$",
-            _files_with,
-        ),
-        (
-            rf"(?:列出|列一下|显示|查看|看看|{_SEEK})\s*(?P<where>.+?){_INSIDE}\s*的?\s*(?:所有的?|全部的?)?\s*"
-            rf"(?P<kind>{LITERAL}|[\w.*+#]+)\s*(?:源)?文件[。！]?$",
-            _list_kind,
-        ),
-        (
-            rf"在\s*(?P<where>.+?){_INSIDE}\s*(?:查找|搜索|寻找|查询|搜一?下?|找一?下?)\s*(?P<what>\S.*)",
-            _find,
-        ),
-        (
-            rf"(?:列出|列一下|显示|查看|看看)\s*(?:一下)?\s*(?P<where>.*?)(?:{_INSIDE})?\s*的?\s*(?:所有|全部)?的?\s*"
-            r"文件(?:列表)?[。！]?$",
-            _list,
-        ),
-        (r"(?:有)?(?:哪些|什么)文件(?:名)?\s*(?:匹配|符合|叫)\s*(?P<name>\S+?)\s*[？?]?$", _matching),
-        (r"(?:查找|搜索|寻找|搜一下|找一下|找)\s*(?P<what>\S.*)", _find),
-        (r"用\s*(?P<command>.+?)\s*(?:运行|执行|跑)(?:一下)?\s*(?:单元)?测试[。！]?$", _run_with),
-        (r"(?:运行|执行|跑一下|跑)\s*(?:一下|命令)?\s*[：:]?\s*(?P<rest>\S.*)", _run),
-        (
-            r"(?:读取|读一下|读|打开|查看|显示|展示|看一下|看看)\s*(?:一下|文件)?\s*[：:]?\s*(?P<rest>\S.*)",
-            _read,
-        ),
-    )
+RULES: Final = compile_rules(
+    {
+        r"(?:总结|概括|说明|解释)\s*(?:一下)?\s*(?:文件)?\s*(?P<file>\S+?)\s*(?:的?内容)?"
+        r"[。？?]?$": build_inspect,
+        r"(?P<file>\S+?)\s*(?:文件)?(?:里面|里|中)(?:有|写了?|是)?(?:些)?什么(?:内容)?"
+        r"[？?]?$": build_inspect,
+        r"(?:告诉我|告诉|说明|解释|回答|总结|概括|描述|汇报|说说)": build_question,
+        r"(?:记住|记下来?|记得|别忘了?|不要忘记?|牢记|记一下)[，,：:\s]*(?P<text>.+)": build_remember,
+        r"(?:忘掉|忘记|忘了)(?:关于|有关)?[，,：:\s]*(?P<text>.+?)(?:的?记忆)?[。！]?$": build_forget,
+        rf"(?:把|将)\s*(?P<file>\S{{1,200}}?){_INSIDE}的?\s*(?P<all>所有的?|全部的?)?\s*(?P<old>.+?)"
+        rf"{_REPLACED}(?P<new>.+)": build_edit,
+        rf"在?\s*(?P<file>\S{{1,200}}?){_INSIDE}\s*[，,]?\s*(?:把|将)\s*(?P<all>所有的?|全部的?)?\s*(?P<old>.+?)"
+        rf"{_REPLACED}(?P<new>.+)": build_edit,
+        r"(?:把|将)\s*(?P<text>.+?)\s*(?:写入|写到|写进|保存到|保存为|存到|存入|存为)\s*(?:文件)?\s*"
+        r"(?P<file>\S+)$": build_write,
+        r"(?:写入?|保存)\s*(?P<text>.+?)\s*(?:到|进)\s*(?:文件)?\s*(?P<file>\S+)$": build_write,
+        r"(?:写入|写到|保存到|创建|新建|建立|生成)\s*(?:一个)?\s*(?:新?的?文件)?\s*"
+        r"(?P<file>[^\s：:，,]+?)\s*(?:[：:，,]\s*|\s+)(?:里面|文件)?(?:内容)?(?:为|是|写上|包含)?\s*[：:]?\s*"
+        r"(?P<text>\S.*)$": build_write,
+        r"(?:创建|新建|建立)\s*(?:一个)?\s*空?的?(?:文件)?\s*(?P<file>[^\s：:，,。]+)[。！]?$": build_write,
+        rf"(?:在\s*(?P<where>.+?){_INSIDE}\s*)?(?:{_SEEK}|列出|哪些文件)\s*(?:所有的?|全部)?\s*"
+        r"(?:包含|含有|提到|使用)了?\s*(?P<what>\S.*?)\s*的(?:所有|全部)?文件[。！]?$": _files_with,
+        rf"(?:列出|列一下|显示|查看|看看|{_SEEK})\s*(?P<where>.+?){_INSIDE}\s*的?\s*(?:所有的?|全部的?)?\s*"
+        rf"(?P<kind>{LITERAL}|[\w.*+#]+)\s*(?:源)?文件[。！]?$": _list_kind,
+        rf"在\s*(?P<where>.+?){_INSIDE}\s*(?:查找|搜索|寻找|查询|搜一?下?|找一?下?)\s*"
+        r"(?P<what>\S.*)": _find,
+        rf"(?:列出|列一下|显示|查看|看看)\s*(?:一下)?\s*(?P<where>.*?)(?:{_INSIDE})?\s*的?\s*(?:所有|全部)?的?\s*"
+        r"文件(?:列表)?[。！]?$": _list,
+        r"(?:有)?(?:哪些|什么)文件(?:名)?\s*(?:匹配|符合|叫)\s*(?P<name>\S+?)\s*[？?]?$": _matching,
+        r"(?:查找|搜索|寻找|搜一下|找一下|找)\s*(?P<what>\S.*)": _find,
+        r"用\s*(?P<command>.+?)\s*(?:运行|执行|跑)(?:一下)?\s*(?:单元)?测试[。！]?$": _run_with,
+        r"(?:运行|执行|跑一下|跑)\s*(?:一下|命令)?\s*[：:]?\s*(?P<rest>\S.*)": _run,
+        r"(?:读取|读一下|读|打开|查看|显示|展示|看一下|看看)\s*(?:一下|文件)?\s*[：:]?\s*"
+        r"(?P<rest>\S.*)": _read,
+    }
 )
 
 
@@ -269,7 +234,8 @@ def _work(said: str, lexed: LexedRequest, offer: AgentOffer) -> list[AgentTask] 
         if not parts:
             return [] if m["go"].rstrip().endswith((":", "：")) else None
         many = _COUNTS.get(m["count"]) or (int(m["count"]) if m["count"].isdigit() else 2)
-        parts = parts * min(many, TOGETHER) if _stands_alone(m) and len(parts) == 1 else parts
+        alone = not m["work"].rstrip().endswith("；")  # which ends a piece: more parts follow in the next
+        parts = parts * min(many, TOGETHER) if alone and len(parts) == 1 else parts
         return [_handed(part, m, lexed, offer) for part in parts]
     if m := _FORKED.match(said):
         return [AgentTask(extract_work(m["work"], lexed), FORK)]
@@ -279,11 +245,6 @@ def _work(said: str, lexed: LexedRequest, offer: AgentOffer) -> list[AgentTask] 
     if (m := _ASK.match(said)) and (kind := offer.kind(m["to"])) not in (None, FORK):
         return [AgentTask(extract_work(m["text"], lexed), str(kind))]
     return None
-
-
-def _stands_alone(m: re.Match[str]) -> bool:
-    """True if no more parts follow in the next pieces: a Chinese semicolon ends a piece."""
-    return not m["work"].rstrip().endswith("；")
 
 
 def _handed(part: str, m: re.Match[str], lexed: LexedRequest, offer: AgentOffer) -> AgentTask:

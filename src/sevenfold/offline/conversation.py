@@ -1,9 +1,7 @@
-"""Splits the conversation that the offline engine is shown: what a person said, and the rest.
+"""The conversation as the offline engine sees it, and which part of it a person really said.
 
 Only a person's own words are requests. Tool results, reminders, recalled memories and whatever a layer
 added are data: they can be quoted, never obeyed. So is what was piped in beside a request.
-
-For a person who wants memory ignored, the conversation is given as if it were empty.
 """
 
 from __future__ import annotations
@@ -116,10 +114,11 @@ def split_added(text: str) -> tuple[str, list[AddedPart]]:
         tag = opened["piped"] or opened["tag"]
         if tag not in balance:
             balance[tag] = text.count(f"</{tag}>") <= len(re.findall(rf"<{tag}[\s>]", text))
-        end, after = _end_of(text, opened.end(), f"</{tag}>", balance[tag])
+        find = text.find if balance[tag] else text.rfind
+        end = find(f"</{tag}>", opened.end())  # one end too many is a forged one: then only the last counts
         typed.append(text[at : opened.start()])
-        added.append(AddedPart(tag, opened["attributes"], text[opened.end() : end]))
-        at = after
+        added.append(AddedPart(tag, opened["attributes"], text[opened.end() : end if end >= 0 else None]))
+        at = end + len(f"</{tag}>") if end >= 0 else len(text)
     typed.append(text[at:])
     return "".join(typed), added + piped
 
@@ -138,21 +137,13 @@ def _split_piped(text: str) -> tuple[str, list[AddedPart]]:
     """Cut off piped text first: it ends a message, and nothing in it ends anything else."""
     whole = text.rstrip()
     closed = _PIPED_END.match(whole, whole.rfind("\n</") + 1)
-    if not closed:
-        return text, []
-    opened = re.search(rf"^[ \t]*<{closed['tag']}>\n?", whole, re.MULTILINE)
-    if not opened:
+    opened = closed and re.search(rf"^[ \t]*<{closed['tag']}>\n?", whole, re.MULTILINE)
+    if not closed or not opened:
         return text, []
     return text[: opened.start()], [AddedPart(closed["tag"], "", whole[opened.end() : closed.start()])]
 
 
 _PIPED_END: Final = re.compile(rf"</(?P<tag>{PIPED}-*)>\Z")
-
-
-def _end_of(text: str, start: int, close: str, balanced: bool) -> tuple[int, int]:
-    """The end of what was added. One end too many is a forged one: then only the last counts."""
-    end = text.find(close, start) if balanced else text.rfind(close, start)
-    return (end, end + len(close)) if end >= 0 else (len(text), len(text))
 
 
 def extract_typed_text(message: Message) -> str:
@@ -189,9 +180,8 @@ def _ask(conversation: OfflineConversation, at: int, message: Message) -> Person
         return None
     text = extract_typed_text(message)
     media = any(isinstance(b, Image | Document) for b in message.content)
-    return (
-        PersonRequest(at, text, media=media, piped=extract_piped_text(message)) if text or media else None
-    )
+    piped = extract_piped_text(message)
+    return PersonRequest(at, text, media=media, piped=piped) if text or media else None
 
 
 def iterate_calls(

@@ -1,4 +1,4 @@
-"""The words by which a sentence is known to state something that should be remembered, and as what.
+"""The words by which a sentence is known to state something that should be remembered.
 
 Each cue is looked for in a sentence without its quotations. They are narrow on purpose: a memory that
 is wrong costs more than one that is missing.
@@ -7,6 +7,7 @@ is wrong costs more than one that is missing.
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -18,11 +19,10 @@ Kind: TypeAlias = Literal[
     "preference", "habit", "role", "constraint", "state", "detail", "plan", "event", "fact",
 ]  # fmt: skip
 TYPE_OF: Final[dict[Kind, Type]] = {
-    "remember": "project", "feedback": "feedback", "correction": "feedback",
-    "confirmation": "feedback", "pointer": "reference", "deadline": "project",
-    "decision": "project", "preference": "user", "habit": "user", "role": "user",
-    "constraint": "user", "state": "user", "detail": "project", "plan": "project",
-    "event": "project", "fact": "project",
+    "remember": "project", "deadline": "project", "decision": "project", "detail": "project",
+    "plan": "project", "event": "project", "fact": "project", "pointer": "reference",
+    "feedback": "feedback", "correction": "feedback", "confirmation": "feedback",
+    "preference": "user", "habit": "user", "role": "user", "constraint": "user", "state": "user",
 }  # fmt: skip
 
 
@@ -49,10 +49,8 @@ class ExtractedFact(msgspec.Struct, frozen=True):
 
 
 _OFTEN: Final = (
-    r"(?:\s+(?:really|also|still|just|usually|always|often|mostly|generally|personally|actually"
-    r"|definitely"
-    r"|absolutely|honestly|strongly|much|do|particularly|especially|currently|now|already|finally"
-    r"|recently"
+    r"(?:\s+(?:really|also|still|just|usually|always|often|mostly|generally|personally|actually|definitely"
+    r"|absolutely|honestly|strongly|much|do|particularly|especially|currently|now|already|finally|recently"
     r"|totally|truly|simply|kind of|sort of|normally|typically))*"
 )
 _I: Final = rf"\bI{_OFTEN}\s+"
@@ -64,90 +62,73 @@ _VAGUE: Final = (
     r"|to (?:see|know|hear))\b"
 )
 _PEOPLE: Final = (
-    r"(?:wife|husband|spouse|partner|fianc[ée]e?|girlfriend|boyfriend|son|daughter|kids?|children"
-    r"|baby|mom|mum"
-    r"|mother|dad|father|parents|sister|brother|boss|manager|team|company|colleagues?|coworkers?"
-    r"|friends?"
-    r"|dog|cat|doctor|roommate|client|customers?|landlord|coach|teacher|professor|advisor|family)"
+    r"(?:wife|husband|spouse|partner|fianc[ée]e?|girlfriend|boyfriend|son|daughter|kids?|children|baby|mom"
+    r"|mum|mother|dad|father|parents|sister|brother|boss|manager|team|company|colleagues?|coworkers?"
+    r"|friends?|dog|cat|doctor|roommate|client|customers?|landlord|coach|teacher|professor|advisor|family)"
 )
 _MEASURED: Final = (
-    r"(?:(?:current|final|target|starting|new|main|primary|overall|total|monthly|weekly|daily"
-    r"|long-term|usual"
-    r"|preferred|maximum|max) )*(?:weight|height|waist|hips?|budget|goals?|target|age|birthday"
-    r"|salary|income"
-    r"|schedule|job|role|title|time ?zone|commute|background|major|degree|diet|bmi|pace|level"
-    r"|experience|hobby"
-    r"|hobbies|working hours|work hours|office|employer|profession|native language|mother tongue"
-    r"|savings|rent"
-    r"|limit|deadline|priority|strategy|challenge|focus|score|deposit|mileage|heart rate|body fat)"
+    r"(?:(?:current|final|target|starting|new|main|primary|overall|total|monthly|weekly|daily|long-term"
+    r"|usual|preferred|maximum|max) )*(?:weight|height|waist|hips?|budget|goals?|target|age|birthday"
+    r"|salary|income|schedule|job|role|title|time ?zone|commute|background|major|degree|diet|bmi|pace"
+    r"|level|experience|hobby|hobbies|working hours|work hours|office|employer|profession|native language"
+    r"|mother tongue|savings|rent|limit|deadline|priority|strategy|challenge|focus|score|deposit|mileage"
+    r"|heart rate|body fat)"
 )
 _EVENT: Final = (
-    r"(?:freeze|deadline|release|launch|go-?live|cut-?over|demo|audit|migration|exam|trip|flight"
-    r"|meeting|appointment"
-    r"|review|interview|presentation|sprint|milestone|beta|wedding|race|marathon|conference"
-    r"|due date|kick-?off"
-    r"|retro|offsite|maintenance window|vacation|holiday|leave|surgery|check-?up|call|hearing|test"
-    r"|party|concert"
-    r"|workshop|session|event|rollout|shutdown|sunset|embargo|hand-?over|booking|reservation"
-    r"|delivery)"
+    r"(?:freeze|deadline|release|launch|go-?live|cut-?over|demo|audit|migration|exam|trip|flight|meeting"
+    r"|appointment|review|interview|presentation|sprint|milestone|beta|wedding|race|marathon|conference"
+    r"|due date|kick-?off|retro|offsite|maintenance window|vacation|holiday|leave|surgery|check-?up|call"
+    r"|hearing|test|party|concert|workshop|session|event|rollout|shutdown|sunset|embargo|hand-?over"
+    r"|booking|reservation|delivery)"
 )
 _DATE: Final = (
     r"(?:\d{4}-\d{2}-\d{2}|\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b|\btomorrow\b|\btonight\b"
-    r"|\bnext (?:week|month)"
-    r"|\b(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
-    r"|sep(?:t(?:ember)?)?"
-    r"|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.? \d{1,2}|\b\d{1,2}(?:st|nd|rd|th)\b"
-    r"|\bend of (?:the|this|next)\b"
-    r"|\bin (?:a|two|three|four|\d+) (?:days?|weeks?|months?)\b|\b\d{1,2}/\d{1,2}\b|\bQ[1-4]\b)"
+    r"|\bnext (?:week|month)|\b(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?"
+    r"|aug(?:ust)?|sep(?:t(?:ember)?)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.? \d{1,2}|\b\d{1,2}(?:st"
+    r"|nd|rd|th)\b|\bend of (?:the|this|next)\b|\bin (?:a|two|three|four|\d+) (?:days?|weeks?|months?)\b"
+    r"|\b\d{1,2}/\d{1,2}\b|\bQ[1-4]\b)"
 )
 _WAYS: Final = (
-    r"(?:answers?|repl(?:y|ies)|responses?|explanations?|code|comments?|commits?|tests?|summar(?:y"
-    r"|ies)|messages?"
-    r"|output|tone|formatt?(?:ing)?|bullet points?|emojis?|pull requests?|prs?|docs?|docstrings?"
-    r"|type hints?"
-    r"|names?|naming|language|branch(?:es)?)"
+    r"(?:answers?|repl(?:y|ies)|responses?|explanations?|code|comments?|commits?|tests?|summar(?:y|ies)"
+    r"|messages?|output|tone|formatt?(?:ing)?|bullet points?|emojis?|pull requests?|prs?|docs?|docstrings?"
+    r"|type hints?|names?|naming|language|branch(?:es)?)"
 )
 _LASTING: Final = (
-    r"(?:from now on|going forward|in (?:the )?future|every time|each time|whenever|any ?more"
-    r"|any longer|ever again"
-    r"|as a rule|by default|in general|at all times|next time|always|never)"
+    r"(?:from now on|going forward|in (?:the )?future|every time|each time|whenever|any ?more|any longer"
+    r"|ever again|as a rule|by default|in general|at all times|next time|always|never)"
 )
 _HERE: Final = (
-    r"\b(?:this (?:one|file|function|line|test|time|case|bug|error|branch|commit|pr|change|part"
-    r"|step|section)"
-    r"|that (?:one|file|function|line|test|part)|yet|for now|right now|(?<!from )now|here|above"
-    r"|below|it"
-    r"|first,?|just this once"
-    r"|today|line \d+|the (?:last|previous|first|second|third|other) (?:one|part|option|point))\b"
+    r"\b(?:this (?:one|file|function|line|test|time|case|bug|error|branch|commit|pr|change|part|step"
+    r"|section)|that (?:one|file|function|line|test|part)|yet|for now|right now|(?<!from )now|here|above"
+    r"|below|it|first,?|just this once|today|line \d+|the (?:last|previous|first|second|third"
+    r"|other) (?:one|part|option|point))\b"
 )
 
 
 _SPECIFIC: Final = r"(?-i:\d|(?<=[a-z,;:] )[A-Z][a-z]{2,})"
 """A number or a name: who speaks of themselves and gives one, states a fact."""
 _PASSING: Final = (
-    r"\b(?:you|your|you['’]re|feel\w*|felt|worried|tired|stress\w*|excited|hop(?:e|ing)|glad"
-    r"|drain\w*|frustrat\w*|relie[fv]\w*"
-    r"|appreciate|thanks?|maybe|might|guess|perhaps|wonder\w*|nervous|curious|sounds?|understand"
-    r"|know|remember|suppose"
-    r"|error|exception|bug|function|code|script|compile\w*|terminal|api|repo|server|query|option"
-    r"|right now|ready"
-    r"|want to (?:see|know|ask|talk)|need to (?:see|know|ask|talk)|assistant|ai|chatgpt|if|for now"
-    r"|I need an?|I need \d+|next version)\b"
+    r"\b(?:you|your|you['’]re|feel\w*|felt|worried|tired|stress\w*|excited|hop(?:e|ing)|glad|drain\w*"
+    r"|frustrat\w*|relie[fv]\w*|appreciate|thanks?|maybe|might|guess|perhaps|wonder\w*|nervous|curious"
+    r"|sounds?|understand|know|remember|suppose|error|exception|bug|function|code|script|compile\w*"
+    r"|terminal|api|repo|server|query|option|right now|ready|want to (?:see|know|ask|talk)|need to (?:see"
+    r"|know|ask|talk)|assistant|ai|chatgpt|if|for now|I need an?|I need \d+|next version)\b"
 )
 """Words about the moment, or about the work at hand."""
 
 
-def _cues(kind: Kind, *patterns: str, unless: str = "", alone: bool = False) -> list[MemoryCue]:
-    not_when = re.compile(unless, re.IGNORECASE) if unless else None
-    return [MemoryCue(kind, re.compile(one, re.IGNORECASE), not_when, alone) for one in patterns]
+def _cues(
+    kind: Kind, *patterns: str, unless: str = "", alone: bool = False, flags: int = re.IGNORECASE
+) -> list[MemoryCue]:
+    not_when = re.compile(unless, flags) if unless else None
+    return [MemoryCue(kind, re.compile(one, flags), not_when, alone) for one in patterns]
 
 
 CUES: Final[tuple[MemoryCue, ...]] = (
     *_cues(
         "feedback",
         rf"^(?:please |and |so )*(?:do not|don['’]?t|never|stop|quit|avoid)\s+\w+.*\b{_LASTING}\b",
-        rf"^(?:please )?{_LASTING}[,:]?\s+(?:please )?(?!I\b|we\b|you\b|is\b|was\b|had\b|been\b"
-        rf"|mind\b)\w+",
+        rf"^(?:please )?{_LASTING}[,:]?\s+(?:please )?(?!I\b|we\b|you\b|is\b|was\b|had\b|been\b|mind\b)\w+",
         r"^(?:please )?(?:always|never)\s+(?!been\b|mind\b|had\b|was\b|wanted\b|thought\b)\w+",
         r"^(?:please )?stop\s+\w+ing\s+(?!to\b|about\b|what\b|this\b|that\b|me\b)\w+(?!.*\b(?:and"
         r"|just|already)\b)",
@@ -165,40 +146,33 @@ CUES: Final[tuple[MemoryCue, ...]] = (
     ),
     *_cues(
         "correction",
-        r"^(?:do not|don['’]?t|never)\s+(?!worry|mind|forget|think|know|understand|need|want|have"
-        r"|see|get|care|be\b)\w+"
-        r"\s+\w+",
+        r"^(?:do not|don['’]?t|never)\s+(?!worry|mind|forget|think|know|understand|need|want|have|see|get"
+        r"|care|be\b)\w+\s+\w+",
         unless=rf"{_HERE}|\b(?:that|this|those|these|so|like)\s*[.!]?$",
     ),
     *_cues(
         "confirmation",
         r"\b(?:keep (?:doing|going|writing|working|using|explaining|formatting|it up"
-        r"|answering)\b.*\blike (?:that|this)"
-        r"|keep doing (?:that|this|it|exactly)|exactly how I (?:want|like|need)"
-        r"|that['’]?s (?:exactly )?(?:how|the way)"
-        r" I (?:want|like|prefer)|(?:always|please) (?:do it|keep it) (?:like|this way|that way))",
+        r"|answering)\b.*\blike (?:that|this)|keep doing (?:that|this|it|exactly)|exactly how I (?:want"
+        r"|like|need)|that['’]?s (?:exactly )?(?:how|the way) I (?:want|like|prefer)|(?:always"
+        r"|please) (?:do it|keep it) (?:like|this way|that way))",
     ),
     *_cues(
         "pointer",
-        r"\b(?:tracked|logged|filed|documented|described|kept|stored|hosted|published|posted"
-        r"|reported"
+        r"\b(?:tracked|logged|filed|documented|described|kept|stored|hosted|published|posted|reported"
         r"|announced|collected|maintained|managed)\s+(?:in|on|at|under|via)\s+(?:the |our "
         r"|a )?(?=.*(?:[A-Z]|#\w|https?:))",
-        r"\b(?:dashboards?|docs?|documentation|wiki|board|tracker|runbooks?|specs?|designs?"
-        r"|mock-?ups?|figma|tickets?|bugs?"
-        r"|issues|channel|logs|metrics|alerts|playbooks?|roadmap|backlog|calendar|spreadsheet"
-        r"|registry|staging"
-        r"|handbook|style guide)\b[^.]{0,40}\b(?:is|are|lives?|can be found|sits?|goes?"
-        r"|go)\s+(?:at|in|on|under|to|here:)\s+"
-        r"(?=.*(?:[A-Z#…]|https?:))",
+        r"\b(?:dashboards?|docs?|documentation|wiki|board|tracker|runbooks?|specs?|designs?|mock-?ups?"
+        r"|figma|tickets?|bugs?|issues|channel|logs|metrics|alerts|playbooks?|roadmap|backlog|calendar"
+        r"|spreadsheet|registry|staging|handbook|style guide)\b[^.]{0,40}\b(?:is|are|lives?|can be found"
+        r"|sits?|goes?|go)\s+(?:at|in|on|under|to|here:)\s+(?=.*(?:[A-Z#…]|https?:))",
         r"\b(?:is|are) (?:at|on|here:?) https?://\S+",
         unless=r"^(?:look|check|see|go|open|read|visit|use|fetch|click|try)\b",
     ),
     *_cues(
         "deadline",
-        rf"\b{_EVENT}s?\b[^.]{{0,60}}\b(?:is|are|starts?|begins?|ends?|moved|pushed|postponed"
-        rf"|rescheduled|due|will be"
-        rf"|on|by|for|until|happens?)\b[^.]{{0,40}}{_DATE}",
+        rf"\b{_EVENT}s?\b[^.]{{0,60}}\b(?:is|are|starts?|begins?|ends?|moved|pushed|postponed|rescheduled"
+        rf"|due|will be|on|by|for|until|happens?)\b[^.]{{0,40}}{_DATE}",
         rf"\b(?:due|deadline)\b[^.]{{0,40}}{_DATE}",
         rf"\b(?:must|has to|have to|needs? to)\s+(?:be\s+)?\w+[^.]{{0,50}}\b(?:by|before"
         rf"|until)\s+[^.]{{0,20}}{_DATE}",
@@ -233,38 +207,29 @@ CUES: Final[tuple[MemoryCue, ...]] = (
     ),
     *_cues(
         "habit",
-        r"\bI\s+(?:usually|always|never|often|rarely|typically|normally|generally|mostly"
-        r"|tend to)\s+\w+",
-        r"\bI\s+(?:work|go|run|swim|train|study|commute|wake|sleep|eat|drink|cook|cycle"
-        r"|practi[cs]e|read|play|lift|walk"
-        r"|do|take|have|meet|get|use)\b[^.]{0,60}\b(?:every|each|on (?:week(?:day|end)s|\w+days)"
-        r"|\d+(?:-\d+)? times|daily"
-        r"|per week|a week|twice|once a)\b",
+        r"\bI\s+(?:usually|always|never|often|rarely|typically|normally|generally|mostly|tend to)\s+\w+",
+        r"\bI\s+(?:work|go|run|swim|train|study|commute|wake|sleep|eat|drink|cook|cycle|practi[cs]e|read"
+        r"|play|lift|walk|do|take|have|meet|get|use)\b[^.]{0,60}\b(?:every|each|on (?:week(?:day|end)s"
+        r"|\w+days)|\d+(?:-\d+)? times|daily|per week|a week|twice|once a)\b",
         unless=r"\b(?:never (?:mind|seen|heard|knew|thought)|I always thought)\b",
     ),
     *_cues(
         "role",
-        rf"{_IM}(?:an?|the)\s+(?!bit\b|little\b|lot\b|tad\b|few\b|fan\b|mess\b|idiot\b|fool\b"
-        rf"|failure\b|burden\b|wreck\b|one\b|only\b|same\b"
-        r"|loss\b|big fan\b|huge fan\b)\w+",
-        rf"{_I}(?:work|live|teach|lead|manage|own|founded|study|studied|graduated|majored|speak"
-        rf"|maintain|moved to|grew up"
-        r"|was born|specialize|specialise)\b",
+        rf"{_IM}(?:an?|the)\s+(?!bit\b|little\b|lot\b|tad\b|few\b|fan\b|mess\b|idiot\b|fool\b|failure\b"
+        r"|burden\b|wreck\b|one\b|only\b|same\b|loss\b|big fan\b|huge fan\b)\w+",
+        rf"{_I}(?:work|live|teach|lead|manage|own|founded|study|studied|graduated|majored|speak|maintain"
+        r"|moved to|grew up|was born|specialize|specialise)\b",
         r"\b(?:my name is|call me|I go by)\s+[A-Z]",
-        rf"{_IM}(?:from|based in|new to|unfamiliar with|not familiar with|familiar with"
-        rf"|experienced (?:in|with)|fluent in"
-        r"|good at|allergic|vegetarian|vegan|diabetic|lactose|gluten|pregnant|married|divorced"
-        r"|retired|left-handed"
-        r"|colou?r-?blind|dyslexic|responsible for|in charge of|\d{2}(?: years old)?\b(?!%))",
-        rf"{_IVE}(?:never (?:used|tried|worked|written|been|done|had)|been \w+ing\b.*\b(?:for"
-        rf"|since)\b|worked (?:as|with|in|at|for)"
-        r"|(?:about |over |around )?\d+\+? years)",
-        r"\bI have\s+(?:an?|two|three|four|2|3|4)\s+(?:\w+\s+)?(?:injury|allergy|condition|dogs?"
-        r"|cats?|daughters?|sons?|kids?"
-        r"|children|degree|phd|background|disability|sister|brother)\b",
-        rf"\bmy (?:\w+ )?{_PEOPLE}(?:,? [A-Z]\w+,?)?\s+(?:is|are|has|have|lives?|works?|loves?"
-        rf"|likes?|named|wants?|prefers?"
-        r"|hates?|needs?|will|always|never|often|usually)\b",
+        rf"{_IM}(?:from|based in|new to|unfamiliar with|not familiar with|familiar with|experienced (?:in"
+        r"|with)|fluent in|good at|allergic|vegetarian|vegan|diabetic|lactose|gluten|pregnant|married"
+        r"|divorced|retired|left-handed|colou?r-?blind|dyslexic|responsible for|in charge of"
+        r"|\d{2}(?: years old)?\b(?!%))",
+        rf"{_IVE}(?:never (?:used|tried|worked|written|been|done|had)|been \w+ing\b.*\b(?:for|since)\b"
+        r"|worked (?:as|with|in|at|for)|(?:about |over |around )?\d+\+? years)",
+        r"\bI have\s+(?:an?|two|three|four|2|3|4)\s+(?:\w+\s+)?(?:injury|allergy|condition|dogs?|cats?"
+        r"|daughters?|sons?|kids?|children|degree|phd|background|disability|sister|brother)\b",
+        rf"\bmy (?:\w+ )?{_PEOPLE}(?:,? [A-Z]\w+,?)?\s+(?:is|are|has|have|lives?|works?|loves?|likes?"
+        r"|named|wants?|prefers?|hates?|needs?|will|always|never|often|usually)\b",
         rf"\bmy {_MEASURED}\b[^.]{{0,40}}?\s(?:is|are|was|will be|=)\s+\S+",
         unless=r"\b(?:I wish|as if|like I['’]?m|feel(?:s|ing)? like)\b|\bI['’]m (?:a|an) (?:idiot"
         r"|failure|mess)",
@@ -272,9 +237,8 @@ CUES: Final[tuple[MemoryCue, ...]] = (
     *_cues(
         "constraint",
         rf"{_I}(?:can['’]t|cannot|can only|could only|must not|must avoid|need to avoid"
-        rf"|have to avoid)\s+(?:really )?(?:eat|drink"
-        r"|have|use|do|work|attend|travel|afford|exceed|train|exercise|cook|study|spend|lift|drive"
-        r"|fly|install|deploy)\b",
+        r"|have to avoid)\s+(?:really )?(?:eat|drink|have|use|do|work|attend|travel|afford|exceed|train"
+        r"|exercise|cook|study|spend|lift|drive|fly|install|deploy)\b",
         r"\bI only have\s+\w+",
         rf"{_I}(?:don['’]t|do not)\s+have\s+(?:access to|a car|a gym|a license|admin|equipment"
         rf"|an oven|internet)\b",
@@ -289,11 +253,9 @@ CUES: Final[tuple[MemoryCue, ...]] = (
         rf"{_IM}(?:using|on)\s+(?!it\b|this\b|that\b|my way\b|board\b|track\b|the\b)\w+",
         rf"{_I}(?:struggle|learn better|work best|focus better|feel comfortable|get (?:nervous"
         rf"|anxious|bored|distracted))\b",
-        unless=r"\bmy (?:\w+ )?(?:guess|question|point|understanding|bad|mind|brain|head|patience"
-        r"|energy|mood|memory|heart|fault|mistake|apologies|thoughts?|opinion|feeling"
-        r"|concern"
-        r"|request|message|idea|code|file|script|function|test|branch|terminal|query|prompt|essay"
-        r"|answer|text)s?\b",
+        unless=r"\bmy (?:\w+ )?(?:guess|question|point|understanding|bad|mind|brain|head|patience|energy"
+        r"|mood|memory|heart|fault|mistake|apologies|thoughts?|opinion|feeling|concern|request|message"
+        r"|idea|code|file|script|function|test|branch|terminal|query|prompt|essay|answer|text)s?\b",
         alone=True,
     ),
     *_cues(
@@ -304,22 +266,18 @@ CUES: Final[tuple[MemoryCue, ...]] = (
     *_cues(
         "plan",
         rf"{_I}(?:plan|intend|aim|hope|am aiming)\s+(?:to|on|for)\s+\w+",
-        rf"{_IM}(?:planning|aiming|hoping|training|preparing|saving|aiming)\s+(?:to|on|for"
-        rf"|a)\s+\w+",
+        rf"{_IM}(?:planning|aiming|hoping|training|preparing|saving|aiming)\s+(?:to|on|for|a)\s+\w+",
         r"\bmy (?:\w+ )?(?:plan|goal|aim|objective|target|dream|ambition) is\b",
-        rf"{_I}(?:want|wanted|would like|need)\s+to\s+(?:lose|gain|learn|build|become|improve"
-        rf"|reach|save|finish|complete|run|travel"
-        r"|visit|get better|quit|stop|reduce|increase|buy|move|switch|write|create|master|pass"
-        r"|achieve|keep|avoid"
-        r"|include|prioriti[sz]e|experience|maintain|start)\b",
+        rf"{_I}(?:want|wanted|would like|need)\s+to\s+(?:lose|gain|learn|build|become|improve|reach|save"
+        r"|finish|complete|run|travel|visit|get better|quit|stop|reduce|increase|buy|move|switch|write"
+        r"|create|master|pass|achieve|keep|avoid|include|prioriti[sz]e|experience|maintain|start)\b",
         r"\bI(?:['’]m| am) (?:visiting|travell?ing|flying|leaving|moving|attending|hosting"
         r"|getting married|starting|taking)\b",
         r"\b(?:let['’]s|I['’]ll|I will|we['’]ll|we will|I['’]m going to|I am going to"
-        r"|I['’]d like to)\s+(?:definitely |probably |just |also )?"
-        r"(?:go with|stick (?:with|to)|aim for|schedule|plan (?:for|on)|book|choose|prioriti[sz]e"
-        r"|focus on|commit to"
-        r"|switch to|skip|postpone|pause|drop)\s+(?!that\b|this\b|it\b|you\b|those\b|these\b"
-        r"|getting\b|the (?:first|second|last) one\b)\w+",
+        r"|I['’]d like to)\s+(?:definitely |probably |just |also )?(?:go with|stick (?:with|to)|aim for"
+        r"|schedule|plan (?:for|on)|book|choose|prioriti[sz]e|focus on|commit to|switch to|skip|postpone"
+        r"|pause|drop)\s+(?!that\b|this\b|it\b|you\b|those\b|these\b|getting\b|the (?:first|second"
+        r"|last) one\b)\w+",
         r"\b(?:works? (?:best|better|well|perfectly)|(?:is|are|would be) (?:best|better|perfect"
         r"|ideal|non-negotiable|a must)) for me\b",
         alone=True,
@@ -327,14 +285,11 @@ CUES: Final[tuple[MemoryCue, ...]] = (
     *_cues(
         "event",
         r"\bI(?:['’]ve| have)?(?:\s+(?:just|already|finally|recently|successfully|also"
-        r"|officially))*\s+(?:booked|bought|ordered|downloaded"
-        r"|signed up|registered|scheduled|submitted|uploaded|completed|finished|quit|missed|joined"
-        r"|received|passed|hired"
-        r"|paid|documented|set up|applied|accepted|cancell?ed|installed|enrolled|reached|hit|lost"
-        r"|gained|ran|practi[cs]ed"
-        r"|reviewed|secured|confirmed|wrapped up|organi[sz]ed|tested|implemented|built|drafted"
-        r"|read|watched"
-        r"|visited|added|created|collected|moved|opened|transferred|started|mailed"
+        r"|officially))*\s+(?:booked|bought|ordered|downloaded|signed up|registered|scheduled|submitted"
+        r"|uploaded|completed|finished|quit|missed|joined|received|passed|hired|paid|documented|set up"
+        r"|applied|accepted|cancell?ed|installed|enrolled|reached|hit|lost|gained|ran|practi[cs]ed"
+        r"|reviewed|secured|confirmed|wrapped up|organi[sz]ed|tested|implemented|built|drafted|read"
+        r"|watched|visited|added|created|collected|moved|opened|transferred|started|mailed"
         r"|recovered from)\s+\w+",
         r"\bI(?:['’]ve got| have| got)\s+(?:an?|my|another)\s+(?:\w+\s+){0,3}" + _EVENT + r"\b",
         alone=True,
@@ -350,69 +305,64 @@ CUES: Final[tuple[MemoryCue, ...]] = (
 
 
 _VERY: Final = r"(?:更|最|比较|非常|很|特别|一直|都|还是|真的|不太|不|也|只|就)*"
-_PEOPLE_CUES_ZH: Final = (
+_PEOPLE_ZH: Final = (
     r"(?:老婆|老公|妻子|丈夫|爱人|女朋友|男朋友|女儿|儿子|孩子|妈妈|爸爸|母亲|父亲|父母|姐姐|妹妹|哥哥|弟弟|老板|领导|团队"
     r"|公司|同事|朋友|客户|狗|猫|室友|导师)"
 )
-_EVENT_CUES_ZH: Final = (
+_EVENT_ZH: Final = (
     r"(?:上线|发布|截止|评审|冻结|封版|会议|开会|面试|考试|婚礼|航班|演示|交付|验收|迁移|体检|手术|搬家|答辩|比赛|出差|旅行"
     r"|假期|预约|发版|提测|培训|割接|deadline|DDL)"
 )
-_DATE_CUES_ZH: Final = (
+_DATE_ZH: Final = (
     r"(?:[上下本这]*个?(?:周|星期|礼拜)[一二三四五六日天末]|[明后]天|大后天|今晚|\d{1,2}月\d{1,2}[日号]|\d{4}-\d{2}-\d{2}"
     r"|\d{1,2}[日号]|月底|年底|下个?月|下周|季度末)"
 )
-_HERE_CUES_ZH: Final = r"这[个次行里]|那[个次行里]|现在|先别|暂时|今天|刚才"
+_HERE_ZH: Final = r"这[个次行里]|那[个次行里]|现在|先别|暂时|今天|刚才"
+_cues_zh = partial(_cues, flags=0)
 
-
-def _cues_cues_zh(kind: Kind, *patterns: str, unless: str = "", alone: bool = False) -> list[MemoryCue]:
-    not_when = re.compile(unless) if unless else None
-    return [MemoryCue(kind, re.compile(one), not_when, alone) for one in patterns]
-
-
-CUES_CUES_ZH: Final[tuple[MemoryCue, ...]] = (
-    *_cues_cues_zh(
+CHINESE_CUES: Final[tuple[MemoryCue, ...]] = (
+    *_cues_zh(
         "feedback",
         r"^(?:请你?)?(?:以后|今后|从现在(?:开始|起)|从今以后|下次|每次)[^，。]{0,12}?(?:不要|别|不用|不能|要|请|先|用|都|必须|只|尽量)",
         r"^(?:请你?)?(?:不要|别)再\S+",
         r"^(?:请你?)?(?:总是|始终|永远|一律|务必|绝不|绝对不要|千万别|千万不要)\S+",
         r"^(?:请你?)?(?:都)?用\S{1,20}[，,]?\s*(?:不要|别|而不是)用?\S+",
         r"^我(?:希望|要求|想让|喜欢)你(?:以后|每次|总是|都|尽量|不要|别|用)\S+",
-        unless=_HERE_CUES_ZH,
+        unless=_HERE_ZH,
     ),
-    *_cues_cues_zh("correction", r"^(?:不要|别)(?!担心|急|客气|忘|说了)\S{2,}", unless=_HERE_CUES_ZH),
-    *_cues_cues_zh(
+    *_cues_zh("correction", r"^(?:不要|别)(?!担心|急|客气|忘|说了)\S{2,}", unless=_HERE_ZH),
+    *_cues_zh(
         "confirmation",
         r"(?:就这样|以后(?:都|就)(?:这样|这么)|保持这样|继续这样|就这么(?:做|办)|正是我(?:想)?要的(?:方式|风格|样子))",
     ),
-    *_cues_cues_zh(
+    *_cues_zh(
         "pointer",
         r"(?:文档|看板|仪表盘|监控|面板|缺陷|bug|Bug|问题|工单|任务|设计稿|日志|规范|需求|接口文档|排期|告警|频道|群)[^，。]{0,12}"
         r"(?:在|放在|记录在|跟踪在|提到|都在|位于|记在)[^，。]{0,20}(?:https?:|[A-Z]|#|…|飞书|钉钉|语雀|企业微信|腾讯文档)",
         unless=r"^(?:看|打开|查|去|请)",
     ),
-    *_cues_cues_zh(
+    *_cues_zh(
         "deadline",
-        rf"{_EVENT_CUES_ZH}[^。]{{0,16}}(?:定在|改到|推迟到|提前到|安排在|延期到|是|在|于|为|到){_DATE_CUES_ZH}",
-        rf"{_DATE_CUES_ZH}[^，。]{{0,10}}(?:前|之前|以前)?(?:要|必须|得|需要|就|开始|有)?[^，。]{{0,6}}{_EVENT_CUES_ZH}",
-        rf"{_DATE_CUES_ZH}(?:前|之前|以前)(?:必须|要|得|需要)\S+",
+        rf"{_EVENT_ZH}[^。]{{0,16}}(?:定在|改到|推迟到|提前到|安排在|延期到|是|在|于|为|到){_DATE_ZH}",
+        rf"{_DATE_ZH}[^，。]{{0,10}}(?:前|之前|以前)?(?:要|必须|得|需要|就|开始|有)?[^，。]{{0,6}}{_EVENT_ZH}",
+        rf"{_DATE_ZH}(?:前|之前|以前)(?:必须|要|得|需要)\S+",
         unless=r"每[周天月]",
     ),
-    *_cues_cues_zh(
+    *_cues_zh(
         "decision",
         r"(?:我们?|团队|大家)(?:已经|最终|最后|一致|都|刚刚?)*(?:决定|商定|敲定|选定|约定|定下来?|说好|确定)(?!不了|不下)\S+",
         r"(?:方案|结论|决定)(?:是|为)\S+",
         unless=r"还没|没有决定|不确定|待定",
     ),
-    *_cues_cues_zh(
+    *_cues_zh(
         "preference",
         rf"我{_VERY}(?:喜欢|偏好|偏爱|倾向于?|热爱|讨厌|反感|爱吃|爱喝|爱看|受不了|爱)(?!这|那|你|它|上)\S{{2,}}",
         r"我的?(?:最爱|爱好|偏好|口味)(?:是)?\S+",
     ),
-    *_cues_cues_zh(
+    *_cues_zh(
         "habit", r"我(?:一般|通常|平时|习惯|总是|经常|从不|从来不|每天|每周|每晚|每个?周末|往往)\S{2,}"
     ),
-    *_cues_cues_zh(
+    *_cues_zh(
         "role",
         r"我是(?!说|想|不是|问|觉得|指|因为|来|要|在|否|用|怕|真|认|很|有|打算|个?傻|个?笨)(?:一[个名位]|个|名|做|搞)?[^，。]{2,}",
         r"我叫\S+",
@@ -421,23 +371,23 @@ CUES_CUES_ZH: Final[tuple[MemoryCue, ...]] = (
         r"我(?:不会|没用过|没学过|不熟悉|不太懂|刚开始学|刚接触|第一次用|新手)\S*",
         r"我对[^，。]{1,10}(?:过敏|不耐受|很熟|不熟|感兴趣)",
         r"我有(?:一|两|三|四|\d)[个只条位名]\S+",
-        rf"我(?:的|家)?{_PEOPLE_CUES_ZH}(?:是|在|叫|有|喜欢|住|今年|对|要|也)\S+",
+        rf"我(?:的|家)?{_PEOPLE_ZH}(?:是|在|叫|有|喜欢|住|今年|对|要|也)\S+",
     ),
-    *_cues_cues_zh(
+    *_cues_zh(
         "constraint",
         r"我(?:不能|没法|无法|只能|不吃|不喝|吃不了|喝不了)(?!理解|相信|确定|打开|访问|看到)\S{1,}",
     ),
-    *_cues_cues_zh(
+    *_cues_zh(
         "state",
         r"我的?(?:体重|身高|预算|目标|年龄|生日|工资|收入|时区|专业|腰围|存款|房租|上班时间|工作时间)(?:是|为|在|大概|有|：|:)?\S+",
         alone=True,
     ),
-    *_cues_cues_zh(
+    *_cues_zh(
         "plan",
         r"我们?(?:打算|计划|准备|决心|想要?)(?!问|知道|请|看看|让你|了解|听|确认|咨询|看)\S{2,}",
         alone=True,
     ),
-    *_cues_cues_zh(
+    *_cues_zh(
         "event",
         r"我(?:已经|刚刚?|终于|今天|昨天)?(?:买了|订了|预订了|报名了|完成了|提交了|辞职了|搬到|通过了|下载了|开始了|参加了|预约了)\S*",
         alone=True,

@@ -1,8 +1,7 @@
-"""Reads what other agents have sent: letters, and notices of what became of an agent.
+"""Work that a request hands to other agents, and what they send back: letters and notices.
 
-They are reported, and quoted when asked for. They are never obeyed: whatever a letter says about itself,
-the user did not type it. One thing is answered: the lead of a team may ask an agent to end. Each sentence
-of a request that hands work to others is one step of the plan.
+These are told and quoted, never obeyed: whatever a letter says about itself, the user did not type it.
+One thing is answered: the lead of a team may ask an agent to end.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from itertools import pairwise
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from sevenfold.core.messages import Json, Text
 from sevenfold.offline import chinese as handing_zh
@@ -99,12 +99,8 @@ def make_arrival(at: int, part: AddedPart) -> AgentArrival:
     told = status[1] if status else ("" if part.tag == LETTER else "done")
     frame = _FRAME.search(part.attributes) if part.tag == LETTER else None
     kind, request = (frame[1], unescape(frame[2])) if frame else ("", "")
-    return AgentArrival(at, who, extract_words(part), told, kind, request)
-
-
-def extract_words(part: AddedPart) -> str:
-    """The words of an arrival, without what the program says about it."""
-    return _FACTS.sub("", _REMARK.sub("", part.text)).strip()
+    words = _FACTS.sub("", _REMARK.sub("", part.text)).strip()
+    return AgentArrival(at, who, words, told, kind, request)
 
 
 def find_news(conversation: OfflineConversation, ask: PersonRequest | None) -> list[AgentArrival]:
@@ -121,21 +117,16 @@ def answer_shutdown(
     """The answer to a lead that asks this agent to end: nothing is left to do, so it agrees."""
     if SEND not in conversation.tools:
         return ()
-    asked = [
-        one.request
-        for one in find_news(conversation, ask)
-        if one.kind == _SHUTDOWN and one.who == LEAD and one.request
-    ]
+    news = [one for one in find_news(conversation, ask) if one.kind == _SHUTDOWN and one.who == LEAD]
+    asked = [one.request for one in news if one.request]
     answered = {_answers_to(done) for done in iterate_calls(conversation)}
-    return tuple(
-        ToolCallStep(SEND, {"to": LEAD, "summary": "ending as asked", "frame": _agreed(request)})
+    frames: list[Json] = [
+        {"type": "shutdown_response", "request_id": request, "approve": True}
         for request in dict.fromkeys(asked)
         if request not in answered
-    )
-
-
-def _agreed(request: str) -> Json:
-    return {"type": "shutdown_response", "request_id": request, "approve": True}
+    ]
+    ending = {"to": LEAD, "summary": "ending as asked"}
+    return tuple(ToolCallStep(SEND, {**ending, "frame": frame}) for frame in frames)
 
 
 def _answers_to(done: PastCall) -> str:
@@ -175,7 +166,7 @@ _KNOWN: Final = ("letter", "agent_done", "agent_failed", "agent_stopped", "agent
 def answer_about_agent(conversation: OfflineConversation, question: str, language: Language) -> str | None:
     """The answer to "what did the agent find?"; None: that is not what was asked, or nobody said."""
     known = [*find_arrivals(conversation), *_answers(conversation)]
-    named = {one.who for one in known if _asks_of(question, one.who)}
+    named = {one.who for one in known if _asks_of(question, re.escape(one.who))}
     general = _ASKED.search(question)
     if not known or not (named or general):
         return None
@@ -185,8 +176,7 @@ def answer_about_agent(conversation: OfflineConversation, question: str, languag
     return "\n\n".join(describe_arrival(language, one) for one in chosen[-MOST if plural else -1 :])
 
 
-def _asks_of(question: str, who: str) -> bool:
-    name = re.escape(who)
+def _asks_of(question: str, name: str) -> bool:
     forms = (_ASKED_NAME, _ASKED_FROM, _ASKED_ZH)
     return any(re.search(form.format(name=name), question, re.I) for form in forms)
 
@@ -229,7 +219,7 @@ def plan_handover(pieces: Sequence[str], lexed: LexedRequest, offer: AgentOffer)
         return DelegatedStep(ToolCallsStep((make_message_call(found),)), 1) if found.text else None
     more = _more(pieces, bool(found))
     like = found[0] if found else _announced(piece, lexed, offer)
-    works = [*found, *(_like(like, part, lexed) for part in more)]
+    works = [*found, *(replace(like, prompt=extract_work(part, lexed), name=None) for part in more)]
     calls = tuple(make_agent_call(one, offer) for one in works if one.prompt)
     return DelegatedStep(ToolCallsStep(calls), 1 + len(more)) if calls else None
 
@@ -251,7 +241,3 @@ def _announced(piece: str, lexed: LexedRequest, offer: AgentOffer) -> AgentTask:
     whole = f"{piece.rstrip()} x"
     found = handing_en.parse_handover(whole, lexed, offer) or handing_zh.parse_handover(whole, lexed, offer)
     return found[0] if isinstance(found, list) and found else AgentTask("x")
-
-
-def _like(one: AgentTask, part: str, lexed: LexedRequest) -> AgentTask:
-    return msgspec.structs.replace(one, prompt=extract_work(part, lexed), name=None)

@@ -1,4 +1,4 @@
-"""Understands English for the offline engine: one rule a line of the table at the end."""
+"""Requests the offline engine understands in English: searches, files, commands, work for other agents."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from sevenfold.offline.steps import (
     PlanStep,
     QuestionStep,
     RememberStep,
-    StepRule,
+    StepBuilder,
     UnclearStep,
+    compile_rules,
     extract_content,
     extract_work,
     find_commands,
@@ -104,19 +105,16 @@ def _find(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
     if _NO_SEARCH.match(said):
         return None
     said = trim_punctuation(said)
-    bare = lexed.alone(said) is None
-    if bare and (pattern := _files_wanted(said, lexed)):
+    if lexed.alone(said) is None and (pattern := _files_wanted(said, lexed)):
         return make_call_step("Glob", pattern=widen_pattern(pattern), path=scope.get("path"))
     return make_call_step("Grep", pattern=make_pattern(said, lexed), output_mode="content", **scope)
 
 
 def _files_wanted(said: str, lexed: LexedRequest) -> str | None:
     """The file pattern, where files are looked for and not words in them."""
-    named = re.fullmatch(r"(?:the\s+)?files?\s+(?:named\s+|called\s+)?(\S+)", said, re.I)
-    if named:
+    if named := re.fullmatch(r"(?:the\s+)?files?\s+(?:named\s+|called\s+)?(\S+)", said, re.I):
         return lexed.value(named[1])
-    pattern = re.fullmatch(r"(?:all\s+)?([^\s*]*\*\S*)(?:\s+files)?", said, re.I)
-    if pattern:
+    if pattern := re.fullmatch(r"(?:all\s+)?([^\s*]*\*\S*)(?:\s+files)?", said, re.I):
         return pattern[1]
     if is_file_name(said):
         return said
@@ -151,10 +149,8 @@ def _singular(word: str) -> str:
 def _find_in(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
     if _ELSEWHERE.fullmatch(m["where"].strip()):
         return (UnclearStep(lexed.raw(m[0]), "no_web"),)
-    pattern = make_pattern(m["what"], lexed)
-    return make_call_step(
-        "Grep", pattern=pattern, output_mode="content", path=parse_folder(m["where"], lexed)
-    )
+    pattern, path = make_pattern(m["what"], lexed), parse_folder(m["where"], lexed)
+    return make_call_step("Grep", pattern=pattern, output_mode="content", path=path)
 
 
 def _grep(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
@@ -165,71 +161,42 @@ def _grep(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
     words = what.split()
     if not scope and len(words) == 2 and (place := find_file(words[1], lexed, loosely=True)):
         what, scope = words[0], {"path": place}
-    return make_call_step(
-        "Grep", pattern=lexed.value(trim_punctuation(what)), output_mode="content", **scope
-    )
+    pattern = lexed.value(trim_punctuation(what))
+    return make_call_step("Grep", pattern=pattern, output_mode="content", **scope)
 
 
 def _files_with(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
     what, scope = parse_search(m["rest"], lexed)
-    return make_call_step(
-        "Grep", pattern=make_pattern(what, lexed), output_mode="files_with_matches", **scope
-    )
+    pattern = make_pattern(what, lexed)
+    return make_call_step("Grep", pattern=pattern, output_mode="files_with_matches", **scope)
 
 
 _WHEREIN = r"(?:\s+(?:are\s+)?(?:in|under|inside|of|from)\s+(?P<where>\S.*?))?"
 _FILES_SEARCH = r"(?:which|what|find|list|show(?:\s+me)?|get)\s+(?:me\s+)?(?:all\s+)?(?:the\s+)?files?\s+"
 
-SEARCH_RULES: Final[tuple[StepRule, ...]] = tuple(
-    (re.compile(pattern, re.I), build)
-    for pattern, build in (
-        (
-            rf"{_FILES_SEARCH}(?:that\s+|which\s+)?(?P<ending>end(?:s|ing)?\s+(?:in|with)|with\s+(?:the\s+)?ending)"
-            rf"\s+(?P<name>\S+?){_WHEREIN}[.?!]*$",
-            _named,
-        ),
-        (
-            rf"{_FILES_SEARCH}(?:are\s+|that\s+)?(?:match(?:es|ing)?|named|called|like)\s+(?:the\s+pattern\s+)?"
-            rf"(?P<name>\S+?){_WHEREIN}[.?!]*$",
-            _named,
-        ),
-        (
-            rf"{_FILES_SEARCH}(?:that\s+|which\s+)?(?:contain(?:s|ing)?|mention(?:s|ing)?|us(?:es?|ing)"
-            r"|includ(?:es?|ing))\s+(?P<rest>.+)",
-            _files_with,
-        ),
-        (
-            r"(?:list|show(?:\s+me)?|display|what\s+are)\s+(?:me\s+)?(?:all\s+)?(?:of\s+)?(?:the\s+|my\s+)?"
-            rf"(?:(?P<kind>\S+)\s+)?(?:files|files\s+and\s+(?:folders|directories))"
-            rf"(?:\s+(?:here|there))?{_WHEREIN}[.?!]*$",
-            _list,
-        ),
-        (
-            r"(?:what|which)\s+(?:(?P<kind>\S+)\s+)?files\s+(?:are|do\s+(?:we|you|i)\s+have|exist)"
-            rf"(?:\s+(?:here|there))?{_WHEREIN}[.?!]*$",
-            _list,
-        ),
-        (r"list\s+(?:all\s+)?(?P<kind>\S*\*\S*)" + _WHEREIN + r"[.?!]*$", _list),
-        (
-            r"(?:list|show(?:\s+me)?)\s+(?:the\s+)?(?:(?:current|this|working)\s+)?(?:directory|folder)"
-            r"(?:\s+(?P<where>\S+))?[.?!]*$",
-            _list,
-        ),
-        (
-            r"list\s+(?:the\s+)?(?P<where>\S*/\S*|\.{1,2}|(?:src|docs?|tests?|lib|examples?|scripts?)(?=\W*$))"
-            r"[.?!]*$",
-            _list,
-        ),
-        (r"glob\s+(?:for\s+)?(?P<name>\S+)" + _WHEREIN + r"[.?!]*$", _named),
-        (r"grep\s+(?P<rest>.+)", _grep),
-        (
-            r"(?:search|look)\s+(?:through\s+|in\s+|inside\s+)?(?P<where>(?!for\b)\S+|the\s+(?:web|internet))"
-            r"\s+for\s+(?P<what>.+)",
-            _find_in,
-        ),
-        (r"(?:find|search(?:\s+for)?|look\s+for|locate)\s+(?P<rest>.+)", _find),
-    )
-)
+_SEARCH: Final[dict[str, StepBuilder]] = {
+    rf"{_FILES_SEARCH}(?:that\s+|which\s+)?(?P<ending>end(?:s|ing)?\s+(?:in|with)|with\s+(?:the\s+)?ending)"
+    rf"\s+(?P<name>\S+?){_WHEREIN}[.?!]*$": _named,
+    rf"{_FILES_SEARCH}(?:are\s+|that\s+)?(?:match(?:es|ing)?|named|called|like)\s+(?:the\s+pattern\s+)?"
+    rf"(?P<name>\S+?){_WHEREIN}[.?!]*$": _named,
+    rf"{_FILES_SEARCH}(?:that\s+|which\s+)?(?:contain(?:s|ing)?|mention(?:s|ing)?|us(?:es?|ing)"
+    r"|includ(?:es?|ing))\s+(?P<rest>.+)": _files_with,
+    r"(?:list|show(?:\s+me)?|display|what\s+are)\s+(?:me\s+)?(?:all\s+)?(?:of\s+)?(?:the\s+|my\s+)?"
+    rf"(?:(?P<kind>\S+)\s+)?(?:files|files\s+and\s+(?:folders|directories))"
+    rf"(?:\s+(?:here|there))?{_WHEREIN}[.?!]*$": _list,
+    r"(?:what|which)\s+(?:(?P<kind>\S+)\s+)?files\s+(?:are|do\s+(?:we|you|i)\s+have|exist)"
+    rf"(?:\s+(?:here|there))?{_WHEREIN}[.?!]*$": _list,
+    r"list\s+(?:all\s+)?(?P<kind>\S*\*\S*)" + _WHEREIN + r"[.?!]*$": _list,
+    r"(?:list|show(?:\s+me)?)\s+(?:the\s+)?(?:(?:current|this|working)\s+)?(?:directory|folder)"
+    r"(?:\s+(?P<where>\S+))?[.?!]*$": _list,
+    r"list\s+(?:the\s+)?(?P<where>\S*/\S*|\.{1,2}|(?:src|docs?|tests?|lib|examples?|scripts?)(?=\W*$))"
+    r"[.?!]*$": _list,
+    r"glob\s+(?:for\s+)?(?P<name>\S+)" + _WHEREIN + r"[.?!]*$": _named,
+    r"grep\s+(?P<rest>.+)": _grep,
+    r"(?:search|look)\s+(?:through\s+|in\s+|inside\s+)?(?P<where>(?!for\b)\S+|the\s+(?:web|internet))"
+    r"\s+for\s+(?P<what>.+)": _find_in,
+    r"(?:find|search(?:\s+for)?|look\s+for|locate)\s+(?P<rest>.+)": _find,
+}
 
 
 POLITE: Final = re.compile(
@@ -286,8 +253,7 @@ _BY_COMMAND = re.compile(
 
 def _run(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
     part = re.sub(r"\s+(?:please|for me|again|now)[.!?]*$", "", m["rest"].strip(), flags=re.I)
-    background = re.search(r"\s+in (?:the )?background[.!?]*$", part, re.I)
-    if background:
+    if background := re.search(r"\s+in (?:the )?background[.!?]*$", part, re.I):
         part = part[: background.start()]
     if told := _BY_COMMAND.match(part):
         part = told["command"]
@@ -303,9 +269,8 @@ def _run(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
 
 def _shell_line(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
     literal = lexed.alone(m[0])
-    if literal is None or literal.kind != "shell":
-        return None
-    return make_call_step("Bash", command=literal.inner.strip())
+    is_command = literal and literal.kind == "shell"
+    return make_call_step("Bash", command=literal.inner.strip()) if literal and is_command else None
 
 
 def _as_typed(m: re.Match[str], lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
@@ -403,83 +368,45 @@ _BARE_COMMAND = (
 _EVERY = r"(?P<all>(?:all|every|each)\s+(?:(?:occurrences?|instances?)\s+of\s+)?)?"
 _NOUN = r"(?:the\s+(?:word|text|line|string|value|number|name)\s+)?"
 
-_SPOKEN: Final[tuple[StepRule, ...]] = tuple(
-    (re.compile(pattern, re.I), build)
-    for pattern, build in (
-        (rf"{LITERAL}$", _shell_line),
-        (
-            r"(?:show|give|tell|print|report|display)\b.*\b(?:outputs?|results?|outcome|findings?"
-            r"|(?:it|they) (?:says?|prints?))\b",
-            build_question,
-        ),
-        (
-            r"(?:summari[sz]e|describe|explain|what(?:'s|\s+is)\s+(?:in|inside)|what\s+does"
-            r"|how\s+many\s+lines\s+(?:does|are(?:\s+there)?\s+in|in|has))\s+"
-            r"(?:the\s+)?(?:contents?\s+of\s+)?(?:file\s+)?(?P<file>\S+)"
-            r"(?:\s+file)?(?:\s+(?:say|contain|hold|have|do|mean)\b.*)?[.?!]*$",
-            build_inspect,
-        ),
-        (r"(?:tell|say|explain|answer|describe|summari[sz]e|report|let me know|count)\b", build_question),
-        (
-            r"(?:remember|note|memori[sz]e|keep in mind|don'?t forget|do not forget"
-            r"|(?:make|take)(?: a)? note)(?:\s+(?:that|of|this|the fact that))?\s*[:,]?\s+(?P<text>.+)",
-            build_remember,
-        ),
-        (
-            r"(?:forget(?:\s+(?:that|about|the fact that|everything about"
-            r"|what (?:i|you) (?:said|know|saved|told you|remember) about))?"
-            r"|(?:delete|erase|remove|drop|forget)\s+(?:the|your|that|any)\s+memor(?:y|ies)\s+"
-            r"(?:about|of|on|that))\s+(?P<text>.+)",
-            build_forget,
-        ),
-    )
-)
-_FILES: Final[tuple[StepRule, ...]] = tuple(
-    (re.compile(pattern, re.I), build)
-    for pattern, build in (
-        (
-            rf"(?:replace|change|rename|swap)\s+{_EVERY}{_NOUN}(?P<old>.+?)\s+(?:with|to|by|into)\s+"
-            r"(?P<new>.+?)(?:\s+everywhere)?\s+(?:in|inside|within)\s+(?P<file>[^\s].*)$",
-            build_edit,
-        ),
-        (
-            r"(?:in|inside)\s+(?P<file>.+?)\s*,?\s+(?:please\s+)?(?:replace|change|rename|swap)\s+"
-            rf"{_EVERY}{_NOUN}(?P<old>.+?)\s+(?:with|to|by|into)\s+(?P<new>.+)$",
-            build_edit,
-        ),
-        (
-            r"(?:write|save|put)\s+(?:the\s+following|this)(?:\s+(?:text|content|code|lines?))?\s+"
-            rf"(?:to|into|in|as)\s+(?P<file>\S+?)\s*:?\s+(?P<text>{LITERAL})$",
-            build_write,
-        ),
-        (
-            r"(?:write|save|put|store)\s+(?P<text>.+)\s+(?:to|into|in|as)\s+(?:an?\s+|the\s+)?"
-            r"(?:new\s+)?(?:file\s+)?(?:named\s+|called\s+)?(?P<file>\S+)$",
-            build_write,
-        ),
-        (
-            r"(?:create|make|write|add)\s+(?:an?\s+|the\s+)?(?:new\s+)?(?:empty\s+)?(?:file\s+)?(?:to\s+)?"
-            r"(?:named\s+|called\s+)?(?P<file>[^\s:]+?)"
-            r"(?:\s*:\s*|\s*,?\s+(?:with|containing|that says|saying)\b\s*)"
-            r"(?:the\s+)?(?:following\s+)?(?:contents?|text|lines?|code)?\s*:?\s*(?P<text>\S.*)$",
-            build_write,
-        ),
-        (
-            r"(?:create|make|write)\s+(?:an?\s+|the\s+)?(?:new\s+)?(?:empty\s+)?(?:file\s+)?"
-            r"(?:named\s+|called\s+)?(?P<file>\S+)(?:\s+(?P<text>" + LITERAL + r"))?$",
-            build_write,
-        ),
-        (r"(?P<verb>run|execute|launch)\s*:?\s+(?P<rest>.+)", _run),
-        (r"(?:ls(?:\s+\S.*)?|pwd)$", _as_typed),
-        (_BARE_COMMAND, _as_typed),
-        (
-            r"(?P<verb>read|show|open|view|display|cat|print|look at|have a look at|check)\s+"
-            r"(?:(?:me|us)\s+)?(?P<rest>.+)",
-            _read,
-        ),
-    )
-)
-RULES: Final[tuple[StepRule, ...]] = (*_SPOKEN, *SEARCH_RULES, *_FILES)
+_SPOKEN: Final[dict[str, StepBuilder]] = {
+    rf"{LITERAL}$": _shell_line,
+    r"(?:show|give|tell|print|report|display)\b.*\b(?:outputs?|results?|outcome|findings?"
+    r"|(?:it|they) (?:says?|prints?))\b": build_question,
+    r"(?:summari[sz]e|describe|explain|what(?:'s|\s+is)\s+(?:in|inside)|what\s+does"
+    r"|how\s+many\s+lines\s+(?:does|are(?:\s+there)?\s+in|in|has))\s+"
+    r"(?:the\s+)?(?:contents?\s+of\s+)?(?:file\s+)?(?P<file>\S+)"
+    r"(?:\s+file)?(?:\s+(?:say|contain|hold|have|do|mean)\b.*)?[.?!]*$": build_inspect,
+    r"(?:tell|say|explain|answer|describe|summari[sz]e|report|let me know|count)\b": build_question,
+    r"(?:remember|note|memori[sz]e|keep in mind|don'?t forget|do not forget"
+    r"|(?:make|take)(?: a)? note)(?:\s+(?:that|of|this|the fact that))?\s*[:,]?\s+"
+    r"(?P<text>.+)": build_remember,
+    r"(?:forget(?:\s+(?:that|about|the fact that|everything about"
+    r"|what (?:i|you) (?:said|know|saved|told you|remember) about))?"
+    r"|(?:delete|erase|remove|drop|forget)\s+(?:the|your|that|any)\s+memor(?:y|ies)\s+"
+    r"(?:about|of|on|that))\s+(?P<text>.+)": build_forget,
+}
+_FILES: Final[dict[str, StepBuilder]] = {
+    rf"(?:replace|change|rename|swap)\s+{_EVERY}{_NOUN}(?P<old>.+?)\s+(?:with|to|by|into)\s+"
+    r"(?P<new>.+?)(?:\s+everywhere)?\s+(?:in|inside|within)\s+(?P<file>[^\s].*)$": build_edit,
+    r"(?:in|inside)\s+(?P<file>.+?)\s*,?\s+(?:please\s+)?(?:replace|change|rename|swap)\s+"
+    rf"{_EVERY}{_NOUN}(?P<old>.+?)\s+(?:with|to|by|into)\s+(?P<new>.+)$": build_edit,
+    r"(?:write|save|put)\s+(?:the\s+following|this)(?:\s+(?:text|content|code|lines?))?\s+"
+    rf"(?:to|into|in|as)\s+(?P<file>\S+?)\s*:?\s+(?P<text>{LITERAL})$": build_write,
+    r"(?:write|save|put|store)\s+(?P<text>.+)\s+(?:to|into|in|as)\s+(?:an?\s+|the\s+)?"
+    r"(?:new\s+)?(?:file\s+)?(?:named\s+|called\s+)?(?P<file>\S+)$": build_write,
+    r"(?:create|make|write|add)\s+(?:an?\s+|the\s+)?(?:new\s+)?(?:empty\s+)?(?:file\s+)?(?:to\s+)?"
+    r"(?:named\s+|called\s+)?(?P<file>[^\s:]+?)"
+    r"(?:\s*:\s*|\s*,?\s+(?:with|containing|that says|saying)\b\s*)"
+    r"(?:the\s+)?(?:following\s+)?(?:contents?|text|lines?|code)?\s*:?\s*(?P<text>\S.*)$": build_write,
+    r"(?:create|make|write)\s+(?:an?\s+|the\s+)?(?:new\s+)?(?:empty\s+)?(?:file\s+)?"
+    r"(?:named\s+|called\s+)?(?P<file>\S+)(?:\s+(?P<text>" + LITERAL + r"))?$": build_write,
+    r"(?P<verb>run|execute|launch)\s*:?\s+(?P<rest>.+)": _run,
+    r"(?:ls(?:\s+\S.*)?|pwd)$": _as_typed,
+    _BARE_COMMAND: _as_typed,
+    r"(?P<verb>read|show|open|view|display|cat|print|look at|have a look at|check)\s+"
+    r"(?:(?:me|us)\s+)?(?P<rest>.+)": _read,
+}
+RULES: Final = compile_rules(_SPOKEN | _SEARCH | _FILES, re.I)
 
 
 _COUNTS: Final = {"two": 2, "both": 2, "three": 3, "four": 4, "five": 5, "six": 6}
@@ -526,13 +453,9 @@ _WITH = re.compile(
 _BEHIND_AT_END = re.compile(rf"\s*,?\s+{_BEHIND}[.!]*$", re.I)
 _APART_AT_END = re.compile(rf"\s*,?\s+{_APART}[.!]*$", re.I)
 _DOING = re.compile(rf"do\s+(?:the\s+following\s*[:：]?\s*|(?={ACTION}))", re.I)
-_NOBODY: Final = frozenset(
-    re.findall(
-        r"\w+",
-        "me us him her them it you myself yourself someone somebody nobody people the a an my your our "
-        "this that these those what which who how why where when if whether apart about anything "
-        "something",
-    )
+_NOBODY: Final = re.compile(
+    r"me|us|him|her|them|it|you|myself|yourself|someone|somebody|nobody|people|the|an?|my|your|our|this|that"
+    r"|these|those|what|which|who|how|why|where|when|if|whether|apart|about|anything|something|agent|teammate"
 )
 _ALL: Final = frozenset({"everyone", "everybody", "all", "*"})
 _NAME: Final = r"(?P<to>\*|[\w@][\w.:/@-]*?)"
@@ -613,8 +536,8 @@ def _single(m: re.Match[str], lexed: LexedRequest, offer: AgentOffer) -> list[Ag
 def _of_kind(
     handed: AgentTask, m: re.Match[str], lexed: LexedRequest, offer: AgentOffer, background: bool
 ) -> AgentTask:
-    words = lexed.raw(m["kind"] or "")
-    noun = m["noun"].lower()
+    """With what stands before and behind the word `agent`."""
+    words, noun = lexed.raw(m["kind"] or ""), m["noun"].lower()
     kind = FORK if noun.startswith(FORK) else offer.kind(words) or GENERAL
     return replace(
         handed,
@@ -641,9 +564,8 @@ def _forked(m: re.Match[str], lexed: LexedRequest) -> list[AgentTask]:
     parts = [m["work"]]
     if m["count"]:
         parts = [part for part in re.split(r"[;；]", m["work"]) if part.strip(" .")]
-    behind = bool(m["how"])
     handed = [_handed(part, lexed, kind=FORK) for part in parts]
-    return [replace(one, background=one.background or behind) for one in handed]
+    return [replace(one, background=one.background or bool(m["how"])) for one in handed]
 
 
 def _handed(part: str, lexed: LexedRequest, kind: str = GENERAL) -> AgentTask:
@@ -676,6 +598,6 @@ def _addressed(m: re.Match[str], offer: AgentOffer) -> str | None:
     to, noun = m["to"], m["noun"]
     if to.lower() in _ALL or (m["the"] and to.lower() in ("team", "others", "teammates", "agents")):
         return EVERYONE
-    if to.lower() in _NOBODY or to.lower() in ("agent", "teammate"):
+    if _NOBODY.fullmatch(to.lower()):
         return None
     return offer.name(to) or (to if noun or not m["the"] else None)

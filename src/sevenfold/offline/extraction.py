@@ -4,9 +4,7 @@
     reply 2     one Write for each new memory, and one for each that has changed
     reply 3     what was saved, in a line
 
-Only what a person typed counts, and only what rules can be sure of: it was said as something lasting, and
-the memories that the directive lists do not say it. It is written as a statement that anyone can read
-later. The line in the index is left to the memory store.
+Only what a person typed counts, and only what rules can be sure of. The program adds the line in the index.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.core.messages import Block, Directive, Json, Text, ToolUse, strip_half_characters
+from sevenfold.core.messages import Block, Text, ToolUse, strip_half_characters
 from sevenfold.memory.dates.relative import make_dates_absolute
 from sevenfold.memory.folder.labels import classify_memory, make_memory_name
 from sevenfold.memory.folder.names import ENDING, choose_file, explain_bad_file, make_file_key
@@ -37,10 +35,9 @@ from sevenfold.memory.topic_file import (
     read_topic,
     shorten_text,
 )
-from sevenfold.offline import cues as cues_en
-from sevenfold.offline import cues as cues_zh
+from sevenfold.models.directives import Directive
 from sevenfold.offline.conversation import OfflineConversation, PastCall, find_ask, iterate_calls
-from sevenfold.offline.cues import TYPE_OF, ExtractedFact, Kind, MemoryCue
+from sevenfold.offline.cues import CHINESE_CUES, CUES, TYPE_OF, ExtractedFact, Kind, MemoryCue
 from sevenfold.offline.language import (
     TypedSentence,
     find_terms,
@@ -50,11 +47,10 @@ from sevenfold.offline.language import (
 )
 
 _ADVERB: Final = (
-    r"(?:really|also|still|just|usually|always|often|mostly|generally|personally|actually"
-    r"|definitely|absolutely"
-    r"|honestly|strongly|much|particularly|especially|currently|now|already|finally|recently"
-    r"|totally|truly|simply"
-    r"|normally|typically|never|rarely|sometimes|only|successfully|officially|probably|even|both)"
+    r"(?:really|also|still|just|usually|always|often|mostly|generally|personally|actually|definitely"
+    r"|absolutely|honestly|strongly|much|particularly|especially|currently|now|already|finally|recently"
+    r"|totally|truly|simply|normally|typically|never|rarely|sometimes|only|successfully|officially"
+    r"|probably|even|both)"
 )
 _WORD: Final = re.compile(r"\w+")
 _CONTRACTED: Final = (
@@ -92,12 +88,12 @@ _MY: Final = re.compile(r"\bmy\b", re.IGNORECASE)
 _THEM: Final = re.compile(r"\bthe user\b")
 _BEGINNING: Final = re.compile(r"(?<=[.!?] )the user\b")
 _BOLD: Final = re.compile(r"\*\*|__")
+_CJK: Final = re.compile(f"[{CJK}]")
 _MYSELF: Final = re.compile("(?<!自)我(?!们|們)")
 _REASON: Final = re.compile(
-    r",?\s+(?:because|since|so that|as (?:it|they|we|I)\b|otherwise|, or (?:else"
-    r"|it))\s*(?P<why>.{6,})$"
-    r"|\s[—–-]\s+(?P<dash>(?:it|we|they|that|this|the)\b.{6,})$"
-    r"|[，,]?(?:因为|由于)(?P<zh>[^。]{3,})|[，,](?P<or>(?:否则|不然|以免|免得)[^。]{2,})",
+    r",?\s+(?:because|since|so that|as (?:it|they|we|I)\b|otherwise|, or (?:else|it))\s*(?P<why>.{6,})$"
+    r"|\s[—–-]\s+(?P<dash>(?:it|we|they|that|this|the)\b.{6,})$|[，,]?(?:因为|由于)(?P<zh>[^。]{3,})"
+    r"|[，,](?P<or>(?:否则|不然|以免|免得)[^。]{2,})",
     re.IGNORECASE,
 )
 _SHORTEST_RULE: Final = 4
@@ -106,11 +102,11 @@ _OLD: Final = datetime.date(1990, 1, 1)
 
 def rewrite_statement(sentence: str, day: str) -> str:
     """The statement: without markup, in the third person, with calendar dates where they are sure."""
-    text = _BOLD.sub("", sentence).strip()
-    text = resolve_dates(text, day)
+    text = resolve_dates(_BOLD.sub("", sentence).strip(), day)
     text = _MYSELF.sub("用户", text) if _CJK.search(text) else _third(text)
     text = text[:1].upper() + text[1:]
-    return text if text.endswith((".", "!", "?", "。", "！", "…", ":", "”", '"')) else _ended(text)
+    is_ended = text.endswith((".", "!", "?", "。", "！", "…", ":", "”", '"'))
+    return text if is_ended else f"{text}{'。' if _CJK.search(text) else '.'}"
 
 
 def resolve_dates(text: str, day: str) -> str:
@@ -133,21 +129,13 @@ def split_reason(text: str) -> tuple[str, str]:
     return text[: found.start()].rstrip(" ,，"), why
 
 
-def _ended(text: str) -> str:
-    return f"{text}。" if _CJK.search(text) else f"{text}."
-
-
 def _third(text: str) -> str:
     for pattern, words in _CONTRACTED:
         text = pattern.sub(words, text)
-    text = _VERB.sub(_conjugated, text)
+    text = _VERB.sub(lambda match: f"the user{match[1]} {_with_s(match[2])}", text)
     for pattern, words in _PRONOUNS:
         text = pattern.sub(words, text)
     return _BEGINNING.sub("The user", _possessive(text))
-
-
-def _conjugated(match: re.Match[str]) -> str:
-    return f"the user{match[1]} {_with_s(match[2])}"
 
 
 def _with_s(verb: str) -> str:
@@ -164,8 +152,7 @@ def _with_s(verb: str) -> str:
 
 def _possessive(text: str) -> str:
     """`my` is `the user's` until somebody has been named; then it is `their`."""
-    first = _MY.search(text)
-    named = _THEM.search(text)
+    first, named = _MY.search(text), _THEM.search(text)
     if first and (named is None or first.start() < named.start()):
         text = _MY.sub("the user's", text, count=1)
     return _MY.sub("their", text)
@@ -177,14 +164,11 @@ LONGEST_MORE: Final = 240
 FEWEST: Final = 2  # Words that say what a statement is about
 
 _REMEMBER: Final = re.compile(
-    r"(?:please |can you |could you )*(?:(?:remember|memori[sz]e|keep in mind|make a note"
-    r"|take note|note|don['’]?t forget"
-    r"|do not forget|save (?:this|that)?(?: to| in)? ?(?:your )?memory|for (?:future"
-    r"|later) reference)(?:,? ?(?:that|this))?"
-    r"|for next time)\s*[:,—-]?\s+(?!when\b|how\b|what\b|the time\b|last\b|me\b|you\b|it\b|this\b"
-    r"|that\b|we (?:talked|discussed|said|spoke)\b)"
-    r"(?P<text>.{6,})"
-    r"|(?:请你?|帮我)*(?:记住|记下来?|记一下|牢记|别忘了|不要忘记?)[，,：:\s]*(?P<zh>.{3,})",
+    r"(?:please |can you |could you )*(?:(?:remember|memori[sz]e|keep in mind|make a note|take note|note"
+    r"|don['’]?t forget|do not forget|save (?:this|that)?(?: to| in)? ?(?:your )?memory|for (?:future"
+    r"|later) reference)(?:,? ?(?:that|this))?|for next time)\s*[:,—-]?\s+(?!when\b|how\b|what\b"
+    r"|the time\b|last\b|me\b|you\b|it\b|this\b|that\b|we (?:talked|discussed|said|spoke)\b)"
+    r"(?P<text>.{6,})|(?:请你?|帮我)*(?:记住|记下来?|记一下|牢记|别忘了|不要忘记?)[，,：:\s]*(?P<zh>.{3,})",
     re.IGNORECASE,
 )
 _FORGET: Final = re.compile(
@@ -208,13 +192,11 @@ _MORE: Final = re.compile(
     re.IGNORECASE,
 )
 _PRAISE: Final = re.compile(
-    r"(?:it|this|that|these|they)(?:['’]s|['’]re)?\s+(?:(?:is|are|was|were|really|so|such|an?|very"
-    r"|quite|pretty|all|just|still|actually"
-    r"|definitely|sounds?|looks?|feels?|felt|seems?|makes?|made|would be|will be|works?|helps?"
-    r"|helped|gives?|much)\s+)*(?:great|good|perfect"
-    r"|helpful|nice|awesome|amazing|wonderful|sense|fine|relief|exactly|better|hard|difficult"
-    r"|frustrating|exciting|interesting"
-    r"|cool|clear|useful|fun|lovely|me|us|what|like|realistic|manageable|comprehensive)\b",
+    r"(?:it|this|that|these|they)(?:['’]s|['’]re)?\s+(?:(?:is|are|was|were|really|so|such|an?|very|quite"
+    r"|pretty|all|just|still|actually|definitely|sounds?|looks?|feels?|felt|seems?|makes?|made|would be"
+    r"|will be|works?|helps?|helped|gives?|much)\s+)*(?:great|good|perfect|helpful|nice|awesome|amazing"
+    r"|wonderful|sense|fine|relief|exactly|better|hard|difficult|frustrating|exciting|interesting|cool"
+    r"|clear|useful|fun|lovely|me|us|what|like|realistic|manageable|comprehensive)\b",
     re.IGNORECASE,
 )
 _UNKIND: Final = re.compile(
@@ -224,18 +206,16 @@ _UNKIND: Final = re.compile(
     re.IGNORECASE,
 )
 _IN_THE_CODE: Final = re.compile(
-    r"\b(?:function|class|method|module|variable|endpoint|folder|directory|branch|commit|test"
-    r"|script|file|import|readme|claude\.md)s?\b"
-    r".{0,60}\b(?:is|are|returns?|takes?|lives?|calls?|contains?|says?|called|named|located"
-    r"|defined)\b(?!.*\b(?:because|not|never|only)\b)"
-    r"|(?:函数|方法|类|模块|文件|目录|分支).{0,20}(?:是|在|返回|叫)",
+    r"\b(?:function|class|method|module|variable|endpoint|folder|directory|branch|commit|test|script|file"
+    r"|import|readme|claude\.md)s?\b.{0,60}\b(?:is|are|returns?|takes?|lives?|calls?|contains?|says?"
+    r"|called|named|located|defined)\b(?!.*\b(?:because|not|never|only)\b)|(?:函数|方法|类|模块|文件|目录"
+    r"|分支).{0,20}(?:是|在|返回|叫)",
     re.IGNORECASE,
 )
 _NO: Final = re.compile(r"^(?:no|nope|wrong|不|不对|不是)\b|^不", re.IGNORECASE)
 _BY_HAND: Final = re.compile(
     r"\b(?:I['’]?ll|I will|I['’]ve|I have|I (?:wrote|made|kept|put|used|left|named|split|added)"
-    r"|from now on|instead of|rather than)\b"
-    r"|我(?:会|将|把|用|保留|改成)|以后",
+    r"|from now on|instead of|rather than)\b|我(?:会|将|把|用|保留|改成)|以后",
     re.IGNORECASE,
 )
 _UNSURE: Final = re.compile(
@@ -245,14 +225,11 @@ _UNSURE: Final = re.compile(
 )
 """Stands before a clause that states nothing."""
 _TASK: Final = re.compile(
-    r"(?:please\s+)?(?:conduct|figure|find|write|create|make|give|show|tell|explain|list|generate"
-    r"|draft|summari[sz]e|analy[sz]e"
-    r"|compare|describe|provide|help|check|look|continue|add|change|fix|update|translate|rewrite"
-    r"|revise|suggest|recommend"
-    r"|consider|include|design|develop|build|calculate|solve|answer|act|take|read|review|edit|turn"
-    r"|convert|come up|go|do|let me"
-    r"|pretend|assume|use|remove|run|test|implement|refactor|rename|move|put|try|see|think|ask"
-    r"|tell|repeat|expand|shorten)\b",
+    r"(?:please\s+)?(?:conduct|figure|find|write|create|make|give|show|tell|explain|list|generate|draft"
+    r"|summari[sz]e|analy[sz]e|compare|describe|provide|help|check|look|continue|add|change|fix|update"
+    r"|translate|rewrite|revise|suggest|recommend|consider|include|design|develop|build|calculate|solve"
+    r"|answer|act|take|read|review|edit|turn|convert|come up|go|do|let me|pretend|assume|use|remove|run"
+    r"|test|implement|refactor|rename|move|put|try|see|think|ask|tell|repeat|expand|shorten)\b",
     re.IGNORECASE,
 )
 """The beginning of a task; what is said in it is about the task."""
@@ -262,14 +239,12 @@ _SPEAKER: Final = re.compile(
 """`Sue: I prefer not to`: a line of a dialogue that was pasted in."""
 _ORDERS: Final = ("feedback", "correction", "confirmation")
 _POINTED: Final = re.compile(
-    r"\b(?:this|that|these|those|the (?:first|second|third|last|other|next|same)) (?:ones?|two"
-    r"|three|option|part|step|plan|idea|section|topic|conversation)\b"
-    r"|\bwith (?:this|that|it|these|those)\b"
+    r"\b(?:this|that|these|those|the (?:first|second|third|last|other|next|same)) (?:ones?|two|three"
+    r"|option|part|step|plan|idea|section|topic|conversation)\b|\bwith (?:this|that|it|these|those)\b"
     r"|\boption (?:\d+|[a-e]|one|two|three)\W*$",
     re.IGNORECASE,
 )
 _ASKED: Final = re.compile(r"[?？]")
-_CJK: Final = re.compile(f"[{CJK}]")
 _LATIN: Final = re.compile(r"[A-Za-z]{2,}")
 _PLEASE: Final = re.compile(r"(?:please\s+|请你?)(?=\S)", re.IGNORECASE)
 _EMPTY: Final = frozenset(
@@ -290,18 +265,19 @@ def extract_facts(said: Iterable[TypedSentence]) -> list[ExtractedFact]:
                 found.pop()
             continue
         if found and _goes_on(one, before):
-            found[-1] = _longer(found[-1], one)
+            text = f"{found[-1].text} {rewrite_statement(_statement(one), one.day)}"
+            found[-1] = replace(found[-1], text=text, quote=f"{found[-1].quote} {one.text}")
             before = None
             continue
-        new = _forgotten_learning(one) or _kept(one)
-        if new is not None and new.forgets:
-            found = [
-                old for old in found if not find_subject_words(new.text) <= find_subject_words(old.text)
-            ]
-        fresh = new is not None and not any(_same(new, old) for old in found)
-        if new is not None and fresh:
+        before = None
+        if (new := _forgotten_learning(one) or _kept(one)) is None:
+            continue
+        words = find_subject_words(new.text)
+        if new.forgets:
+            found = [old for old in found if not words <= find_subject_words(old.text)]
+        if not any(new.forgets == old.forgets and words <= find_subject_words(old.text) for old in found):
             found.append(new)
-        before = one if new is not None and fresh and not new.forgets else None
+            before = None if new.forgets else one
     return found[:MOST]
 
 
@@ -312,18 +288,6 @@ def _goes_on(one: TypedSentence, before: TypedSentence | None) -> bool:
     if len(one.text) > LONGEST_MORE or _PRAISE.match(one.core) or find_secrets(one.text):
         return False
     return _MORE.match(one.core) is not None and len(find_subject_words(one.text)) >= FEWEST + 1
-
-
-def _longer(first: ExtractedFact, more: TypedSentence) -> ExtractedFact:
-    return replace(
-        first,
-        text=f"{first.text} {rewrite_statement(_statement(more), more.day)}",
-        quote=f"{first.quote} {more.text}",
-    )
-
-
-def _same(new: ExtractedFact, old: ExtractedFact) -> bool:
-    return new.forgets == old.forgets and find_subject_words(new.text) <= find_subject_words(old.text)
 
 
 def find_subject_words(text: str) -> frozenset[str]:
@@ -342,21 +306,17 @@ def _forgotten_learning(one: TypedSentence) -> ExtractedFact | None:
 
 
 def _kept(one: TypedSentence) -> ExtractedFact | None:
-    made = _remembered(one) or _by_cue(one)
-    if made is None or len(find_subject_words(made.text)) < _least(made.text):
+    if (made := _remembered(one) or _by_cue(one)) is None:
         return None
-    if made.kind == "fact" and len(find_subject_words(made.text)) < FEWEST * 2:
+    # a pair of Chinese characters says less than a word
+    least = FEWEST + bool(_CJK.search(made.text) and not _LATIN.search(made.text))
+    if len(find_subject_words(made.text)) < (FEWEST * 2 if made.kind == "fact" else least):
         return None
     if made.kind in ("plan", "decision", "event", "fact") and _POINTED.search(one.core):
         return None
     if _UNKIND.search(one.text) or find_secrets(one.text):
         return None
     return made
-
-
-def _least(text: str) -> int:
-    """A pair of Chinese characters says less than a word."""
-    return FEWEST + bool(_CJK.search(text) and not _LATIN.search(text))
 
 
 def _remembered(one: TypedSentence) -> ExtractedFact | None:
@@ -372,17 +332,12 @@ def _remembered(one: TypedSentence) -> ExtractedFact | None:
 
 def _rest_of(one: TypedSentence, tail: str) -> str:
     """The end of a sentence as it was typed, with its quotations."""
-    return one.text[-len(tail) :] if one.text.endswith(tail) else _after(one.text, tail)
-
-
-def _after(text: str, tail: str) -> str:
-    start = text.find(tail[:8])
-    return text[start:] if start >= 0 else tail
+    start = one.text.find(tail[:8])
+    return tail if start < 0 or one.text.endswith(tail) else one.text[start:]
 
 
 def _by_cue(one: TypedSentence) -> ExtractedFact | None:
-    cues = cues_zh.CUES_CUES_ZH if _CJK.search(one.core) else cues_en.CUES
-    for cue in cues:
+    for cue in CHINESE_CUES if _CJK.search(one.core) else CUES:
         if _fits(cue, one):
             if cue.kind == "confirmation":
                 return _confirmed(one)
@@ -422,21 +377,15 @@ def _made(one: TypedSentence, kind: Kind, type: Type, text: str) -> ExtractedFac
 
 
 def _confirmed(one: TypedSentence) -> ExtractedFact | None:
-    """The assistant's words about what it did, where the person wants it so in future."""
-    did = next(_ways(one.answered), "")
-    if not did:
-        return None
-    text = f"The user approves of this way of working: “{did}”"
-    if _CJK.search(one.core):
-        text = f"用户认可这样的做法：“{did}”"
-    return ExtractedFact("confirmation", "feedback", text, one.text, one.day, one.number)
-
-
-def _ways(answered: str) -> Iterator[str]:
-    for sentence in split_sentences(answered[:4_000]):
-        plain = sentence.strip("*#>- ")
-        if _BY_HAND.search(plain) and not _ASKED.search(plain) and len(plain) <= 300:
-            yield plain
+    """What the assistant had said it did, where the person wants it so in future."""
+    for sentence in split_sentences(one.answered[:4_000]):
+        did = sentence.strip("*#>- ")
+        if _BY_HAND.search(did) and not _ASKED.search(did) and len(did) <= 300:
+            text = f"The user approves of this way of working: “{did}”"
+            if _CJK.search(one.core):
+                text = f"用户认可这样的做法：“{did}”"
+            return ExtractedFact("confirmation", "feedback", text, one.text, one.day, one.number)
+    return None
 
 
 ALIKE: Final = 0.6
@@ -523,10 +472,9 @@ def is_news(statement: str, description: str) -> bool:
 
 
 def can_be_known(statement: str, known: ManifestMemory) -> bool:
-    """True if it is worth reading the memory."""
-    return compute_shared_subject(statement, known.description) >= CLOSE or is_news(
-        statement, known.description
-    )
+    """Whether it is worth reading the memory."""
+    about = known.description
+    return compute_shared_subject(statement, about) >= CLOSE or is_news(statement, about)
 
 
 def _subject(text: str) -> frozenset[str]:
@@ -554,13 +502,6 @@ _REMARK: Final = re.compile(r"^\[.*\]$")
 Blocks: TypeAlias = tuple[Block, ...]
 
 
-class _MemoryDraft(msgspec.Struct, frozen=True):
-    """A file to write: a new memory, or the whole of one that has changed."""
-
-    file: str
-    content: str
-
-
 def reply_to_extraction(conversation: OfflineConversation, directive: Directive) -> Blocks:
     """The next reply to a directive to look back."""
     asked, ask = parse_extraction_order(directive.body), find_ask(conversation)
@@ -582,18 +523,15 @@ def reply_to_extraction(conversation: OfflineConversation, directive: Directive)
     drafts = list(_drafts(found, asked, _read(made, asked)))
     if not drafts:
         return _said(NOTHING)
+    texts = ((file, strip_half_characters(data.decode("utf-8", "replace"))) for file, data in drafts)
     return tuple(
-        ToolUse(f"toolu_off_learn_{place}_{n}", "Write", _input(asked, draft))
-        for n, draft in enumerate(drafts)
+        ToolUse(f"toolu_off_learn_{place}_{n}", "Write", {"file_path": _path(asked, file), "content": text})
+        for n, (file, text) in enumerate(texts)
     )
 
 
 def _said(text: str) -> Blocks:
     return (Text(strip_half_characters(text)),)
-
-
-def _input(asked: ExtractionOrder, draft: _MemoryDraft) -> Json:
-    return {"file_path": _path(asked, draft.file), "content": strip_half_characters(draft.content)}
 
 
 def _path(asked: ExtractionOrder, file: str) -> str:
@@ -638,12 +576,11 @@ def _close(found: Sequence[ExtractedFact], asked: ExtractionOrder) -> list[Manif
     wanted: dict[str, ManifestMemory] = {}
     for one in found:
         if one.forgets:
-            known = _named(one, asked)
-            wanted |= {known.file: known} if known else {}
-            continue
-        for known in asked.known:
-            if can_be_known(one.text, known) and not known.file.startswith(TEAM):
-                wanted[known.file] = known
+            close = [named] if (named := _named(one, asked)) else []
+        else:
+            own = (known for known in asked.known if not known.file.startswith(TEAM))
+            close = [known for known in own if can_be_known(one.text, known)]
+        wanted |= {known.file: known for known in close}
     return list(wanted.values())[:READS]
 
 
@@ -669,7 +606,8 @@ def _unnumbered(text: str) -> bytes:
 
 def _drafts(
     found: Sequence[ExtractedFact], asked: ExtractionOrder, read: dict[str, Topic]
-) -> Iterator[_MemoryDraft]:
+) -> Iterator[tuple[str, bytes]]:
+    """The files to write: each new memory, and the whole of each one that has changed."""
     taken = {make_file_key(known.file) for known in asked.known}
     done: set[str] = set()
     for one in found:
@@ -677,26 +615,23 @@ def _drafts(
             known = _named(one, asked)
             if known and known.file in read and known.file not in done:
                 done.add(known.file)
-                yield _forgotten(one, read[known.file], asked)
+                yield known.file, _forgotten(one, read[known.file], asked)
             continue
         old = next((t for t in read.values() if is_news(one.text, t.description)), None)
         if any(is_known(one.text, f"{t.description}\n{t.body}") for t in read.values()):
             continue
         if old is not None and old.file not in done and not explain_bad_file(old.file):
             done.add(old.file)
-            yield _changed(one, old, asked)
+            yield old.file, _changed(one, old, asked)
         elif old is None:
-            file = choose_file(_named_after(one.text), taken)
+            name = "-".join(make_memory_name(_WHO.sub("", one.text)).split("-")[:NAME])
+            file = choose_file(name, taken)
             taken.add(make_file_key(file))
-            yield _new(one, file, asked)
+            yield file, _new(one, file, asked)
 
 
-def _named_after(text: str) -> str:
-    return "-".join(make_memory_name(_WHO.sub("", text)).split("-")[:NAME])
-
-
-def _new(one: ExtractedFact, file: str, asked: ExtractionOrder) -> _MemoryDraft:
-    data = encode_new_topic(
+def _new(one: ExtractedFact, file: str, asked: ExtractionOrder) -> bytes:
+    return encode_new_topic(
         file,
         name=file.removesuffix(ENDING),
         description=shorten_text(one.text, DESCRIPTION),
@@ -704,24 +639,21 @@ def _new(one: ExtractedFact, file: str, asked: ExtractionOrder) -> _MemoryDraft:
         body=_body(one),
         origin=_origin(one, asked),
     )
-    return _MemoryDraft(file, data.decode("utf-8", "replace"))
 
 
-def _changed(one: ExtractedFact, old: Topic, asked: ExtractionOrder) -> _MemoryDraft:
+def _changed(one: ExtractedFact, old: Topic, asked: ExtractionOrder) -> bytes:
     """The new fact in place of the old one, which the history keeps: a reader should find one answer."""
-    data = change_topic(
+    return change_topic(
         old, description=shorten_text(one.text, DESCRIPTION), body=_body(one), origin=_origin(one, asked)
     )
-    return _MemoryDraft(old.file, data.decode("utf-8", "replace"))
 
 
-def _forgotten(one: ExtractedFact, old: Topic, asked: ExtractionOrder) -> _MemoryDraft:
+def _forgotten(one: ExtractedFact, old: Topic, asked: ExtractionOrder) -> bytes:
     """Nothing of what it said stays in the file. Removing files is not ours here."""
     day = one.day or asked.date
     text = f"Withdrawn{' on ' + day if day else ''} at the request of the user."
     body = f"{text}\n\n> {shorten_text(one.quote, QUOTE)}"
-    data = change_topic(old, description=text, body=body, origin=_origin(one, asked))
-    return _MemoryDraft(old.file, data.decode("utf-8", "replace"))
+    return change_topic(old, description=text, body=body, origin=_origin(one, asked))
 
 
 def _body(one: ExtractedFact) -> str:

@@ -14,13 +14,10 @@ DEEPEST: Final = 12  # A schema is followed to this depth; one that refers to it
 MOST_ITEMS: Final = 100
 LONGEST: Final = 10_000
 _FORMATS: Final = {
-    "date": "2000-01-01",
-    "date-time": "2000-01-01T00:00:00Z",
-    "time": "00:00:00Z",
-    "email": "someone@example.com",
-    "uri": "https://example.com",
+    "date": "2000-01-01", "date-time": "2000-01-01T00:00:00Z", "time": "00:00:00Z",
+    "email": "someone@example.com", "uri": "https://example.com",
     "uuid": "00000000-0000-4000-8000-000000000000",
-}
+}  # fmt: skip
 
 
 def find_forced_tools(body: Json) -> tuple[Json, ...]:

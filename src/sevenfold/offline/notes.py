@@ -81,15 +81,14 @@ def reply_to_notes(conversation: OfflineConversation, directive: Directive) -> t
         return (Text("There are no notes in this directive to bring up to date."),)
     sections = parse_sections(shown[1])
     bodies = _bodies(sections, collect_story(conversation), *_limits(around))
-    changed = [
-        (section, body)
-        for section, body in zip(sections, bodies, strict=True)
-        if body and body != section.text
-    ]
+    pairs = zip(sections, bodies, strict=True)
+    changed = [(section, body) for section, body in pairs if body and body != section.text]
     if not changed:
         return (Text("The notes are up to date."),)
     if "Edit" not in conversation.tools:
-        told = (f'<section title="{s.title}">\n{_open(new)}\n</section>' for s, new in changed)
+        # nothing in a text may end its section before its end
+        plain = ((s.title, new.replace("</section>", r"<\/section>")) for s, new in changed)
+        told = (f'<section title="{title}">\n{text}\n</section>' for title, text in plain)
         return (Text("\n\n".join(told)),)
     place = blake2b(directive.id.encode("utf-8"), digest_size=4).hexdigest()
     calls = (
@@ -97,11 +96,6 @@ def reply_to_notes(conversation: OfflineConversation, directive: Directive) -> t
         for n, edit in enumerate(_edits(shown[1], changed))
     )
     return tuple(_fitting(calls, conversation.room)) or (Text("There is no room for a single edit."),)
-
-
-def _open(text: str) -> str:
-    """Without anything that would end a section before its end."""
-    return text.replace("</section>", r"<\/section>")
 
 
 def _fitting(calls: Iterator[ToolUse], room: int) -> Iterator[ToolUse]:
@@ -175,7 +169,7 @@ def _bodies(
 ) -> list[str]:
     """The new text of each section, and what stands there where nothing is to be said."""
     kinds = _kinds(sections)
-    parts = [_MAKERS.get(kind, (0.0, _as_it_is)) for kind in kinds]
+    parts = [_MAKERS.get(kind, _AS_IT_IS) for kind in kinds]
     rendered = [(weight, make(story, one)) for (weight, make), one in zip(parts, sections, strict=True)]
     texts = share_room(rendered, int(room * (1 - NAMES)), most)
     if CODE in kinds:
@@ -194,10 +188,6 @@ def _kinds(sections: Sequence[WrittenSection]) -> list[str]:
     return out
 
 
-def _as_it_is(story: ConversationStory, section: WrittenSection) -> Render:
-    return lambda room: section.text
-
-
 def _title(story: ConversationStory, section: WrittenSection) -> Render:
     """Given once: a session keeps its name."""
     first = to_bounded_line(story.said[0].lstrip("#>-* "), _PER_TITLE) if story.said else ""
@@ -205,14 +195,9 @@ def _title(story: ConversationStory, section: WrittenSection) -> Render:
 
 
 def _state(story: ConversationStory, section: WrittenSection) -> Render:
-    return partial(
-        format_list,
-        [
-            *retelling.format_unsolved(story),
-            *retelling.format_state(story),
-            *retelling.format_wanted(story),
-        ],
-    )
+    """Always new."""
+    tell = (retelling.format_unsolved, retelling.format_state, retelling.format_wanted)
+    return partial(format_list, [text for told in tell for text in told(story)])
 
 
 def _task(story: ConversationStory, section: WrittenSection) -> Render:
@@ -223,11 +208,10 @@ def _task(story: ConversationStory, section: WrittenSection) -> Render:
 
 
 def _same(old: str, new: str) -> bool:
-    """True if an old line is this one, whole or cut."""
-    if old == new:
-        return True
+    """Whether an old line is this one, whole or cut."""
     head, cut, _ = old.partition("[… ")
-    return bool(cut) and new.startswith(head.strip()) and new.endswith(old.rpartition("…]")[2].strip())
+    tail = old.rpartition("…]")[2]
+    return old == new or (bool(cut) and new.startswith(head.strip()) and new.endswith(tail.strip()))
 
 
 def _files(story: ConversationStory, section: WrittenSection) -> Render:
@@ -271,6 +255,7 @@ def _code(story: ConversationStory, section: WrittenSection, told: str, room: in
 
 
 CODE: Final = "code"
+_AS_IT_IS: Final[tuple[float, Maker]] = (0.0, lambda story, section: lambda room: section.text)
 _MAKERS: Final[dict[str, tuple[float, Maker]]] = {
     "title": (1.0, _title),
     "state": (1.5, _state),

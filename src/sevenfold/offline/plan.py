@@ -42,6 +42,7 @@ LONGEST_PIECE: Final = 1_000  # A longer sentence is a text, not a request
 MOST_CALLS: Final = 30
 SAME_CALL: Final = 2  # The same tool is called with the same input at most this often for one request
 
+_FILE_TOOLS: Final = ("Read", "Write", "Edit")
 _LANGUAGES: Final[tuple[tuple[re.Pattern[str], tuple[StepRule, ...]], ...]] = (
     (verbs.POLITE, verbs.RULES),
     (verbs_zh.POLITE, verbs_zh.RULES),
@@ -52,21 +53,15 @@ _QUESTION = re.compile(
 _QUESTION_ZH = re.compile(
     r"什么|哪[个些里儿一]|谁|多少|几[个点号月年]|怎么|为何|如何|是否|是不是|[吗呢]\W*$"
 )
-_GREETING = re.compile(
-    r"(?:hi|hello|hey|good (?:morning|evening)|你好|您好|嗨)\b\W*(?:there|all)?\W*", re.I
-)
-_THANKS = re.compile(
-    r"(?:(?:ok(?:ay)?|great|perfect|good|nice|cool|好的?|很好|太好了)\W*)?"
+_SMALL_TALK: Final = {
+    "hello": r"(?:hi|hello|hey|good (?:morning|evening)|你好|您好|嗨)\b\W*(?:there|all)?\W*",
+    "welcome": r"(?:(?:ok(?:ay)?|great|perfect|good|nice|cool|好的?|很好|太好了)\W*)?"
     r"(?:(?:many\s+)?thanks?(?:\s+you)?(?:\s+(?:so much|very much|a lot|again|for [\w' ]{1,40}))?"
-    r"|thx|cheers"
-    r"|(?:非常|十分)?(?:感谢|谢谢|多谢)(?:你|您|了|啦)*)\W*",
-    re.I,
-)
-_WHO = re.compile(
-    r"(?:help|who are you|what are you|what can you do|how do (?:i|you) (?:work|use this)"
+    r"|thx|cheers|(?:非常|十分)?(?:感谢|谢谢|多谢)(?:你|您|了|啦)*)\W*",
+    "who": r"(?:help|who are you|what are you|what can you do|how do (?:i|you) (?:work|use this)"
     r"|你是谁|你是什么|你能做什么|你会什么|帮助)\W*",
-    re.I,
-)
+}
+"""Patterns of small talk, by the phrase that answers."""
 _WISH = re.compile(
     r"(?:add|analy[sz]e|build|clean|commit|convert|copy|debug|delete|deploy|design|do|draw|fix|generate|go|help"
     r"|implement|improve|install|investigate|make|merge|move|optimi[sz]e|plan|push|refactor|remove|review"
@@ -141,22 +136,16 @@ def _by_rule(part: str, lexed: LexedRequest) -> tuple[PlanStep, ...] | None:
 
 def _otherwise(part: str, lexed: LexedRequest) -> PlanStep:
     said = lexed.raw(part).strip()
-    if _GREETING.fullmatch(said):
-        return UnclearStep(said, "hello")
-    if _THANKS.fullmatch(said):
-        return UnclearStep(said, "welcome")
-    if _WHO.fullmatch(said):
-        return UnclearStep(said, "who")
+    for phrase, pattern in _SMALL_TALK.items():
+        if re.fullmatch(pattern, said, re.I):
+            return UnclearStep(said, phrase)
     if part.rstrip().endswith((":", "：")):
         return Statement(said)  # it announces what follows
     bare = verbs.POLITE.sub("", part.strip(), count=1)
     if said.endswith(("?", "？")) or _QUESTION.match(bare) or _QUESTION_ZH.search(part):
         return QuestionStep(said)
-    if _WISH.match(bare):
-        return UnclearStep(said)
-    if _STATEMENT.match(part.strip()) or _STATEMENT_ZH.search(part):
-        return Statement(said)
-    return UnclearStep(said)
+    states = _STATEMENT.match(part.strip()) or _STATEMENT_ZH.search(part)
+    return Statement(said) if states and not _WISH.match(bare) else UnclearStep(said)
 
 
 Save: TypeAlias = Callable[[OfflineConversation, str], Sequence[ToolCallsStep]]
@@ -170,12 +159,8 @@ def plan_steps(
     steps: list[PlanStep] = []
     last: str | None = None
     for step in gather_reasons(parse_request(ask.text, find_agent_offer(conversation))):
-        if (
-            isinstance(step, RememberStep)
-            and step.lasting
-            and save
-            and (saving := save(conversation, step.text))
-        ):
+        lasting = step.text if isinstance(step, RememberStep) and step.lasting else ""
+        if lasting and save and (saving := save(conversation, lasting)):
             steps.extend(saving)
             continue
         if isinstance(step, ForgetStep):
@@ -217,9 +202,7 @@ def _unread(
 ) -> Iterator[PlanStep]:
     """A read for each file that is to be edited and was not seen yet."""
     for call in step.calls:
-        if call.name != "Edit":
-            continue
-        if not _seen(call, earlier, conversation, before):
+        if call.name == "Edit" and not _seen(call, earlier, conversation, before):
             yield ToolCallsStep((ToolCallStep("Read", {"file_path": call.input["file_path"]}),))
 
 
@@ -228,13 +211,10 @@ def _seen(
 ) -> bool:
     """True if the file of a call was read or written before, or will have been by then."""
     path = _norm(call.input["file_path"])
-    known: list[ToolCallStep | ToolUse] = [
-        c for s in earlier if isinstance(s, ToolCallsStep) for c in s.calls
-    ]
-    known += [d.use for d in iterate_calls(conversation, 0, before) if d.result and not d.failed]
-    return any(
-        c.name in ("Read", "Write", "Edit") and _norm(c.input.get("file_path")) == path for c in known
-    )
+    planned = (c for s in earlier if isinstance(s, ToolCallsStep) for c in s.calls)
+    made = (d.use for d in iterate_calls(conversation, 0, before) if d.result and not d.failed)
+    known: list[ToolCallStep | ToolUse] = [*planned, *made]
+    return any(c.name in _FILE_TOOLS and _norm(c.input.get("file_path")) == path for c in known)
 
 
 def _refused(step: ToolCallsStep, conversation: OfflineConversation, asked: int) -> Iterator[PlanStep]:

@@ -1,11 +1,9 @@
-"""Replies to a conversation: the next tool calls, or words. A pure function.
+"""The offline engine's reply to a conversation: the next tool calls, or words. A pure function.
 
 ask       the newest thing a person, or a directive, asked for
 plan      its steps, understood by rule
 progress  which of them the view shows as done
 reply     the calls of the next step; when none is left, what was found and the answers
-
-It can also say in three to five words what a conversation is doing now.
 """
 
 from __future__ import annotations
@@ -83,8 +81,7 @@ def reply_to_status(conversation: OfflineConversation, directive: Directive) -> 
 
 def _doing(use: ToolUse) -> str:
     phrase, key = _WORDS.get(use.name, ("Calling the tool {}", ""))
-    about = use.input.get(key, "") if key else use.name
-    return phrase.format(_one_word(str(about), key))
+    return phrase.format(_one_word(str(use.input.get(key, "") if key else use.name), key))
 
 
 def _one_word(text: str, key: str) -> str:
@@ -140,7 +137,9 @@ def make_reply(conversation: OfflineConversation, rules: EngineRules = RULES) ->
     if ask.directive and ask.directive.kind == TASK and TASK not in rules.directives:
         return _replied(conversation, replace(ask, text=_task(ask.directive)), ask.at, rules)
     if ask.directive:
-        return _directed(conversation, ask.directive, rules)
+        if work := rules.directives.get(ask.directive.kind):
+            return work(conversation, ask.directive)
+        return _text(format_phrase("en", "no_directive", kind=ask.directive.kind, id=ask.directive.id))
     if _asks_for_more(ask):
         return _continued(conversation, ask, rules)
     return _replied(conversation, ask, ask.at, rules)
@@ -163,12 +162,6 @@ def _arrived(conversation: OfflineConversation, ask: PersonRequest | None) -> Bl
     return _text(_cut("\n\n".join(describe_arrival(language, one) for one in new))) if new else ()
 
 
-def _directed(conversation: OfflineConversation, directive: Directive, rules: EngineRules) -> Blocks:
-    if work := rules.directives.get(directive.kind):
-        return work(conversation, directive)
-    return _text(format_phrase("en", "no_directive", kind=directive.kind, id=directive.id))
-
-
 def _replied(
     conversation: OfflineConversation, ask: PersonRequest, resumed: int, rules: EngineRules
 ) -> Blocks:
@@ -186,7 +179,13 @@ def _replied(
 def _calling(
     language: Language, conversation: OfflineConversation, now: tuple[ToolCallStep, ...]
 ) -> Blocks:
-    uses = _uses(conversation, now)
+    """The calls with ids that no other place in this or another conversation is likely to have."""
+    newest = repr(conversation.messages[-3:]).encode("utf-8", "backslashreplace")
+    place = f"{len(conversation.messages):04d}_{blake2b(newest, digest_size=4).hexdigest()}"
+    uses = tuple(
+        ToolUse(f"toolu_off_{place}_{n}", call.name, _accepted(call, conversation))
+        for n, call in enumerate(now)
+    )
     return *_text(describe_calls(language, uses)), *uses
 
 
@@ -197,16 +196,6 @@ def _to_report(done: tuple[PastCall, ...], resumed: int) -> Iterator[PastCall]:
         again = is_refused_unread(each) and last[make_call_key(each.use)] > each.at
         if each.at > resumed and not again:
             yield each
-
-
-def _uses(conversation: OfflineConversation, now: tuple[ToolCallStep, ...]) -> tuple[ToolUse, ...]:
-    """The calls with ids that no other place in this or another conversation is likely to have."""
-    newest = repr(conversation.messages[-3:]).encode("utf-8", "backslashreplace")
-    place = f"{len(conversation.messages):04d}_{blake2b(newest, digest_size=4).hexdigest()}"
-    return tuple(
-        ToolUse(f"toolu_off_{place}_{n}", call.name, _accepted(call, conversation))
-        for n, call in enumerate(now)
-    )
 
 
 _OPTIONAL: Final = frozenset({"output_mode", "offset", "limit", "replace_all", "run_in_background"})
@@ -282,12 +271,8 @@ def _closing(
         said.append(report_piped(language, ask.piped))
     for call in state.missing:
         said.append(format_phrase(language, "no_tool", what=describe_call(call), tool=call.name))
-    if state.undone:
-        said.append(
-            format_phrase(
-                language, "not_done", what=join_phrases(language, [describe_call(c) for c in state.undone])
-            )
-        )
+    if undone := join_phrases(language, [describe_call(c) for c in state.undone]):
+        said.append(format_phrase(language, "not_done", what=undone))
     said += [text for step in steps if (text := _remark(language, step, steps))]
     for question, text in zip(questions, answers, strict=True):
         said.append(text or format_phrase(language, "nothing_found", what=_short(question.text)))
@@ -319,10 +304,8 @@ def _is_lost(
 ) -> bool:
     """True if the reply should say what this engine is: it could not do what was asked of it."""
     puzzled = any(isinstance(s, UnclearStep) and s.why in ("no_rule", "who", "hello") for s in steps)
-    useful = bool(state.done) or described
-    idle = not useful and not any(
-        isinstance(s, ToolCallsStep | RememberStep | Statement | UnclearStep) for s in steps
-    )
+    understood = ToolCallsStep | RememberStep | Statement | UnclearStep
+    idle = not (state.done or described or any(isinstance(s, understood) for s in steps))
     return puzzled or None in answers or (idle and not any(answers))
 
 
@@ -332,14 +315,8 @@ def describe_engine(language: Language, conversation: OfflineConversation) -> st
     tools = format_phrase(language, "strange_tools" if conversation.tools else "no_tools")
     if able:
         tools = format_phrase(language, "can_call", verbs=join_phrases(language, able))
-    space = " " if language == "en" else ""
-    lines = [
-        format_phrase(language, "who"),
-        format_phrase(language, "can_quote"),
-        tools,
-        format_phrase(language, "connect"),
-    ]
-    return space.join(lines)
+    who, quote, connect = (format_phrase(language, key) for key in ("who", "can_quote", "connect"))
+    return (" " if language == "en" else "").join([who, quote, tools, connect])
 
 
 def _language(ask: PersonRequest) -> Language:
@@ -347,12 +324,11 @@ def _language(ask: PersonRequest) -> Language:
 
 
 def _short(text: str) -> str:
-    text = " ".join(text.split()).rstrip(".。")
-    return text if len(text) <= LONGEST_QUOTE else text[: LONGEST_QUOTE - 1] + "…"
+    return _cut(" ".join(text.split()).rstrip(".。"), LONGEST_QUOTE)
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…"
+def _cut(text: str, most: int = LONGEST_TEXT) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _text(text: str) -> tuple[Text, ...]:

@@ -1,7 +1,4 @@
-"""The steps that a request can ask of the offline engine, and how their arguments are read.
-
-Some steps hand work on: to an agent, to forks of the engine, or as a message to an agent.
-"""
+"""The steps that a request can ask of the offline engine, and how their arguments are read."""
 
 from __future__ import annotations
 
@@ -66,7 +63,13 @@ StepBuilder: TypeAlias = Callable[[re.Match[str], LexedRequest], "tuple[PlanStep
 StepRule: TypeAlias = tuple[re.Pattern[str], StepBuilder]
 """A pattern over the skeleton of a sentence, and what it asks for; None: it was something else."""
 
-IT: Final = MARK  # Stands for the file that was spoken of last
+
+def compile_rules(builders: dict[str, StepBuilder], flags: int = 0) -> tuple[StepRule, ...]:
+    return tuple((re.compile(pattern, flags), build) for pattern, build in builders.items())
+
+
+IT: Final = MARK
+"""Stands for the file that was spoken of last."""
 
 _IT = re.compile(
     r"(?:it|that|this|(?:the|that|this|same) (?:same )?file|它|该文件|这个文件|那个文件|文件)", re.I
@@ -80,9 +83,9 @@ _GLUE = re.compile(r"\s*(?:,?\s+and\s+|,\s*|、\s*|，\s*|\s+和\s*|\s*和\s+|\s
 _SPACE = re.compile(r"\s+")
 _TRAILING = ".,;:!?。，；：！？"
 _LANGUAGES: Final = {
-    "c": "c", "css": "css", "go": "go", "html": "html", "java": "java", "javascript": "js",
-    "json": "json", "markdown": "md", "python": "py", "rust": "rs", "text": "txt", "toml": "toml",
-    "typescript": "ts", "yaml": "yaml",
+    "c": "c", "css": "css", "go": "go", "html": "html", "java": "java", "javascript": "js", "json": "json",
+    "markdown": "md", "python": "py", "rust": "rs", "text": "txt", "toml": "toml", "typescript": "ts",
+    "yaml": "yaml",
 }  # fmt: skip
 
 
@@ -119,8 +122,7 @@ def find_files(part: str, lexed: LexedRequest, *, loosely: bool = False) -> list
         if name is None:
             break
         found.append(name)
-        glue = _GLUE.match(part, token.end())
-        if glue is None:
+        if (glue := _GLUE.match(part, token.end())) is None:
             break
         at = glue.end()
     return found
@@ -152,10 +154,9 @@ def make_kind_glob(kind: str | None) -> str | None:
         return kind
     if kind.startswith(".") and kind[1:].isalnum():
         return f"*{kind}"
-    ending = _LANGUAGES.get(kind.lower())
-    if ending is None and kind.lower() in _LANGUAGES.values():
-        ending = kind.lower()
-    return f"*.{ending}" if ending else None
+    word = kind.lower()
+    ending = _LANGUAGES.get(word, word)
+    return f"*.{ending}" if ending in _LANGUAGES.values() else None
 
 
 _ENDINGS: Final = frozenset(_LANGUAGES.values()) | frozenset(
@@ -221,10 +222,7 @@ _LISTED: Final = re.compile(r"^[ \t]*[-*][ \t]+[`*\"]*([A-Za-z0-9](?:[\w:.-]*\w)
 _GIVEN: Final = re.compile(r"^\[?[Aa]gent a-\w+ \(([\w.-]+)\)", re.MULTILINE)
 """The name that an agent was given, in the result of the call that started it."""
 _MARKUP: Final = re.compile(r"[`\"“”「」*]+")
-_EDGE: Final = ".,;:!?。，；：！？"
-_SMALL: Final = frozenset(
-    re.findall(r"\w+", "a an and as at by for from in into of on or that the to with")
-)
+_SMALL: Final = re.compile("an?|and|as|at|by|for|from|in|into|of|on|or|that|the|to|with")
 
 
 class AgentOffer(msgspec.Struct, frozen=True):
@@ -239,13 +237,13 @@ class AgentOffer(msgspec.Struct, frozen=True):
     def kind(self, words: str) -> str | None:
         """The kind that one of these words names, as the tool spells it."""
         spelled = {kind.lower(): kind for kind in self.kinds}
-        said = (word.strip(_EDGE).lower() for word in _MARKUP.sub(" ", words).split())
+        said = (word.strip(_TRAILING).lower() for word in _MARKUP.sub(" ", words).split())
         return next((spelled[word] for word in said if word in spelled), None)
 
     def name(self, word: str) -> str | None:
         """The agent that is called so."""
         spelled = {name.lower(): name for name in self.names}
-        return spelled.get(word.strip(_EDGE).lower())
+        return spelled.get(word.strip(_TRAILING).lower())
 
 
 class AgentTask(msgspec.Struct, frozen=True):
@@ -271,20 +269,14 @@ def find_agent_offer(conversation: OfflineConversation) -> AgentOffer | None:
     agents, messages = AGENT in conversation.tools, SEND in conversation.tools
     if not agents and not messages:
         return None
-    schema = conversation.tools.get(AGENT) or {}
-    known = schema.get("properties")
+    known = (conversation.tools.get(AGENT) or {}).get("properties")
     kind = known.get("subagent_type") if isinstance(known, dict) else None
     listed = kind.get("enum") if isinstance(kind, dict) else None
     kinds = {GENERAL, FORK, *_LISTED.findall(conversation.told.get(AGENT, ""))}
     kinds |= {one for one in listed if isinstance(one, str)} if isinstance(listed, list) else set()
     named = {name for done in iterate_calls(conversation) for name in _names(done)}
-    return AgentOffer(
-        agents,
-        messages,
-        frozenset(kinds),
-        frozenset(named),
-        frozenset(known) if isinstance(known, dict) and known else None,
-    )
+    takes = frozenset(known) if isinstance(known, dict) and known else None
+    return AgentOffer(agents, messages, frozenset(kinds), frozenset(named), takes)
 
 
 def _names(done: PastCall) -> Iterator[str]:
@@ -308,30 +300,25 @@ def make_agent_call(handed: AgentTask, offer: AgentOffer) -> ToolCallStep:
         "isolation": "worktree" if handed.worktree else None,
         "teammate": handed.teammate or None,
     }
-    taken = {
-        key: value
-        for key, value in wanted.items()
-        if value is not None and (offer.known is None or key in offer.known)
-    }
-    return ToolCallStep(AGENT, taken)
+    known = wanted if offer.known is None else offer.known
+    return ToolCallStep(AGENT, {k: v for k, v in wanted.items() if v is not None and k in known})
 
 
 def make_message_call(sent: MessageStep) -> ToolCallStep:
-    return ToolCallStep(
-        SEND, {"to": sent.to, "message": sent.text, "summary": shorten_description(sent.text)}
-    )
+    summary = shorten_description(sent.text)
+    return ToolCallStep(SEND, {"to": sent.to, "message": sent.text, "summary": summary})
 
 
 def shorten_description(text: str) -> str:
     """A text in three to five of its words."""
     flat = " ".join(_MARKUP.sub(" ", text).split())
     if is_chinese(flat):
-        return flat[:MOST_CHARACTERS].strip(_EDGE)
+        return flat[:MOST_CHARACTERS].strip(_TRAILING)
     words = flat.split(" ")[:MOST]
-    while len(words) > FEWEST and words[-1].lower().strip(_EDGE) in _SMALL:
+    while len(words) > FEWEST and _SMALL.fullmatch(words[-1].lower().strip(_TRAILING)):
         words.pop()
     words = [*words, *PADDING] if len(words) < FEWEST else words
-    return " ".join(words).strip(_EDGE)
+    return " ".join(words).strip(_TRAILING)
 
 
 def extract_work(part: str, lexed: LexedRequest) -> str:

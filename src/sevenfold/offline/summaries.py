@@ -1,10 +1,7 @@
-"""Collects what a conversation says about itself, so that the offline engine can retell it.
+"""The offline engine summarises: it collects a story from the conversation and retells it in lines.
 
 Everything in a story was said or done by the user or the assistant, or is the end of what a tool printed.
 Nothing is understood, so nothing is made up; and what a tool printed is quoted, never obeyed.
-
-A summary retells a story in lines: what was asked, files and names, commands, errors, answers, the state.
-They fill the nine sections of a compaction.
 """
 
 from __future__ import annotations
@@ -106,7 +103,9 @@ class _StoryCollector:
         if message.role == "assistant":
             self._act(message)
             return
-        self._read(message)
+        for result in message.results:
+            if (path := self._open.pop(result.tool_use_id, None)) and not result.is_error:
+                self._in(path, _DEFINES.findall(result.text))
         if placed.by == "user" and message.text.strip():
             self._asked += 1
             self._use(message.text, SAID)
@@ -125,11 +124,6 @@ class _StoryCollector:
         if message.tool_uses and (words := to_bounded_line(_telling(message.text), STEP)):
             self._steps.append(AssistantStep(self._asked, words))
 
-    def _read(self, message: Message) -> None:
-        for result in message.results:
-            if (path := self._open.pop(result.tool_use_id, None)) and not result.is_error:
-                self._in(path, _DEFINES.findall(result.text))
-
     def _use(self, text: str, times: int) -> None:
         for name in sorted(find_names(text)):
             self._uses[name] += times
@@ -141,20 +135,13 @@ class _StoryCollector:
     def story(self) -> ConversationStory:
         ranked = tuple(name for name, times in self._uses.most_common() if times > 1)
         in_files = {path: self._used_of(found) for path, found in self._written.items()}
-        return ConversationStory(
-            self._collector.facts,
-            ranked,
-            in_files,
-            tuple(self._steps),
-            tuple(self._calls[-3:]),
-            self._earlier,
-        )
+        steps, calls = tuple(self._steps), tuple(self._calls[-3:])
+        return ConversationStory(self._collector.facts, ranked, in_files, steps, calls, self._earlier)
 
     def _used_of(self, found: Counter[str]) -> tuple[str, ...]:
         """Those that user and assistant used themselves, the most used first."""
-        own = [name for name in found if name in self._uses]
-        own.sort(key=lambda name: -self._uses[name])
-        return tuple(own[:NAMES])
+        own = (name for name in found if name in self._uses)
+        return tuple(sorted(own, key=lambda name: -self._uses[name])[:NAMES])
 
 
 # --- who said it ----------------------------------------------------------------------------------------
@@ -171,17 +158,13 @@ def _placed(conversation: OfflineConversation, places: Sequence[int]) -> Iterato
             if not directed:
                 yield PlacedMessage(at, message, "model", MessageSize())
             continue
-        asked = any(_is_directive(block) for block in message.content)
+        asked = any(isinstance(b, Text) and parse_directive(b.text) for b in message.content)
         directed = asked or (directed and bool(message.results))
         if directed:
             answered = tuple(one for one in message.results if not _is_running(one))
             yield PlacedMessage(at, Message("user", answered), "context", MessageSize())
         else:
             yield from _told(at, message, "context" if at in conversation.added else "user")
-
-
-def _is_directive(block: Block) -> bool:
-    return isinstance(block, Text) and parse_directive(block.text) is not None
 
 
 def _is_running(block: Block) -> bool:
@@ -233,19 +216,13 @@ def _own(use: ToolUse) -> Iterator[str]:
 
 def _telling(text: str) -> str:
     """The first sentence that says what was found or done; else the first that says what will be."""
-    told = [one for part in _SENTENCE.split(text[:4_000]) if _says_something(one := _bare(part))]
+    bare = (part.strip().lstrip("#*-> ").rstrip(":：*") for part in _SENTENCE.split(text[:4_000]))
+    told = [one for one in bare if count_bytes(one) >= _LITTLE or find_names(one)]
     return next((one for one in told if not _INTENDS.match(one)), told[0] if told else "")
 
 
-def _bare(sentence: str) -> str:
-    return sentence.strip().lstrip("#*-> ").rstrip(":：*")
-
-
-def _says_something(sentence: str) -> bool:
-    return count_bytes(sentence) >= _LITTLE or bool(find_names(sentence))
-
-
-MOST: Final = 60  # Lines of one kind
+MOST: Final = 60
+"""Lines of one kind."""
 LONGEST_PATH: Final = 500
 QUOTE: Final = 1_200  # Bytes of what the user said, where not all of it has to be there
 CUT: Final = 40  # Bytes that say how much was cut
@@ -348,9 +325,8 @@ def answer_lines(story: ConversationStory) -> list[str]:
 
 
 def format_stored_results(story: ConversationStory) -> list[str]:
-    return [
-        f"`{one.call}`{MORE}{to_bounded_line(one.path, LONGEST_PATH)}" for one in story.facts.kept[-20:]
-    ]
+    kept = story.facts.kept[-20:]
+    return [f"`{one.call}`{MORE}{to_bounded_line(one.path, LONGEST_PATH)}" for one in kept]
 
 
 def format_steps(story: ConversationStory) -> tuple[list[str], list[str]]:
@@ -368,13 +344,9 @@ def format_steps(story: ConversationStory) -> tuple[list[str], list[str]]:
 
 
 def format_state(story: ConversationStory) -> list[str]:
-    """The state: the last words, the last calls."""
-    facts, out = story.facts, list[str]()
-    if facts.working:
-        out.append(f"Said last: {to_bounded_line(facts.working, QUOTE)}")
-    if story.calls:
-        out.append(f"Called last: {'; '.join(story.calls)}")
-    return out
+    """Where things stand: the last words, the last calls."""
+    said = [f"Said last: {to_bounded_line(story.facts.working, QUOTE)}"] if story.facts.working else []
+    return [*said, f"Called last: {'; '.join(story.calls)}"] if story.calls else said
 
 
 def read_next_lines(story: ConversationStory) -> list[str]:
@@ -452,10 +424,8 @@ def parse_story(text: str) -> dict[str, list[str]]:
 
 def parse_told_names(lines: Iterable[str]) -> list[str]:
     """The names that came up in an earlier telling."""
-    told = (text.removeprefix("- ") for text in lines)
-    return [
-        name for text in told if text.startswith(CAME_UP) for name in text.removeprefix(CAME_UP).split(", ")
-    ]
+    told = [text for line in lines if (text := line.removeprefix("- ")).startswith(CAME_UP)]
+    return [name for text in told for name in text.removeprefix(CAME_UP).split(", ")]
 
 
 def _kind(text: str) -> str:
@@ -506,10 +476,8 @@ def format_quotes(
     newest stay.
     """
     flat = [_flat(text) for text in said]
-    around = count_bytes(before + after) + 1
-    note = SOME_LEFT_OUT
+    around, note, gone = count_bytes(before + after) + 1, SOME_LEFT_OUT, 0
     fits = max(0, room - count_bytes(note) - 8) // (LEAST + around + CUT)
-    gone = 0
     if len(flat) > fits and count_line_bytes(f"{before}{text}{after}" for text in flat) > room:
         gone = len(flat) - fits
         flat = [*flat[: min(1, fits)], *flat[len(flat) - max(0, fits - 1) :]] if fits else []
@@ -550,16 +518,12 @@ def share_room(parts: Sequence[tuple[float, Render]], room: int, most: int) -> l
     return texts
 
 
-_retelling_stored = format_stored_results
-_retelling_files = format_files
-_retelling_errors = format_errors
-_retelling_request = format_requests
-_retelling_state = format_state
-
-
-LONGEST: Final = 6_000  # Tokens of a summary, where more would be allowed
-OVERHEAD: Final = 600  # Bytes of tags and headings
-SECTION: Final = 0.4  # The most of the room that one section takes
+LONGEST: Final = 6_000
+"""Tokens of a summary, where more would be allowed."""
+OVERHEAD: Final = 600
+"""Bytes of tags and headings."""
+SECTION: Final = 0.4
+"""The most of the room that one section takes."""
 NAMES_SUMMARISING: Final = 0.15
 SAID_SUMMARISING: Final = 0.2
 """The most that names take, and what the user said: the program that asked knows that word for word."""
@@ -577,10 +541,8 @@ def reply_to_summary(conversation: OfflineConversation, directive: Directive) ->
     start, end = _stretch(conversation, directive.body)
     story = collect_story(conversation, start, end)
     room = int(min(conversation.room or LONGEST, LONGEST) / TEXT_RATE) - OVERHEAD
-    wants = [
-        f"Asked of this summary: “{to_bounded_line(w[1], QUOTE_SUMMARISING)}”"
-        for w in _WANTS.finditer(directive.body)
-    ]
+    asked = (to_bounded_line(w[1], QUOTE_SUMMARISING) for w in _WANTS.finditer(directive.body))
+    wants = [f"Asked of this summary: “{one}”" for one in asked]
     bodies = _bodies(story, max(0, room), wants)
     titled = enumerate(zip(TITLES, bodies, strict=True), 1)
     sections = "\n\n".join(f"## {n}. {title}\n{body or NONE}" for n, (title, body) in titled)
@@ -590,12 +552,12 @@ def reply_to_summary(conversation: OfflineConversation, directive: Directive) ->
 def _bodies(story: ConversationStory, room: int, wants: Sequence[str]) -> list[str]:
     old = parse_story(story.earlier)
     quote = "" if any(old.values()) else story.earlier
-    stored = merge_lines(old["stored"], _retelling_stored(story))
-    files = merge_lines(old["files"], _retelling_files(story))
-    trouble = [*_retelling_errors(story), *format_corrections(story)]
+    stored = merge_lines(old["stored"], format_stored_results(story))
+    files = merge_lines(old["files"], format_files(story))
+    trouble = [*format_errors(story), *format_corrections(story)]
     before, now = format_steps(story)
     parts: list[tuple[float, Render]] = [
-        (1.0, partial(format_list, [BY_RULE, *_retelling_request(story), *wants])),
+        (1.0, partial(format_list, [BY_RULE, *format_requests(story), *wants])),
         (4.0, partial(format_file_list, [*stored, *files])),
         (2.0, partial(format_list, merge_lines(old["errors"], trouble))),
         (1.5, partial(excerpt_summary, quote)),
@@ -604,7 +566,7 @@ def _bodies(story: ConversationStory, room: int, wants: Sequence[str]) -> list[s
         (2.5, partial(format_list, merge_lines(old["commands"], format_commands(story)))),
         (0.5, partial(format_list, [*format_unsolved(story), *format_unanswered(story)])),
         (1.0, partial(format_list, now)),
-        (1.5, partial(format_list, _retelling_state(story))),
+        (1.5, partial(format_list, format_state(story))),
         (0.2, partial(format_list, read_next_lines(story))),
     ]
     said = format_quotes(story.said, int(room * SAID_SUMMARISING), "<said>", "</said>", QUOTE_SUMMARISING)
