@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.core.messages import Block, Text, ToolUse, strip_half_characters
+from sevenfold.core.messages import Block, Directive, Text, ToolUse, strip_half_characters
 from sevenfold.memory.dates.relative import make_dates_absolute
 from sevenfold.memory.folder.labels import classify_memory, make_memory_name
 from sevenfold.memory.folder.names import ENDING, choose_file, explain_bad_file, make_file_key
@@ -35,7 +35,6 @@ from sevenfold.memory.topic_file import (
     read_topic,
     shorten_text,
 )
-from sevenfold.models.directives import Directive
 from sevenfold.offline.conversation import OfflineConversation, PastCall, find_ask, iterate_calls
 from sevenfold.offline.cues import CHINESE_CUES, CUES, TYPE_OF, ExtractedFact, Kind, MemoryCue
 from sevenfold.offline.language import (
