@@ -283,7 +283,8 @@ def iterate_lines(source: Path | bytes, problems: list[Problem]) -> Iterator[tup
             while line := file.readline(LONGEST_LINE):
                 number += 1
                 if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
-                    _skip_line(file)
+                    while (part := file.readline(1 << 20)) and not part.endswith(b"\n"):
+                        pass
                     problems.append(Problem(number, f"longer than {LONGEST_LINE:,} bytes: skipped"))
                     continue
                 if number == 1:
@@ -320,8 +321,3 @@ def _opened(source: Path | bytes) -> Iterator[io.BufferedIOBase]:
                 yield unpacked
         else:
             yield plain
-
-
-def _skip_line(file: io.BufferedIOBase) -> None:
-    while (part := file.readline(1 << 20)) and not part.endswith(b"\n"):
-        pass
