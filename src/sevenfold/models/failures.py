@@ -253,24 +253,22 @@ def _date(text: str | None) -> float | None:
 _CUT: Final = "the connection to {name} at {host} was cut; check the network and try again"
 _SLOW: Final = "{name} at {host} did not answer in time; check the network and {url}, and try again"
 _ODD: Final = "{name} at {host} answered in a way that cannot be read; check {url} if it is set"
+_APART: Final = (
+    "{name} cannot be reached at {host}; check the network and {url}, or use the model 'offline'"
+)
+_NO_SCHEME: Final = "the address in {url} cannot be used: it must begin with https:// or http://"
+_UNSENDABLE: Final = (
+    "the request to {host} cannot be sent as it is: check {key}, {url} and the extra headers "
+    "for line breaks and odd characters"
+)
 _TRANSPORT: Final[dict[str, tuple[type[ModelFailure], str]]] = {
     "TimeoutException": (Unreachable, _SLOW),
     "ReadTimeout": (Unreachable, "{name} at {host} fell silent in mid-answer; try again"),
     "PoolTimeout": (Unreachable, "too many requests to {name} are open at once; try again"),
-    "ConnectError": (
-        Unreachable,
-        "{name} cannot be reached at {host}; check the network and {url}, or use the model 'offline'",
-    ),
+    "ConnectError": (Unreachable, _APART),
     "ProxyError": (Unreachable, "the proxy on the way to {host} refused; check HTTPS_PROXY and HTTP_PROXY"),
-    "LocalProtocolError": (
-        BadRequest,
-        "the request to {host} cannot be sent as it is: check {key}, {url} and the extra headers "
-        "for line breaks and odd characters",
-    ),
-    "UnsupportedProtocol": (
-        BadRequest,
-        "the address in {url} cannot be used: it must begin with https:// or http://",
-    ),
+    "LocalProtocolError": (BadRequest, _UNSENDABLE),
+    "UnsupportedProtocol": (BadRequest, _NO_SCHEME),
     "InvalidURL": (BadRequest, "the address in {url} cannot be used: set it to one like https://host/path"),
     "TooManyRedirects": (BadRequest, "{host} only points elsewhere: set {url} to the final address"),
     "DecodingError": (BadReply, _ODD),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import gzip
-import io
 import json
 import re
 import zlib
@@ -33,12 +32,11 @@ from sevenfold.recordings.recorded import (
     ToolNote,
 )
 from sevenfold.storage.files import make_storage_failure
+from sevenfold.storage.jsonl import BOM, open_source
 
 LARGEST_DOCUMENT: Final = 512 << 20
 """A file that is one JSON document is read whole, so there is a limit; lines have none together."""
 _CHUNK: Final = 1 << 20
-_GZIP: Final = b"\x1f\x8b"
-_BOM: Final = b"\xef\xbb\xbf"
 _HALVES: Final = re.compile("[\ud800-\udfff]")
 _BETWEEN: Final = re.compile(r"[\s,]*")
 _TOKENS: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.S)
@@ -108,8 +106,8 @@ def read_document(source: Path | bytes, problems: list[Problem]) -> bytearray:
         held += part
         if len(held) > LARGEST_DOCUMENT:
             raise ValueError(f"a JSON document of over {LARGEST_DOCUMENT:,} bytes")
-    if held.startswith(_BOM):
-        del held[: len(_BOM)]
+    if held.startswith(BOM):
+        del held[: len(BOM)]
     return held
 
 
@@ -125,10 +123,7 @@ def read_beginning(source: Path | bytes, limit: int = 1 << 16) -> bytes:
 
 def _parts(source: Path | bytes, problems: list[Problem], size: int = _CHUNK) -> Iterator[bytes]:
     try:
-        with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as plain:
-            packed = plain.read(2) == _GZIP
-            plain.seek(0)
-            file = gzip.GzipFile(fileobj=plain, mode="rb") if packed else plain
+        with open_source(source) as file:
             while part := file.read1(size):
                 yield part
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -211,11 +206,6 @@ def describe_unreadable(times: int) -> str:
 def get_text(value: object) -> str:
     """A string, or nothing when it is none."""
     return value if isinstance(value, str) else ""
-
-
-def parse_count(value: object) -> int:
-    """A number of tokens; whatever is no number, or a negative one, counts nothing."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
 MOST_TOKENS: Final = 100_000_000

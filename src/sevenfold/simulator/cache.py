@@ -19,7 +19,7 @@ from 1,024 tokens on, in steps of 128.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final
@@ -79,11 +79,9 @@ def _result_tokens(content: Any) -> int:
     return count_text_tokens(text)
 
 
-def count_content_tokens(content: Any) -> int:
-    """All blocks of a reply, or the text it is."""
-    if isinstance(content, str):
-        return count_text_tokens(content)
-    return sum(count_block_tokens(b) for b in content)
+def count_content_tokens(content: Sequence[Json]) -> int:
+    """All blocks of a reply."""
+    return sum(count_block_tokens(block) for block in content)
 
 
 TTL: Final = {"5m": 300, "1h": 3_600}
@@ -136,7 +134,15 @@ class CachedPrompt:
 
 def read_prompt(body: Json) -> CachedPrompt:
     """The blocks of a request. It must have passed validation."""
-    prompt = CachedPrompt(settings=_settings(body), model=str(body.get("model") or ""))
+    thinking = body.get("thinking") or {}
+    contents = (to_blocks(message.get("content")) for message in body.get("messages") or ())
+    settings = {
+        "tool_choice": body.get("tool_choice") or {"type": "auto"},
+        "thinking": [thinking.get("type") or "disabled", thinking.get("budget_tokens")],
+        "effort": (body.get("output_config") or {}).get("effort"),
+        "images": any(has_image(block) for blocks in contents for block in blocks),
+    }
+    prompt = CachedPrompt(settings=settings, model=str(body.get("model") or ""))
     chain = blake2b(digest_size=DIGEST)
     gone = find_deleted_results(body)
     tokens, current = 0, "tools"
@@ -227,20 +233,6 @@ def find_deleted_results(body: Json) -> set[str]:
         for block in to_blocks(message.get("content"))
         if block.get("type") == "cache_edits"
         for gone in block.get("delete") or ()
-    }
-
-
-def _settings(body: Json) -> Json:
-    thinking = body.get("thinking") or {}
-    return {
-        "tool_choice": body.get("tool_choice") or {"type": "auto"},
-        "thinking": [thinking.get("type") or "disabled", thinking.get("budget_tokens")],
-        "effort": (body.get("output_config") or {}).get("effort"),
-        "images": any(
-            has_image(block)
-            for message in body.get("messages") or ()
-            for block in to_blocks(message.get("content"))
-        ),
     }
 
 

@@ -186,8 +186,13 @@ def read_own_transcript(path: Path) -> bytes:
     data = read_log(path)
     _check_first(data.partition(b"\n")[0], path)
     for number, line in enumerate(data.split(b"\n"), 1):
-        if line.strip() and (why := _unreadable(line)):
-            raise DamagedTranscript(f"{path}:{number} cannot be read ({why})")
+        try:
+            if line.strip():
+                _record.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            # A line of the wrong shape may be of a kind that a later version writes.
+            if not isinstance(error, msgspec.ValidationError) or not line.lstrip().startswith(b"{"):
+                raise DamagedTranscript(f"{path}:{number} cannot be read ({error})") from None
     return data
 
 
@@ -203,16 +208,6 @@ def _check_first(line: bytes, path: Path) -> None:
     known = isinstance(version, int) and version <= FORMAT
     if (mark.type, mark.name) != ("mark", "session") or not known:
         raise ForeignFile(str(path))
-
-
-def _unreadable(line: bytes) -> str:
-    try:
-        _record.decode(line)
-    except msgspec.ValidationError as error:  # a kind of a later version
-        return "" if line.lstrip().startswith(b"{") else str(error)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return str(error)
-    return ""
 
 
 def collect_pointer_texts(project: Path, session: str, files: Iterable[StoredFile]) -> bytes:

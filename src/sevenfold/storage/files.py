@@ -14,7 +14,6 @@ import secrets
 import stat
 import unicodedata
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from sevenfold.core.errors import Refused, SettingsError, StorageFailure
@@ -149,9 +148,7 @@ class TemporaryFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1

@@ -21,7 +21,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from sevenfold.core.errors import Refused, StorageFailure
@@ -174,30 +173,20 @@ def iterate_files(
 
 
 def compare_trees(
-    store: TreeStore, old: bytes | None, new: bytes | None
+    store: TreeStore, old: bytes | None, new: bytes | None, under: bytes = b""
 ) -> list[tuple[bytes, bytes | None, bytes | None]]:
     """Each file that differs, with its id before and after; equal folders are not read."""
-    found = dict[bytes, tuple[bytes | None, bytes | None]]()
-    _compare(store, old, new, b"", found)
-    return [(path, *found[path]) for path in sorted(found)]
-
-
-def _compare(
-    store: TreeStore,
-    old: bytes | None,
-    new: bytes | None,
-    under: bytes,
-    found: dict[bytes, tuple[bytes | None, bytes | None]],
-) -> None:
     if old == new:
-        return
+        return []
     before, after = _unlike(store.folder(old) if old else NOTHING, store.folder(new) if new else NOTHING)
+    found: list[tuple[bytes, bytes | None, bytes | None]] = []
     for key in before.keys() | after.keys():
         was, now = before.get(key), after.get(key)
         if key.endswith(b"/"):
-            _compare(store, was, now, under + key, found)
+            found += compare_trees(store, was, now, under + key)
         else:
-            found[under + key] = (was, now)
+            found.append((under + key, was, now))
+    return sorted(found, key=lambda change: change[0])
 
 
 def _unlike(old: TreeFolder, new: TreeFolder) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
@@ -255,13 +244,11 @@ class PackWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         try:
             self.file.close()
         finally:
-            self.temporary.__exit__(kind, error, trace)
+            self.temporary.__exit__(*raised)
 
     def __contains__(self, id: bytes) -> bool:
         return id in self.written

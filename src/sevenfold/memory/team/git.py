@@ -50,12 +50,18 @@ class RemoteAddress(msgspec.Struct, frozen=True):
     @property
     def shown(self) -> str:
         """The address without names, passwords, query and fragment."""
+        shown = self.given
         if match := _URL.match(self.given):
-            shown = _shown_url(match)
-        elif self.path or self.given.startswith(("/", "\\")) or _DRIVE.match(self.given):
-            shown = self.given
-        else:
-            shown = _shown_scp(self.given)
+            user, _, host = match[2].rpartition("@")
+            place = f"{'git@' if user == 'git' else ''}{host}{match[3]}"
+            # What is no host is perhaps the rest of a password that was not encoded.
+            shown = f"{match[1].lower()}://{place if _HOST.fullmatch(host) else '[hidden]'}"
+        elif not (self.path or self.given.startswith(("/", "\\")) or _DRIVE.match(self.given)):
+            # `user@host:path`: the user is no secret, unless there is a password.
+            front, slash, rest = self.given.partition("/")
+            user, at, host = front.rpartition("@")
+            kept = f"{user}@" if at and ":" not in user and "@" not in user else ""
+            shown = re.split(r"[?#]", f"{kept}{host}{slash}{rest}", maxsplit=1)[0]
         return shown if not find_secrets(shown) else hide_secrets(shown)
 
     def hide(self, text: str) -> str:
@@ -127,22 +133,6 @@ def _check_host(host: str) -> None:
 
 
 # --- what is shown ----------------------------------------------------------------------------------------
-
-
-def _shown_url(match: re.Match[str]) -> str:
-    scheme, authority, path = match[1].lower(), match[2], match[3]
-    user, _, host = authority.rpartition("@")
-    if not _HOST.fullmatch(host):  # perhaps the rest of a password that was not encoded
-        return f"{scheme}://[hidden]"
-    return f"{scheme}://{'git@' if user == 'git' else ''}{host}{path}"
-
-
-def _shown_scp(given: str) -> str:
-    """`user@host:path`: the user is no secret, unless there is a password."""
-    front, slash, rest = given.partition("/")
-    user, at, host = front.rpartition("@")
-    kept = f"{user}@" if at and ":" not in user and "@" not in user else ""
-    return re.split(r"[?#]", f"{kept}{host}{slash}{rest}", maxsplit=1)[0]
 
 
 def strip_credentials(text: str) -> str:

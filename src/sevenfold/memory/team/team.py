@@ -128,8 +128,10 @@ class Team:
         with self._alone():
             self._repository.prepare()
             place = Path(address.path)
-            taken = place.exists() and (not place.is_dir() or any(place.iterdir()))
-            if made := bool(address.path) and not taken:
+            made = bool(address.path) and not (
+                place.exists() and (not place.is_dir() or any(place.iterdir()))
+            )
+            if made:
                 self._repository.make(address.path)
             heads = self._repository.heads(address)
             if heads.branches:
