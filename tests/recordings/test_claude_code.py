@@ -17,6 +17,7 @@ from sevenfold.core.request import has_paired_tools
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Reply
 from sevenfold.recordings.claude_code import ClaudeCodeReader, read_session
+from sevenfold.recordings.reader import read_beginning
 from sevenfold.recordings.recorded import (
     CLEARED,
     INTERRUPTED,
@@ -570,7 +571,7 @@ def test_the_reader_knows_its_own_files(tmp_path: Path) -> None:
     reader = ClaudeCodeReader()
     path = tmp_path / "x.gz"
     path.write_bytes(gzip.compress(encoded(said("u1", None, "one"))))
-    assert reader.recognises(lines.read_beginning(path))
+    assert reader.recognises(read_beginning(path))
     assert reader.read(path).format == reader.format == "claude-code"
     snapshot = encoded({"type": "file-history-snapshot", "snapshot": {}}, said("u1", None, "x"))
     assert reader.recognises(snapshot)

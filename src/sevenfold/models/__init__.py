@@ -8,14 +8,9 @@ from sevenfold.models.capabilities import OFFLINE, ModelAccess, find_capabilitie
 from sevenfold.models.registry import PROVIDERS, ModelProvider, register
 
 __all__ = [
-    "OFFLINE",
-    "ModelAccess",
-    "ModelProvider",
-    "connect_model",
-    "find_capabilities",
-    "make_default_params",
+    "OFFLINE", "ModelAccess", "ModelProvider", "connect_model", "find_capabilities", "make_default_params",
     "register",
-]
+]  # fmt: skip
 
 
 def connect_model(name: str, access: ModelAccess, *, clock: Clock | None = None) -> Model:

@@ -1,8 +1,7 @@
 """Anthropic's Messages API, and every server that speaks it.
 
-A request in the Messages format: the bytes, the cache marks in them, and the beta features they
-need. Bring your own client: Anthropic's SDK, also on Bedrock, Vertex or Foundry with their
-credentials.
+`AnthropicModel` is our own client; `AnthropicSdk` takes yours, also on Bedrock, Vertex or Foundry with
+their credentials.
 """
 
 from __future__ import annotations
@@ -63,20 +62,12 @@ VERSION: Final = "2023-06-01"
 PATH: Final = "/v1/messages"
 
 ERROR_TYPES: Final[dict[str, type[ModelFailure]]] = {
-    "authentication_error": KeyRefused,
-    "billing_error": KeyRefused,
-    "permission_error": KeyRefused,
-    "not_found_error": ModelNotFound,
-    "request_too_large": PromptTooLong,
-    "rate_limit_error": RateLimited,
-    "timeout_error": Overloaded,
-    "overloaded_error": Overloaded,
-    "api_error": Overloaded,
-    "conflict_error": Overloaded,
-    "memory_path_conflict_error": BadRequest,
-    "memory_precondition_failed_error": BadRequest,
-    "invalid_request_error": BadRequest,
-}
+    "authentication_error": KeyRefused, "billing_error": KeyRefused, "permission_error": KeyRefused,
+    "not_found_error": ModelNotFound, "request_too_large": PromptTooLong, "rate_limit_error": RateLimited,
+    "timeout_error": Overloaded, "overloaded_error": Overloaded, "api_error": Overloaded,
+    "conflict_error": Overloaded, "memory_path_conflict_error": BadRequest,
+    "memory_precondition_failed_error": BadRequest, "invalid_request_error": BadRequest,
+}  # fmt: skip
 _VAGUE: Final = frozenset({"invalid_request_error", "api_error"})
 """Types that come with many statuses: there the status says more."""
 
@@ -135,8 +126,7 @@ class AnthropicModel:
         self._wire = ProviderConnection(
             self._provider, url, _headers(access), access, mapped=map_anthropic_error, clock=clock
         )
-        asked = access.diagnostics
-        self._diagnoses = url == ANTHROPIC_URL if asked is None else asked
+        self._diagnoses = url == ANTHROPIC_URL if access.diagnostics is None else access.diagnostics
         self._last: dict[str, str] = {}
         found = find_user_capabilities(name, access)
         drops = found.binds_thinking and access.drop_thinking
@@ -178,12 +168,8 @@ def make_request_headers(request: Request, local: bool) -> dict[str, str]:
 
 
 def _headers(access: ModelAccess) -> dict[str, str]:
-    headers = {
-        "content-type": "application/json",
-        "accept": "text/event-stream",
-        "anthropic-version": VERSION,
-        "user-agent": "sevenfold",
-    }
+    headers = {"content-type": "application/json", "accept": "text/event-stream"}
+    headers |= {"anthropic-version": VERSION, "user-agent": "sevenfold"}
     if access.anthropic_token:
         headers["authorization"] = f"Bearer {access.anthropic_token}"
     elif access.anthropic_key:

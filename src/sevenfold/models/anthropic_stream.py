@@ -71,8 +71,7 @@ class _OpenBlock:
         """The whole block; `NotJson` if its input is not an object."""
         for name, parts in self._parts.items():
             self.fields[name] = str(self.fields.get(name) or "") + "".join(parts)
-        written = "".join(self._input or ()).strip()
-        if written:
+        if written := "".join(self._input or ()).strip():
             self.fields["input"] = decode_json_object(written)
         block = parse_block(self.fields)
         if isinstance(block, Opaque) and self._raw is not None:
@@ -121,7 +120,11 @@ class AnthropicAssembly(ReplyAssembly):
     def _take(self, event: Json, raw: bytes | None) -> list[str | Block]:
         match event.get("type"):
             case "message_start":
-                self._head(event.get("message") or {})
+                message = event.get("message") or {}
+                self.message_id = str(message.get("id") or "")
+                self._answered_by = str(message.get("model") or self._answered_by)
+                self._usage.update(message.get("usage") or {})
+                self._note(message)
             case "content_block_start":
                 return self._begin(event, raw)
             case "content_block_delta":
@@ -135,12 +138,6 @@ class AnthropicAssembly(ReplyAssembly):
             case "error":
                 raise self.mapped(parse_error_body(self.provider, event, model=self._answered_by))
         return []  # pings, and whatever is invented later
-
-    def _head(self, message: Json) -> None:
-        self.message_id = str(message.get("id") or "")
-        self._answered_by = str(message.get("model") or self._answered_by)
-        self._usage.update(message.get("usage") or {})
-        self._note(message)
 
     def _note(self, fields: Json) -> None:
         found = {**fields, **(fields.get("diagnostics") or {})}
@@ -193,9 +190,8 @@ class AnthropicAssembly(ReplyAssembly):
     def _tail(self, event: Json) -> list[str | Block]:
         delta = event.get("delta") or {}
         self._stop = str(delta.get("stop_reason") or self._stop)
-        for name, value in (event.get("usage") or {}).items():
-            if value is not None:
-                self._usage[name] = value
+        counted = event.get("usage") or {}
+        self._usage.update({name: value for name, value in counted.items() if value is not None})
         self._note(event)
         self._note(delta)
         return []

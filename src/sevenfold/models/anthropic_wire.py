@@ -18,20 +18,10 @@ CONTEXT_BETA: Final = "context-management-2025-06-27"
 COMPACT_BETA: Final = "compact-2026-01-12"
 ON_DEMAND_BETA: Final = "compact-2026-09-04"
 
-_OURS: Final = frozenset(
-    {
-        "betas",
-        "diagnostics",
-        "effort",
-        "max_tokens",
-        "messages",
-        "model",
-        "output_config",
-        "stream",
-        "system",
-        "tools",
-    }
-)
+_OURS: Final = frozenset({
+    "betas", "diagnostics", "effort", "max_tokens", "messages", "model", "output_config", "stream",
+    "system", "tools",
+})  # fmt: skip
 """Parameters that are not passed on as they are."""
 _encode = msgspec.json.Encoder().encode
 
@@ -48,9 +38,13 @@ def encode_body(
         **_params(frame),
     }
     if frame.tools:
-        head["tools"] = [_kept_as_long(tool, frame) for tool in frame.tools]
+        # A tool's own cache mark must live as long as the marks behind it.
+        longer = {"cache_control": MARKS["1h"]} if frame.head_ttl == "1h" else {}
+        head["tools"] = [{**tool, **longer} if "cache_control" in tool else tool for tool in frame.tools]
     at, system_marks = place_marks(request)
-    system = _system(frame, system_marks)
+    system: list[Json] = [{"type": "text", "text": part} for part in frame.system if part.strip()]
+    for place in choose_marked_parts(len(system), system_marks):
+        system[place]["cache_control"] = MARKS[frame.head_ttl]
     if system:
         head["system"] = system
     tail = b',"diagnostics":' + _encode(diagnostics) if diagnostics else b""
@@ -98,26 +92,10 @@ def _params(frame: Frame) -> Json:
 def choose_max_tokens(request: Request, most: int) -> int:
     """The longest reply to ask for, of at most `most` tokens: thinking counts, and must leave room."""
     asked = min(request.max_tokens or most, most)
-    thinking = request.frame.params.get("thinking") or {}
-    budget = thinking.get("budget_tokens")
+    budget = (request.frame.params.get("thinking") or {}).get("budget_tokens")
     if isinstance(budget, int) and asked <= budget:
         return min(most, asked + budget)
     return asked
-
-
-def _system(frame: Frame, room: int) -> list[Json]:
-    """The parts of the system prompt, with `room` marks at most."""
-    parts: list[Json] = [{"type": "text", "text": part} for part in frame.system if part.strip()]
-    for at in choose_marked_parts(len(parts), room):
-        parts[at]["cache_control"] = MARKS[frame.head_ttl]
-    return parts
-
-
-def _kept_as_long(tool: Json, frame: Frame) -> Json:
-    """The tool; its own cache mark must live as long as the marks behind it."""
-    if "cache_control" in tool and frame.head_ttl == "1h":
-        return {**tool, "cache_control": MARKS["1h"]}
-    return tool
 
 
 def _messages(request: Request, at: list[int]) -> list[bytes]:
@@ -126,9 +104,7 @@ def _messages(request: Request, at: list[int]) -> list[bytes]:
     mark = b',"cache_control":' + _encode(MARKS[request.frame.ttl])
     for i in at:
         wires[i] = _marked(wires[i], view[i].message, mark)
-    if not view.pins:
-        return wires
-    for after, payloads in collect_pins(view).items():
+    for after, payloads in collect_pins(view).items() if view.pins else ():
         if (place := view.where(after)) is not None:
             for payload in payloads:
                 wires[place] += b',{"role":"user","content":[' + payload + b"]}"
@@ -141,8 +117,7 @@ def _messages(request: Request, at: list[int]) -> list[bytes]:
 def place_marks(request: Request) -> tuple[list[int], int]:
     """The messages that carry a mark, and the number of marks left for the system prompt."""
     frame, view = request.frame, request.view
-    room = MOST_MARKS - sum("cache_control" in tool for tool in frame.tools)
-    room -= "cache_control" in frame.params
+    room = MOST_MARKS - sum("cache_control" in part for part in (*frame.tools, frame.params))
     wanted = {view.where(id) for id in request.breakpoints} - {None}
     places = sorted({i for at in wanted if (i := _markable_at(request, at)) is not None})
     for_messages = max(0, room - 1) if frame.system else max(0, room)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
@@ -57,13 +57,10 @@ class ModelAccess(msgspec.Struct, frozen=True, kw_only=True):
         return known.get(variable) or self.variables.get(variable, "")
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={value!r}" for name, value in self._shown())
-        return f"Access({shown})"
+        return f"Access({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        return list(self._shown())
-
-    def _shown(self) -> Iterator[tuple[str, Any]]:
+        shown: list[tuple[str, Any]] = []
         for name in self.__struct_fields__:
             value = getattr(self, name)
             if name in ("limits_of", "variables"):
@@ -74,7 +71,8 @@ class ModelAccess(msgspec.Struct, frozen=True, kw_only=True):
                 value = sorted(value)
             elif name.endswith("_url"):
                 value = strip_url_credentials(value)
-            yield name, value
+            shown.append((name, value))
+        return shown
 
 
 def check_key(variable: str, key: str) -> None:
@@ -148,13 +146,8 @@ class ModelFamily(msgspec.Struct, frozen=True):
 def _claude(
     window: int, output: int, *, edits: bool = True, compacts: bool = False, binds: bool = False
 ) -> Capabilities:
-    return Capabilities(
-        window=window,
-        max_output=output,
-        binds_thinking=binds,
-        context_management=edits,
-        server_compaction=compacts,
-    )
+    known = Capabilities(window=window, max_output=output, binds_thinking=binds)
+    return replace(known, context_management=edits, server_compaction=compacts)
 
 
 def _gpt(window: int, output: int, *, images: bool = True) -> Capabilities:
@@ -286,13 +279,11 @@ def make_default_params(name: str, access: ModelAccess) -> Json:
     """The parameters of a new session's frame: the user's wishes in the model's own terms."""
     params: Json = {"betas": list(access.betas)} if access.betas else {}
     found = find_family(name)
-    effort_known = found is None or found.effort
-    if access.effort and effort_known:
+    if access.effort and (found is None or found.effort):
         params["effort"] = access.effort
     if name.startswith("openai:") or found is None:
         return params
-    thinking = _thinking(found, access)
-    if thinking:
+    if thinking := _thinking(found, access):
         params["thinking"] = thinking
     if thinking.get("type") == "enabled":
         params["betas"] = [*params.get("betas", ()), INTERLEAVED_BETA]

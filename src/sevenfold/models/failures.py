@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -24,9 +24,6 @@ from sevenfold.core.errors import (
     RateLimited,
     Unreachable,
 )
-
-if TYPE_CHECKING:
-    import ssl
 
 SHORTEST_KEY: Final = 8
 """Shorter texts are not hidden: they are no keys, and messages would become unreadable."""
@@ -110,8 +107,7 @@ def _error_fields(body: Any) -> dict[str, Any]:
     if isinstance(error, dict):
         return error
     if isinstance(error, list):  # FastAPI: what is wrong with each field
-        said = [str(e.get("msg", "")) for e in error if isinstance(e, dict)]
-        return {"message": "; ".join(said)}
+        return {"message": "; ".join(str(e.get("msg", "")) for e in error if isinstance(e, dict))}
     return {"message": error} if isinstance(error, str) else {}
 
 
@@ -127,7 +123,9 @@ def make_failure(kind: type[ModelFailure], said: ServerRefusal) -> ModelFailure:
 
 def _sentence(kind: type[ModelFailure], said: ServerRefusal) -> str:
     who, number, tail = said.provider, said.number, f": {said.message}" if said.message else ""
-    if kind is KeyRefused and (number == "402" or _speaks_of_money(said)):
+    told = f"{said.kind} {said.code} {said.message}".lower()
+    money = number == "402" or any(word in told for word in ("billing", "quota", "credit balance"))
+    if kind is KeyRefused and money:
         return f"{who.name} refuses ({number}): mend this account's billing, or use the model 'offline'"
     if kind is KeyRefused:
         return (
@@ -148,34 +146,17 @@ def _sentence(kind: type[ModelFailure], said: ServerRefusal) -> str:
     return f"{who.name} did not accept the request ({number}){tail or ': it did not say why'}"
 
 
-def _speaks_of_money(said: ServerRefusal) -> bool:
-    text = f"{said.kind} {said.code} {said.message}".lower()
-    return any(word in text for word in ("billing", "quota", "credit balance"))
-
-
 def map_status(status: int | None) -> type[ModelFailure]:
     """Our error for a bare status. Every number has one."""
     if status is None:
         return Overloaded
-    exact = _STATUSES.get(status)
-    if exact is not None:
-        return exact
-    return Overloaded if status >= 500 else BadRequest
+    return _STATUSES.get(status, Overloaded if status >= 500 else BadRequest)
 
 
 _STATUSES: Final[dict[int, type[ModelFailure]]] = {
-    401: KeyRefused,
-    402: KeyRefused,
-    403: KeyRefused,
-    404: ModelNotFound,
-    408: Overloaded,
-    409: Overloaded,
-    413: PromptTooLong,
-    425: Overloaded,
-    429: RateLimited,
-    501: BadRequest,
-    505: BadRequest,
-}
+    401: KeyRefused, 402: KeyRefused, 403: KeyRefused, 404: ModelNotFound, 408: Overloaded, 409: Overloaded,
+    413: PromptTooLong, 425: Overloaded, 429: RateLimited, 501: BadRequest, 505: BadRequest,
+}  # fmt: skip
 
 
 # --- a prompt that is too long ------------------------------------------------------------------------
@@ -269,24 +250,22 @@ def _date(text: str | None) -> float | None:
 _CUT: Final = "the connection to {name} at {host} was cut; check the network and try again"
 _SLOW: Final = "{name} at {host} did not answer in time; check the network and {url}, and try again"
 _ODD: Final = "{name} at {host} answered in a way that cannot be read; check {url} if it is set"
+_APART: Final = (
+    "{name} cannot be reached at {host}; check the network and {url}, or use the model 'offline'"
+)
+_NO_SCHEME: Final = "the address in {url} cannot be used: it must begin with https:// or http://"
+_UNSENDABLE: Final = (
+    "the request to {host} cannot be sent as it is: check {key}, {url} and the extra headers "
+    "for line breaks and odd characters"
+)
 _TRANSPORT: Final[dict[str, tuple[type[ModelFailure], str]]] = {
     "TimeoutException": (Unreachable, _SLOW),
     "ReadTimeout": (Unreachable, "{name} at {host} fell silent in mid-answer; try again"),
     "PoolTimeout": (Unreachable, "too many requests to {name} are open at once; try again"),
-    "ConnectError": (
-        Unreachable,
-        "{name} cannot be reached at {host}; check the network and {url}, or use the model 'offline'",
-    ),
+    "ConnectError": (Unreachable, _APART),
     "ProxyError": (Unreachable, "the proxy on the way to {host} refused; check HTTPS_PROXY and HTTP_PROXY"),
-    "LocalProtocolError": (
-        BadRequest,
-        "the request to {host} cannot be sent as it is: check {key}, {url} and the extra headers "
-        "for line breaks and odd characters",
-    ),
-    "UnsupportedProtocol": (
-        BadRequest,
-        "the address in {url} cannot be used: it must begin with https:// or http://",
-    ),
+    "LocalProtocolError": (BadRequest, _UNSENDABLE),
+    "UnsupportedProtocol": (BadRequest, _NO_SCHEME),
     "InvalidURL": (BadRequest, "the address in {url} cannot be used: set it to one like https://host/path"),
     "TooManyRedirects": (BadRequest, "{host} only points elsewhere: set {url} to the final address"),
     "DecodingError": (BadReply, _ODD),
@@ -316,7 +295,11 @@ def map_transport_error(error: BaseException, provider: ProviderInfo) -> ModelFa
     causes = list(_causes(error))
     certificate = next((c for c in causes if isinstance(c, ssl.SSLError)), None)
     if certificate is not None:
-        mapped: ModelFailure = Unreachable(_certificate(certificate, provider))
+        why = getattr(certificate, "verify_message", "") or certificate.reason or "TLS failed"
+        mapped: ModelFailure = Unreachable(
+            f"no safe connection to {provider.host} ({why}): check {provider.url}, the date of this "
+            "machine, and SSL_CERT_FILE if the server has a private authority"
+        )
         mapped.retryable = False
         return mapped
     if any(isinstance(c, socket.gaierror) for c in causes):
@@ -328,14 +311,6 @@ def map_transport_error(error: BaseException, provider: ProviderInfo) -> ModelFa
         mapped = Unreachable("nothing listens at {host}: start the server, or mend {url}".format(**who))
         mapped.retryable = False
     return mapped
-
-
-def _certificate(error: ssl.SSLError, provider: ProviderInfo) -> str:
-    why = getattr(error, "verify_message", "") or error.reason or "TLS failed"
-    return (
-        f"no safe connection to {provider.host} ({why}): check {provider.url}, the date of this "
-        "machine, and SSL_CERT_FILE if the server has a private authority"
-    )
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -400,11 +375,6 @@ def map_sdk_error(
             )
         )
     return make_no_credentials_error(provider)
-
-
-def list_sdk_errors(sdk: type[Exception]) -> tuple[type[Exception], ...]:
-    """All errors of an SDK's call, given the class that its own errors share."""
-    return (sdk, *list_transport_errors())
 
 
 def make_no_credentials_error(provider: ProviderInfo) -> KeyRefused:

@@ -27,7 +27,6 @@ from sevenfold.models.failures import (
     ProviderInfo,
     find_client_secrets,
     hide_secrets,
-    list_sdk_errors,
     list_transport_errors,
     make_cut_error,
     make_no_model_error,
@@ -61,8 +60,7 @@ class HttpReply:
         chunks = self._chunks()
         start = b""
         async for chunk in chunks:
-            start = chunk.lstrip()
-            if start:
+            if start := chunk.lstrip():
                 break
         match start.strip()[:1]:
             case b"{":
@@ -249,10 +247,8 @@ class ProviderConnection:
             )
         body = b""
         async for chunk in response.aiter_raw():
-            if _is_packed(response):  # the status says enough, and unpacking it could fill the memory
-                break
-            body += chunk
-            if len(body) > MOST_OF_AN_ERROR:
+            # Of a packed body the status says enough, and unpacking it could fill the memory.
+            if _is_packed(response) or len(body := body + chunk) > MOST_OF_AN_ERROR:
                 break
         return self._mapped(
             parse_error_body(
@@ -267,9 +263,8 @@ class ProviderConnection:
         )
 
     def _secrets(self) -> tuple[str, ...]:
-        access = self._access
-        keys = (access.anthropic_key, access.anthropic_token, access.openai_key)
-        return (*keys, *access.headers.values())
+        own = self._access
+        return (own.anthropic_key, own.anthropic_token, own.openai_key, *own.headers.values())
 
 
 async def relay_sdk(
@@ -282,7 +277,7 @@ async def relay_sdk(
             async for event in stream:
                 for item in reply.take(event.to_dict(warnings=False)):
                     yield item
-    except list_sdk_errors(sdk_error) as error:
+    except (sdk_error, *list_transport_errors()) as error:
         hide = find_client_secrets(client)
         raise map_sdk_error(error, reply.provider, reply.mapped, reply.model, hide) from None
     except ValueError as error:  # what the SDK raises for an event that is not JSON

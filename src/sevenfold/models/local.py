@@ -14,7 +14,7 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -79,18 +79,14 @@ def _context_length(file: IO[bytes], path: Path) -> int | None:
     if version not in VERSIONS:
         raise UnknownModel(f"{path} is a GGUF file of version {version}: only 2 and 3 are known")
     _, entries = _take(file, "QQ")
-    for name, value in _entries(file, entries):
+    for _ in range(entries):
+        name = _text(file)
+        (kind,) = _take(file, "I")
+        value = _value(file, kind)
         # The key begins with the architecture: llama.context_length, qwen3.context_length, …
         if name.endswith(".context_length") and isinstance(value, int) and value > 0:
             return value
     return None
-
-
-def _entries(file: IO[bytes], count: int) -> Iterator[tuple[str, object]]:
-    for _ in range(count):
-        name = _text(file)
-        (kind,) = _take(file, "I")
-        yield name, _value(file, kind)
 
 
 def _value(file: IO[bytes], kind: int) -> object:
@@ -125,8 +121,7 @@ def _text(file: IO[bytes]) -> str:
 
 
 def _take(file: IO[bytes], form: str) -> tuple[int, ...]:
-    form = "<" + form
-    return struct.unpack(form, file.read(struct.calcsize(form)))
+    return struct.unpack("<" + form, file.read(struct.calcsize("<" + form)))
 
 
 PROGRAM: Final = "sevenfold.models.llama_server"
@@ -200,12 +195,16 @@ class LlamaProcess:
             self._log.close()
 
     def _why(self, loading: bool = False) -> ModelFailure:
-        wanted, log = self._wanted, self._said()
+        end, wanted = self._log.seek(0, os.SEEK_END), self._wanted
+        self._log.seek(max(0, end - LOG_TAIL))
+        log = self._log.read().decode("utf-8", "replace").strip()
         if _MEMORY.search(log) or self._process.returncode == _KILLED:
-            return _final(
+            error = Unreachable(
                 f"memory ran out for {wanted.path} with a window of {wanted.window:,} tokens: "
                 "set a smaller one with SEVENFOLD_WINDOW, or use a smaller model"
             )
+            error.retryable = False  # there will be no more memory the next time
+            return error
         reasons = _CANNOT_LOAD.findall(log) or [_STAMP.sub("", log.splitlines()[-1])] if log else []
         said = f": {reasons[-1].strip()[:300]}" if reasons else ""
         if loading:
@@ -214,11 +213,6 @@ class LlamaProcess:
         return Unreachable(
             f"llama.cpp {how} while it ran {wanted.path}{said}; the next request starts it again"
         )
-
-    def _said(self) -> str:
-        end = self._log.seek(0, os.SEEK_END)
-        self._log.seek(max(0, end - LOG_TAIL))
-        return self._log.read().decode("utf-8", "replace").strip()
 
 
 def count_cores() -> int:
@@ -234,12 +228,6 @@ def describe_exit(code: int | None) -> str:
         return f"was ended by {signal.Signals(-code).name}"
     except ValueError:
         return f"was ended by signal {-code}"
-
-
-def _final(message: str) -> ModelFailure:
-    error = Unreachable(message)
-    error.retryable = False  # there will be no more memory the next time
-    return error
 
 
 ENGINE: Final = "xllamacpp"
@@ -289,8 +277,7 @@ class LocalModel:
                 async for item in items:
                     yield item
         except ModelFailure as error:
-            cut = isinstance(error, Unreachable)
-            if (why := await process.why_ended(wait=cut)) is not None:
+            if (why := await process.why_ended(wait=isinstance(error, Unreachable))) is not None:
                 raise why from error
             raise
 
@@ -302,8 +289,7 @@ class LocalModel:
         async with self._starting:  # forks come together, and one process is enough
             if self._running is None or self._client is None or not self._running.alive:
                 await self._end()
-                window = self.capabilities.window
-                self._running = await LlamaProcess.start(self._path, self.name, window)
+                self._running = await LlamaProcess.start(self._path, self.name, self.capabilities.window)
                 self._client = self._reach(self._running)
             return self._running, self._client
 

@@ -1,7 +1,6 @@
 """Chat completions: OpenAI, and the servers that speak its format (vLLM, Ollama, llama.cpp and others).
 
-A request in the chat-completions format: our messages told in its words, as bytes that stay the
-same. Bring your own client: OpenAI's SDK, also on Azure with its credentials.
+`OpenAiModel` is our own client; `OpenAiSdk` takes yours, also on Azure with its credentials.
 """
 
 from __future__ import annotations
@@ -48,30 +47,18 @@ if TYPE_CHECKING:
 PATH: Final = "/chat/completions"
 
 ERROR_TYPES: Final[dict[str, type[ModelFailure]]] = {
-    "insufficient_quota": KeyRefused,
-    "billing_hard_limit_reached": KeyRefused,
-    "billing_not_active": KeyRefused,
-    "account_deactivated": KeyRefused,
-    "invalid_api_key": KeyRefused,
-    "authentication_error": KeyRefused,
-    "permission_error": KeyRefused,
+    "insufficient_quota": KeyRefused, "billing_hard_limit_reached": KeyRefused,
+    "billing_not_active": KeyRefused, "account_deactivated": KeyRefused, "invalid_api_key": KeyRefused,
+    "authentication_error": KeyRefused, "permission_error": KeyRefused,
     "unsupported_country_region_territory": KeyRefused,
-    "model_not_found": ModelNotFound,
-    "not_found_error": ModelNotFound,
-    "NotFoundError": ModelNotFound,
-    "context_length_exceeded": PromptTooLong,
-    "exceed_context_size_error": PromptTooLong,
-    "rate_limit_exceeded": RateLimited,
-    "rate_limit_error": RateLimited,
-    "server_error": Overloaded,
-    "api_error": Overloaded,
-    "unavailable_error": Overloaded,
+    "model_not_found": ModelNotFound, "not_found_error": ModelNotFound, "NotFoundError": ModelNotFound,
+    "context_length_exceeded": PromptTooLong, "exceed_context_size_error": PromptTooLong,
+    "rate_limit_exceeded": RateLimited, "rate_limit_error": RateLimited,
+    "server_error": Overloaded, "api_error": Overloaded, "unavailable_error": Overloaded,
     "InternalServerError": Overloaded,
-    "not_supported_error": BadRequest,
-    "content_filter": BadRequest,
-    "BadRequestError": BadRequest,
+    "not_supported_error": BadRequest, "content_filter": BadRequest, "BadRequestError": BadRequest,
     "invalid_request_error": BadRequest,
-}
+}  # fmt: skip
 """By code, then by type, as OpenAI, vLLM and llama.cpp write them."""
 _VAGUE: Final = frozenset({"invalid_request_error", "api_error", "server_error"})
 
@@ -102,11 +89,14 @@ class OpenAiModel:
     def __init__(self, name: str, access: ModelAccess, *, clock: Clock | None = None) -> None:
         self.name = name
         url = access.openai_base_url.rstrip("/")
-        self._local = is_loopback(url)
-        self._official = is_official(url)
+        self._local, self._official = is_loopback(url), is_official(url)
         self._provider = describe_provider(url)
+        headers = {"content-type": "application/json", "accept": "text/event-stream"}
+        headers["user-agent"] = "sevenfold"
+        if access.openai_key:
+            headers["authorization"] = f"Bearer {access.openai_key}"
         self._wire = ProviderConnection(
-            self._provider, url, _headers(access), access, mapped=map_openai_error, clock=clock
+            self._provider, url, headers, access, mapped=map_openai_error, clock=clock
         )
         self.capabilities = limit_capabilities(find_user_capabilities(name, access))
 
@@ -148,13 +138,6 @@ def is_official(url: str) -> bool:
     except ValueError:
         return False
     return host == "api.openai.com" or host.endswith((".openai.com", ".openai.azure.com"))
-
-
-def _headers(access: ModelAccess) -> dict[str, str]:
-    headers = {"content-type": "application/json", "accept": "text/event-stream", "user-agent": "sevenfold"}
-    if access.openai_key:
-        headers["authorization"] = f"Bearer {access.openai_key}"
-    return headers
 
 
 class OpenAiSdk:

@@ -83,11 +83,9 @@ class OpenAiAssembly(ReplyAssembly):
             raise self.mapped(parse_error_body(self.provider, chunk, model=self._answered_by))
         self.message_id = str(chunk.get("id") or self.message_id)
         self._answered_by = str(chunk.get("model") or self._answered_by)
-        choices = chunk.get("choices") or ()
         out: list[str | Block] = []
-        for choice in choices[:1]:
-            delta = choice.get("delta") or choice.get("message") or {}
-            out += self._delta(delta)
+        for choice in (chunk.get("choices") or ())[:1]:
+            out += self._delta(choice.get("delta") or choice.get("message") or {})
             if choice.get("finish_reason"):
                 self._stop = STOPS.get(str(choice["finish_reason"]), "end_turn")
                 self.complete = True

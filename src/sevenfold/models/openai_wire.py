@@ -29,34 +29,18 @@ from sevenfold.models.capabilities import find_family, to_wire_name
 from sevenfold.models.jsontext import decode_json_object
 
 STOPS: Final = {
-    "stop": "end_turn",
-    "tool_calls": "tool_use",
-    "function_call": "tool_use",
-    "length": "max_tokens",
-    "max_tokens": "max_tokens",
-    "model_length": "max_tokens",
-    "content_filter": "refusal",
-}
+    "stop": "end_turn", "tool_calls": "tool_use", "function_call": "tool_use", "length": "max_tokens",
+    "max_tokens": "max_tokens", "model_length": "max_tokens", "content_filter": "refusal",
+}  # fmt: skip
 THOUGHT_FIELDS: Final = ("reasoning_content", "reasoning")
 FORM: Final = "chat"
 LONGEST_ID: Final = 40  # Longer ids of tool calls are refused
-_OURS: Final = frozenset(
-    {
-        "betas",
-        "compaction",
-        "context_management",
-        "effort",
-        "max_tokens",
-        "messages",
-        "model",
-        "output_config",
-        "stream",
-        "thinking",
-        "tool_choice",
-        "tools",
-    }
-)
+_OURS: Final = frozenset({
+    "betas", "compaction", "context_management", "effort", "max_tokens", "messages", "model",
+    "output_config", "stream", "thinking", "tool_choice", "tools",
+})  # fmt: skip
 """Parameters that are translated, or that only the other format knows."""
+_REASONING: Final = ("o1", "o3", "o4", "gpt-5", "gpt-6")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -70,7 +54,10 @@ def encode_body(request: Request, *, official: bool = False) -> bytes:
         **_params(frame),
     }
     if request.max_tokens:
-        head[_limit_name(frame.model, official)] = request.max_tokens
+        # Reasoning models refuse the old name; servers that copy the format may not know the new one.
+        found = find_family(frame.model)
+        new = official or (found is not None and found.prefix.startswith(_REASONING))
+        head["max_completion_tokens" if new else "max_tokens"] = request.max_tokens
     if tools := [_tool(tool) for tool in frame.tools if "input_schema" in tool]:
         head["tools"] = tools
         head.update(_tool_choice(frame.params.get("tool_choice")))
@@ -78,13 +65,6 @@ def encode_body(request: Request, *, official: bool = False) -> bytes:
     first = [_encode({"role": "system", "content": system})] if system else []
     said = [wire for wire in encode_view(request.view, FORM, encode_message) if wire]
     return enclose_messages(_encode(head), [*first, *said])
-
-
-def _limit_name(model: str, official: bool) -> str:
-    """Reasoning models refuse the old name; servers that copy the format may not know the new one."""
-    found = find_family(model)
-    reasons = found is not None and found.prefix.startswith(("o1", "o3", "o4", "gpt-5", "gpt-6"))
-    return "max_completion_tokens" if official or reasons else "max_tokens"
 
 
 def _params(frame: Frame) -> Json:
@@ -158,8 +138,8 @@ def _user(message: Message) -> list[Json]:
 
 
 def _result(result: ToolResult) -> Json:
-    shown = (result.content,) if isinstance(result.content, str) else ()
-    said = "".join(shown) or _text(b for b in _inside(result) if not isinstance(b, Image))
+    said = result.content if isinstance(result.content, str) else ""
+    said = said or _text(b for b in _inside(result) if not isinstance(b, Image))
     if not said:
         said = "(see the image below)" if _pictures(result) else "(no output)"
     if result.is_error:
@@ -184,10 +164,18 @@ def _part(block: Block) -> Json | None:
     match block:
         case Text(text):
             return {"type": "text", "text": text} if text.strip() else None
-        case Image(source):
-            return _image(source)
+        case Image({"type": "base64", "data": str(data)} as source):
+            url = f"data:{source.get('media_type', 'image/png')};base64,{data}"
+            return {"type": "image_url", "image_url": {"url": url}}
+        case Image({"type": "url", "url": str(url)}):
+            return {"type": "image_url", "image_url": {"url": url}}
+        case Image():
+            return {"type": "text", "text": "[an image that cannot be shown here]"}
+        case Document({"type": "text", "data": str(data)}):
+            return {"type": "text", "text": data}
         case Document(source):
-            return _document(source)
+            named = source.get("media_type") or source.get("type") or "unknown"
+            return {"type": "text", "text": f"[a document ({named}) that cannot be shown here]"}
         case Opaque(kind):
             return {"type": "text", "text": f"[a block of type {kind!r} that cannot be shown here]"}
         case ToolUse(_, name):
@@ -197,29 +185,10 @@ def _part(block: Block) -> Json | None:
     return {"type": "text", "text": block.text}
 
 
-def _image(source: Json) -> Json:
-    match source:
-        case {"type": "base64", "data": str(data)}:
-            url = f"data:{source.get('media_type', 'image/png')};base64,{data}"
-        case {"type": "url", "url": str(url)}:
-            pass
-        case _:
-            return {"type": "text", "text": "[an image that cannot be shown here]"}
-    return {"type": "image_url", "image_url": {"url": url}}
-
-
-def _document(source: Json) -> Json:
-    if source.get("type") == "text" and isinstance(source.get("data"), str):
-        return {"type": "text", "text": source["data"]}
-    kind = source.get("media_type") or source.get("type") or "unknown"
-    return {"type": "text", "text": f"[a document ({kind}) that cannot be shown here]"}
-
-
 def make_call_id(id: str) -> str:
     """An id that every server takes; the same one for a call and its result."""
-    if len(id) <= LONGEST_ID:
-        return id
-    return "call_" + hashlib.sha256(id.encode("utf-8")).hexdigest()[:24]
+    short = len(id) <= LONGEST_ID
+    return id if short else "call_" + hashlib.sha256(id.encode("utf-8")).hexdigest()[:24]
 
 
 # --- what comes from others ---------------------------------------------------------------------------
@@ -248,21 +217,17 @@ def decode_content(content: Any, where: str) -> Iterator[Block]:
     if not isinstance(content, list | None):
         raise Mistake(f"{where} has content that is neither a text nor a list of parts")
     for part in content or ():
-        if isinstance(part, str):
-            yield Text(part)
-        elif not isinstance(part, dict):
-            raise Mistake(f"{where} has a part that is no object")
-        else:
-            yield _decode_part(part)
-
-
-def _decode_part(part: Json) -> Block:
-    match part:
-        case {"type": "text", "text": str(text)} | {"type": "refusal", "refusal": str(text)}:
-            return Text(text)
-        case {"type": "image_url", "image_url": {"url": str(url)}}:
-            return Image({"type": "url", "url": url})
-    return Opaque(str(part.get("type", "")), _to_text(part))
+        match part:
+            case (
+                str(text) | {"type": "text", "text": str(text)} | {"type": "refusal", "refusal": str(text)}
+            ):
+                yield Text(text)
+            case {"type": "image_url", "image_url": {"url": str(url)}}:
+                yield Image({"type": "url", "url": url})
+            case dict():
+                yield Opaque(str(part.get("type", "")), _to_text(part))
+            case _:
+                raise Mistake(f"{where} has a part that is no object")
 
 
 def _decode_call(call: Any, where: str) -> ToolUse:

@@ -27,16 +27,9 @@ GROUP: Final = "sevenfold.models"  # The entry points of other packages
 PLAIN: Final = "anthropic"  # The provider of names without a prefix
 _PREFIX: Final = re.compile(r"[a-z][a-z0-9_-]*")
 _LOAD_ERRORS: Final = (
-    AttributeError,
-    ImportError,
-    LookupError,
-    NameError,
-    OSError,
-    RuntimeError,
-    SyntaxError,
-    TypeError,
+    AttributeError, ImportError, LookupError, NameError, OSError, RuntimeError, SyntaxError, TypeError,
     ValueError,
-)
+)  # fmt: skip
 """Raised by packages that are broken, or not made for this version of Python."""
 
 ConnectModel: TypeAlias = Callable[[str, Any, Clock | None], Model]

@@ -136,7 +136,7 @@ def decode_record(line: bytes) -> ClaudeCodeRecord:
 
 
 class _AnyObject(msgspec.Struct):
-    """Any object, whatever is in it."""
+    """Any object."""
 
 
 def read_message(record: ClaudeCodeRecord, role: Role) -> Message:
@@ -174,21 +174,14 @@ def read_compaction(record: ClaudeCodeRecord) -> RecordedCompaction:
 
 def read_clearing(record: ClaudeCodeRecord) -> RecordedClearing:
     facts = record.microcompactMetadata or _ClaudeCodeBoundary()
-    return RecordedClearing(
-        tuple(facts.compactedToolIds), facts.trigger or "", facts.preTokens or 0, facts.tokensSaved or 0
-    )
+    before, saved = facts.preTokens or 0, facts.tokensSaved or 0
+    return RecordedClearing(tuple(facts.compactedToolIds), facts.trigger or "", before, saved)
 
 
 def read_api_error(record: ClaudeCodeRecord, line: int) -> RecordedApiError:
-    error = record.error if isinstance(record.error, dict) else {}
-    status = error.get("status")
-    return RecordedApiError(
-        line,
-        record.at,
-        status if isinstance(status, int) else 0,
-        _innermost(record.error),
-        int(record.retryAttempt or 0),
-    )
+    found = record.error.get("status") if isinstance(record.error, dict) else None
+    status, attempt = found if isinstance(found, int) else 0, int(record.retryAttempt or 0)
+    return RecordedApiError(line, record.at, status, _innermost(record.error), attempt)
 
 
 def _innermost(error: object, depth: int = 5) -> str:
@@ -340,8 +333,7 @@ class RecordChain:
     def _from_user(self, line: int, record: ClaudeCodeRecord, message: Message) -> None:
         if message.tool_uses:
             self.problems.append(Problem(line, "a tool use that no model made: it was dropped"))
-            kept = tuple(b for b in message.content if not isinstance(b, ToolUse))
-            message = Message("user", kept)
+            message = Message("user", tuple(b for b in message.content if not isinstance(b, ToolUse)))
         if message.results:
             # Its use may come later in the file.
             self.pending.append((line, record, message, read_tool_notes(record)))
@@ -368,7 +360,9 @@ class RecordChain:
             if asked is None:
                 self.problems.append(Problem(line, f"no tool use {id}: its result was dropped"))
                 continue
-            answer = self._answer(asked, line, record)
+            if (answer := self.answers.get(asked.uuid)) is None:
+                answer = self.answers[asked.uuid] = self._node(max(line, asked.line), record)
+                answer.follows = asked.uuid
             if any(isinstance(b, ToolResult) and b.tool_use_id == id for b in answer.blocks):
                 self.problems.append(Problem(line, f"a second result of tool use {id}: it was dropped"))
                 continue
@@ -392,12 +386,6 @@ class RecordChain:
         earlier = [node for node in asking if node.line < line]
         return (earlier or asking)[-1] if asking else None
 
-    def _answer(self, asked: _SpokenNode, line: int, record: ClaudeCodeRecord) -> _SpokenNode:
-        if (answer := self.answers.get(asked.uuid)) is None:
-            answer = self.answers[asked.uuid] = self._node(max(line, asked.line), record)
-            answer.follows = asked.uuid
-        return answer
-
     def _parent(self, i: int, node: _SpokenNode, elsewhere: frozenset[str]) -> str | None:
         compacted = isinstance(node.event, RecordedCompaction)
         follows = node.follows or (node.record.logicalParentUuid if compacted else None)
@@ -410,9 +398,8 @@ class RecordChain:
             self.continues = missing or ""
             return None
         if not compacted:  # there the line before is what is meant anyway
-            self.problems.append(
-                Problem(node.line, f"{follows}, which it follows, is not before it: taken in order")
-            )
+            why = f"{follows}, which it follows, is not before it: taken in order"
+            self.problems.append(Problem(node.line, why))
         return self.order[i - 1].uuid
 
     def _resolve(self, uuid: str | None, node: _SpokenNode) -> tuple[_SpokenNode | None, str | None]:
@@ -436,38 +423,17 @@ class RecordChain:
 
 def _said(node: _SpokenNode, parent: str | None) -> RecordedEvent:
     record = node.record
-    if node.event is not None:
-        return RecordedEvent(node.uuid, parent, node.line, node.at, node.event)
     message = Message("assistant" if node.role == "assistant" else "user", tuple(node.blocks))
-    model = (record.message.model if record.message else None) or ""
-    if node.role == "user" or model == SYNTHETIC or record.isApiErrorMessage:
-        return RecordedEvent(
-            node.uuid,
-            parent,
-            node.line,
-            node.at,
-            message,
-            meta=bool(record.isMeta),
-            made_up=node.role == "assistant",
-            failed=bool(record.isApiErrorMessage),
-        )
-    usage = node.usages[-1]
-    reply = Reply(message, usage, node.stop or _stop_of(message), model=model)
-    counted = bool(node.stop) or len({u.output for u in node.usages}) > 1
-    return RecordedEvent(
-        node.uuid,
-        parent,
-        node.line,
-        node.at,
-        reply,
-        request_id=record.requestId or "",
-        model=model,
-        counted=counted,
-    )
-
-
-def _stop_of(message: Message) -> str:
-    return "tool_use" if message.tool_uses else "end_turn"
+    event = RecordedEvent(node.uuid, parent, node.line, node.at, node.event or message)
+    if node.event is not None:
+        return event
+    model, failed = (record.message.model if record.message else None) or "", bool(record.isApiErrorMessage)
+    if node.role == "user" or model == SYNTHETIC or failed:
+        return replace(event, meta=bool(record.isMeta), made_up=node.role == "assistant", failed=failed)
+    stop = node.stop or ("tool_use" if message.tool_uses else "end_turn")
+    reply = Reply(message, node.usages[-1], stop, model=model)
+    counted = bool(node.stop) or len({usage.output for usage in node.usages}) > 1
+    return replace(event, what=reply, request_id=record.requestId or "", model=model, counted=counted)
 
 
 FORMAT: Final = "claude-code"
@@ -479,7 +445,7 @@ _KINDS: Final = frozenset(
 
 
 class ClaudeCodeReader:
-    """The reader, for those who take any."""
+    """The `SessionReader` of this format."""
 
     format = FORMAT
 
@@ -565,13 +531,16 @@ class _ClaudeCodeParse:
         if not entries and len(sides) == 1:  # the file of one sub-agent
             [(agent, entries)], sides = sides.items(), {}
             main = next(chain for chain in self.sides.values() if chain.order)
+        # The last title; one given to a leaf of this file goes before those of other sessions.
+        here = [title for leaf, title in self.titles.items() if leaf in self.seen]
+        titles = here or list(self.titles.values()) or [""]
         return RecordedSession(
             FORMAT,
             session=self.first.sessionId or "",
             version=self.first.version or "",
             folder=self.first.cwd or "",
             git_branch=self.first.gitBranch or "",
-            title=self._title(),
+            title=self.chosen_title or titles[-1],
             agent=agent,
             continues=main.continues,
             entries=entries,
@@ -582,11 +551,6 @@ class _ClaudeCodeParse:
             skipped=dict(self.skipped),
             problems=tuple(sorted(self.problems, key=lambda p: p.line)),
         )
-
-    def _title(self) -> str:
-        """The last one; one given to a leaf of this file goes before those of other sessions."""
-        here = [title for leaf, title in self.titles.items() if leaf in self.seen]
-        return self.chosen_title or (here or list(self.titles.values()) or [""])[-1]
 
 
 def _by_conversation(sides: dict[str, tuple[RecordedEvent, ...]]) -> dict[str, tuple[RecordedEvent, ...]]:

@@ -29,7 +29,6 @@ from sevenfold.recordings.reader import (
     decode_lenient,
     describe_left_out,
     get_text,
-    parse_count,
     parse_object,
 )
 from sevenfold.recordings.recorded import RecordedCompaction, RecordedSession, SessionReader
@@ -60,7 +59,7 @@ _decode_event = msgspec.json.Decoder(_CodexEvent).decode
 
 
 class CodexReader:
-    """The reader, for those who take any."""
+    """The `SessionReader` of this format."""
 
     format = FORMAT
 
@@ -143,7 +142,12 @@ class _CodexParse:
     def _item(self, line: int, at: float, item: Json) -> None:
         kind = get_text(item.get("type"))
         if kind == "message":
-            self._message(line, at, item)
+            blocks = parse_content(item.get("content"))
+            if item.get("role") != "assistant":
+                self.thread.add_message(blocks, line, at, meta=item.get("role") != "user")
+                return
+            for block in blocks:
+                self.thread.add_block(block, line, at)
         elif kind in _OUTPUTS:
             self.thread.add_result(_output(item), line, at)
         elif kind in _CALLS:
@@ -152,18 +156,9 @@ class _CodexParse:
             if thought := _thought(item):
                 self.thread.add_block(thought, line, at)
         elif kind == "web_search_call":
-            raw = msgspec.json.encode(item).decode("utf-8")
-            self.thread.add_block(Opaque(kind, raw), line, at)
+            self.thread.add_block(Opaque(kind, msgspec.json.encode(item).decode("utf-8")), line, at)
         else:
             self.thread.skipped[kind or "unknown"] += 1
-
-    def _message(self, line: int, at: float, item: Json) -> None:
-        blocks = parse_content(item.get("content"))
-        if item.get("role") == "assistant":
-            for block in blocks:
-                self.thread.add_block(block, line, at)
-        else:
-            self.thread.add_message(blocks, line, at, meta=item.get("role") != "user")
 
     def _compacted(self, line: int, at: float, found: Json) -> None:
         left: list[Block] = []
@@ -190,11 +185,12 @@ class _CodexParse:
         if not isinstance(last, dict) or (total is not None and total == self._total):
             return
         self._total = total
-        if not _can_be(last):
+        sent, cached, wrote = counts = [last.get(f"{name}_tokens", 0) for name in _COUNTS]
+        if any(type(number) is not int or number < 0 for number in counts) or cached > sent:
             self.thread.add_problem(line, "its usage cannot be: it is left out")
             self.thread.end_reply()
-        elif parse_count(last.get("input_tokens")):
-            self.thread.add_usage(_usage(last))
+        elif sent:  # the cached tokens are among them; writing to the cache costs nothing extra
+            self.thread.add_usage(Usage(sent - cached, 0, cached, wrote))
 
     def make_session(self) -> RecordedSession:
         about = self._about
@@ -205,20 +201,6 @@ class _CodexParse:
             folder=get_text(about.get("cwd")),
             branch=get_text(git.get("branch")) if isinstance(git, dict) else "",
         )
-
-
-def _can_be(last: Json) -> bool:
-    """True if each count is a number, and no more was read from the cache than was sent."""
-    sent, cached, wrote = (last.get(f"{name}_tokens", 0) for name in _COUNTS)
-    if any(type(number) is not int or number < 0 for number in (sent, cached, wrote)):
-        return False
-    return bool(cached <= sent)
-
-
-def _usage(last: Json) -> Usage:
-    """Cached tokens are counted among the input there; writing to the cache costs nothing extra."""
-    sent, cached = (parse_count(last.get("input_tokens")), parse_count(last.get("cached_input_tokens")))
-    return Usage(sent - cached, 0, cached, parse_count(last.get("output_tokens")))
 
 
 def _call(item: Json) -> ToolUse:
@@ -235,10 +217,8 @@ def _output(item: Json) -> ToolResult:
     given, failed = item.get("output"), False
     if isinstance(given, dict):
         failed, given = given.get("success") is False, given.get("content")
-    if isinstance(given, list):
-        blocks = parse_content(given)
-        return ToolResult(get_text(item.get("call_id")), tuple(blocks), failed)
-    return ToolResult(get_text(item.get("call_id")), get_text(given), failed)
+    content = tuple(parse_content(given)) if isinstance(given, list) else get_text(given)
+    return ToolResult(get_text(item.get("call_id")), content, failed)
 
 
 def _thought(item: Json) -> Block | None:

@@ -67,7 +67,11 @@ def find_replay_files(paths: Iterable[Path]) -> Iterator[ReplayFile]:
         for file, named in _walked(path):
             if (real := _real(file)) not in seen:
                 seen.add(real)
-                yield ReplayFile(str(file), _size(file), named)
+                try:
+                    size = file.stat().st_size
+                except OSError:
+                    size = 0
+                yield ReplayFile(str(file), size, named)
 
 
 def _real(path: Path) -> Path:
@@ -86,13 +90,6 @@ def _walked(path: Path) -> Iterator[tuple[Path, bool]]:
         for name in sorted(names):
             if name.lower().endswith(ENDINGS):
                 yield Path(folder, name), False
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
 
 
 def _is_file(path: Path) -> bool:
@@ -120,11 +117,15 @@ def read_recording(found: ReplayFile) -> RecordedSession | None:
         return None
     head, reader = _recognised(path)
     if reader is None:
-        if not found.named and head and not _like_a_session(path, head):
-            return None
+        lines = path.name.lower().endswith(_LINES)
+        meant = (lines and not _is_json(head)) or _is_conversation(head)
+        if not found.named and head and not meant:
+            return None  # JSON of another kind, which lay in a folder
         raise Unreadable(_why_not(head))
     try:
-        recorded = _whole(reader, path)
+        # Records of which only a field is wrong are kept; the other readers drop such fields themselves.
+        mends = isinstance(reader, ClaudeCodeReader)
+        recorded = read_session(path, _mended) if mends else reader.read(path)
     except ValueError as error:
         raise Unreadable(str(error)) from error
     if not recorded.entries and not has_agents(recorded):
@@ -156,13 +157,6 @@ def _alone(recorded: RecordedSession) -> RecordedSession:
     return replace(recorded, problems=(*recorded.problems, problem))
 
 
-def _whole(reader: SessionReader, path: Path) -> RecordedSession:
-    """The session, with records of which only a field is wrong."""
-    if not isinstance(reader, ClaudeCodeReader):  # the others drop such fields themselves
-        return reader.read(path)
-    return read_session(path, _mended)
-
-
 def _mended(line: bytes) -> tuple[bytes, list[str]]:
     line, fields = repair_line(line, decode_record)
     return line, [describe_left_out(field) for field in fields]
@@ -179,12 +173,6 @@ def _why_not(head: bytes) -> str:
             "Codex rollout or a list of messages"
         )
     return "not a session in a known format: Sevenfold, Claude Code, Codex rollout or a list of messages"
-
-
-def _like_a_session(path: Path, head: bytes) -> bool:
-    """True if a file in a folder should have been a session; JSON of another kind is passed over."""
-    lines = path.name.lower().endswith(_LINES)
-    return (lines and not _is_json(head)) or _is_conversation(head)
 
 
 def _is_json(head: bytes) -> bool:

@@ -53,6 +53,7 @@ FORMAT: Final = "messages"
 _ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 _ROLE: Final = re.compile(rb'"role"\s*:\s*"(?:system|developer|user|assistant)"')
 _IN_OBJECT: Final = re.compile(rb'"messages"\s*:\s*\[')
+_MODEL: Final = re.compile(rb'"model"\s*:\s*"([^"\\]{1,100})"')
 _SAYS: Final = ("content", "tool_calls", "function_call")
 _WORDS: Final = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
 """Parts that are text, and where they have it."""
@@ -60,7 +61,7 @@ _TIMES: Final = ("timestamp", "created_at", "created", "at")
 
 
 class MessagesReader:
-    """The reader, for those who take any."""
+    """The `SessionReader` of this format."""
 
     format = FORMAT
 
@@ -70,18 +71,13 @@ class MessagesReader:
             return _ROLE.search(start) is not None and b"{" in start[:64]
         if not start.startswith(b"{"):
             return False
-        return _is_message(_first(start)) or (
-            _IN_OBJECT.search(start) is not None and _ROLE.search(start) is not None
-        )
+        return _is_message(_first(start)) or bool(_IN_OBJECT.search(start) and _ROLE.search(start))
 
     def read(self, source: Path | bytes) -> RecordedSession:
         reading = _MessagesParse()
         _, line = next(iterate_lines(source, []), (0, b""))  # whole: it may be longer than any head
-        if line.startswith(b"{") and _is_message(_outline(line)):
-            items = reading.lines(source)
-        else:
-            items = reading.whole(source)
-        for number, item in items:
+        by_line = line.startswith(b"{") and _is_message(_outline(line))
+        for number, item in reading.lines(source) if by_line else reading.whole(source):
             reading.take(number, item)
         return reading.thread.make_session()
 
@@ -134,7 +130,9 @@ class _MessagesParse:
     def whole(self, source: Path | bytes) -> Iterator[tuple[int, object]]:
         data, start = read_document(source, self.thread.problems), 0
         if not data[:64].lstrip().startswith(b"["):
-            self.thread.model = _model(data)
+            # An object names its model before or behind its messages.
+            models = (_MODEL.search(part) for part in (data[:4_096], data[-4_096:]))
+            self.thread.model = next((m[1].decode("utf-8", "replace") for m in models if m), "")
             found = _IN_OBJECT.search(data)
             start = found.end() - 1 if found else len(data)
             after = data.find(b"\n") + 1
@@ -154,8 +152,7 @@ class _MessagesParse:
             self._reply(number, item)
         elif role in ("tool", "function"):
             id = get_text(item.get("tool_call_id")) or self._function
-            result = ToolResult(id, _result(item.get("content")))
-            self.thread.add_result(result, number, self._at)
+            self.thread.add_result(ToolResult(id, _result(item.get("content"))), number, self._at)
         else:
             self._said(number, item, meta=role != "user")
 
@@ -175,9 +172,8 @@ class _MessagesParse:
         blocks: list[Block] = [Thinking(thought)] if (thought := find_thought(item)) else []
         blocks += [b for b in parse_content(item.get("content")) if not isinstance(b, ToolResult)]
         calls = item.get("tool_calls")
-        for call in calls if isinstance(calls, list) else ():
-            if isinstance(call, dict):
-                blocks.append(_call(call))
+        calls = calls if isinstance(calls, list) else ()
+        blocks += [_call(call) for call in calls if isinstance(call, dict)]
         if isinstance(old := item.get("function_call"), dict):
             self._function = f"function-{number}"
             blocks.append(_call({"id": self._function, "function": old}))
@@ -189,15 +185,6 @@ class _MessagesParse:
                 self.thread.add_problem(number, "its usage cannot be: it is left out")
             elif used.prompt:
                 self.thread.add_usage(used)
-
-
-def _model(data: bytearray) -> str:
-    """The model that an object names, before or behind its messages."""
-    for part in (data[:4_096], data[-4_096:]):
-        found = re.search(rb'"model"\s*:\s*"([^"\\]{1,100})"', part)
-        if found:
-            return found[1].decode("utf-8", "replace")
-    return ""
 
 
 def _call(call: Json) -> ToolUse:

@@ -66,7 +66,7 @@ class OwnRecordedSession(RecordedSession, frozen=True):
 
 
 class OwnReader:
-    """The reader, for those who take any."""
+    """The `SessionReader` of this format."""
 
     format = FORMAT
 
@@ -116,21 +116,15 @@ def _entry(line: bytes, next_id: int, last: float) -> tuple[Entry, list[str]]:
         pass
     lost: list[str] = []
     try:
-        line, dropped = repair_line(_timed(line, last, lost), _strict)
+        record = parse_object(line, lost)
+        if type(record.get("at")) not in (int, float):
+            record["at"], lost[:] = last, ["at"]
+        line, dropped = repair_line(msgspec.json.encode(record), _strict)
     except ValueError:
         if entry is None:
             raise
         return entry, []  # a record of some later kind
     return _strict(line), [*lost, *dropped]
-
-
-def _timed(line: bytes, last: float, lost: list[str]) -> bytes:
-    """The line with the time of the one before it where its own is none."""
-    record = parse_object(line, lost)
-    if type(record.get("at")) not in (int, float):
-        record["at"] = last
-        lost[:] = ["at"]
-    return msgspec.json.encode(record)
 
 
 class _OwnParse:
@@ -184,8 +178,7 @@ class _OwnParse:
 
     def _replaced(self, line: int, entry: Entry, edit: Replace) -> None:
         """A compaction takes the beginning away; folding elsewhere is for a replay to decide anew."""
-        ends = [id in self._visible for id in (edit.first, edit.last)]
-        if not all(ends) or edit.first != self._visible[0] or not edit.by:
+        if edit.last not in self._visible or edit.first != self._visible[0] or not edit.by:
             self.thread.skipped[f"folded by {entry.by}"] += 1
             return
         kept = self._visible[self._visible.index(edit.last) + 1 :]
@@ -195,18 +188,11 @@ class _OwnParse:
         self._visible = [entry.id, *kept]
 
     def make_session(self) -> RecordedSession:
-        about = self._about
-        told = self.thread.make_session(
-            session=get_text(about.get("id")), folder=get_text(about.get("root"))
-        )
-        known = asdict(told) | {"undone": tuple(self._undone)}
-        return OwnRecordedSession(**known, interactive=_interactive(about))
-
-
-def _interactive(about: dict[str, object]) -> bool | None:
-    """True if a person talked in it; an agent is asked by a session, so never."""
-    said = False if about.get("agent") else about.get("interactive")
-    return said if isinstance(said, bool) else None
+        id, root = get_text(self._about.get("id")), get_text(self._about.get("root"))
+        known = asdict(self.thread.make_session(session=id, folder=root)) | {"undone": tuple(self._undone)}
+        # An agent is asked by a session, never by a person.
+        said = False if self._about.get("agent") else self._about.get("interactive")
+        return OwnRecordedSession(**known, interactive=said if isinstance(said, bool) else None)
 
 
 def has_agents(recorded: RecordedSession) -> bool:

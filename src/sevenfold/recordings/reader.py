@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import gzip
-import io
 import json
 import re
 import zlib
@@ -33,12 +32,11 @@ from sevenfold.recordings.recorded import (
     ToolNote,
 )
 from sevenfold.storage.files import make_storage_failure
+from sevenfold.storage.jsonl import BOM, open_source
 
 LARGEST_DOCUMENT: Final = 512 << 20
 """A file that is one JSON document is read whole, so there is a limit; lines have none together."""
 _CHUNK: Final = 1 << 20
-_GZIP: Final = b"\x1f\x8b"
-_BOM: Final = b"\xef\xbb\xbf"
 _HALVES: Final = re.compile("[\ud800-\udfff]")
 _BETWEEN: Final = re.compile(r"[\s,]*")
 _TOKENS: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.S)
@@ -67,7 +65,7 @@ def decode_lenient(data: bytes, lost: list[str] | None = None) -> Any:
     except RecursionError:
         raise ValueError("nested too deeply") from None
     except ValueError as error:
-        raise ValueError(_first_line(error)) from None
+        raise ValueError((str(error) or "not JSON").splitlines()[0]) from None
 
 
 def repair_halves(data: bytes, parse_constant: Callable[[str], Any] | None = None) -> str:
@@ -108,8 +106,8 @@ def read_document(source: Path | bytes, problems: list[Problem]) -> bytearray:
         held += part
         if len(held) > LARGEST_DOCUMENT:
             raise ValueError(f"a JSON document of over {LARGEST_DOCUMENT:,} bytes")
-    if held.startswith(_BOM):
-        del held[: len(_BOM)]
+    if held.startswith(BOM):
+        del held[: len(BOM)]
     return held
 
 
@@ -125,18 +123,14 @@ def read_beginning(source: Path | bytes, limit: int = 1 << 16) -> bytes:
 
 def _parts(source: Path | bytes, problems: list[Problem], size: int = _CHUNK) -> Iterator[bytes]:
     try:
-        with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as plain:
-            packed = plain.read(2) == _GZIP
-            plain.seek(0)
-            file = gzip.GzipFile(fileobj=plain, mode="rb") if packed else plain
+        with open_source(source) as file:
             while part := file.read1(size):
                 yield part
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         problems.append(Problem(1, f"the compressed file is damaged: {error}"))
     except OSError as error:
-        raise make_storage_failure(
-            error, source if isinstance(source, Path) else "the data", "read"
-        ) from error
+        name = source if isinstance(source, Path) else "the data"
+        raise make_storage_failure(error, name, "read") from error
 
 
 class _MessageHolder(msgspec.Struct):
@@ -174,21 +168,18 @@ def _salvaged(data: bytearray, problems: list[Problem]) -> Iterator[Any]:
     lost: list[str] = []
     scan = json.JSONDecoder(parse_constant=lost.append).raw_decode
     at = text.index("[") + 1
-    while True:
-        match = _BETWEEN.match(text, at)
-        at = match.end() if match else at
+    while match := _BETWEEN.match(text, at):  # always: it may be empty
+        at = match.end()
         if text.startswith("]", at):
             return
         try:
             item, at = scan(text, at)
             item = decode_lenient(json.dumps(item).encode("utf-8"))
         except (ValueError, RecursionError):
-            line = text.count("\n", 0, at) + 1
-            problems.append(Problem(line, "the list cannot be read from here on"))
+            problems.append(Problem(text.count("\n", 0, at) + 1, "the list cannot be read from here on"))
             return
         if lost:
-            line = text.count("\n", 0, at) + 1
-            problems.append(Problem(line, describe_left_out(lost[0])))
+            problems.append(Problem(text.count("\n", 0, at) + 1, describe_left_out(lost[0])))
             lost.clear()
         yield item
 
@@ -203,9 +194,7 @@ def parse_time(value: object) -> float:
         if not isinstance(value, str):
             return 0.0
         at = datetime.datetime.fromisoformat(value)
-        if at.tzinfo is None:
-            at = at.replace(tzinfo=datetime.UTC)
-        return at.timestamp()
+        return (at if at.tzinfo else at.replace(tzinfo=datetime.UTC)).timestamp()
     except (ValueError, OverflowError):
         return 0.0
 
@@ -217,15 +206,6 @@ def describe_unreadable(times: int) -> str:
 def get_text(value: object) -> str:
     """A string, or nothing when it is none."""
     return value if isinstance(value, str) else ""
-
-
-def parse_count(value: object) -> int:
-    """A number of tokens; whatever is no number, or a negative one, counts nothing."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
-
-
-def _first_line(error: ValueError) -> str:
-    return str(error).splitlines()[0] if str(error) else "not JSON"
 
 
 MOST_TOKENS: Final = 100_000_000
@@ -248,38 +228,30 @@ def repair_line(line: bytes, decode: Callable[[bytes], object]) -> tuple[bytes, 
             record = parse_object(line, lost)
             if not lost and (field is None or not _drop(record, field)):
                 raise
-            if lost:
-                _drop_usage(record)
+            message = record.get("message") if lost else None
+            usage = message.get("usage") if isinstance(message, dict) else None
+            if isinstance(usage, dict) and None in usage.values():
+                del record["message"]["usage"]  # one count that was no number: it goes as a whole
             line = msgspec.json.encode(record)
             dropped += lost[:1] if lost or field is None else [".".join(field)]
         else:
             return line, dropped
 
 
-def _drop_usage(record: Json) -> None:
-    """Usage with one count that was no number goes as a whole."""
-    message = record.get("message")
-    usage = message.get("usage") if isinstance(message, dict) else None
-    if isinstance(usage, dict) and None in usage.values():
-        del record["message"]["usage"]
-
-
 def drop_impossible_usage(recorded: RecordedSession) -> RecordedSession:
     """The session without usage that cannot be: what it says of a request is not known then."""
     problems, entries = list(recorded.problems), list[RecordedEvent]()
     for said in recorded.entries:
-        if isinstance(said.what, Reply) and not _can_be(said.what.usage):
-            problems.append(Problem(said.line, "its usage cannot be: it is left out"))
-            said = replace(said, what=replace(said.what, usage=Usage()))
+        if isinstance(said.what, Reply):
+            counts = msgspec.structs.astuple(said.what.usage)
+            if not all(0 <= count <= MOST_TOKENS for count in counts):
+                problems.append(Problem(said.line, "its usage cannot be: it is left out"))
+                said = replace(said, what=replace(said.what, usage=Usage()))
         entries.append(said)
     if len(problems) == len(recorded.problems):
         return recorded
     problems.sort(key=lambda problem: problem.line)
     return replace(recorded, entries=tuple(entries), problems=tuple(problems))
-
-
-def _can_be(usage: Usage) -> bool:
-    return all(0 <= getattr(usage, name) <= MOST_TOKENS for name in usage.__struct_fields__)
 
 
 def _wrong(why: str) -> list[str] | None:
@@ -341,11 +313,8 @@ def make_times_monotonic(recorded: RecordedSession) -> RecordedSession:
     ]
     if unread and recorded.format in ALWAYS:
         problems.append(Problem(unread[0], describe_unreadable(len(unread))))
-    return replace(
-        recorded,
-        entries=tuple(entries),
-        problems=tuple(sorted((*recorded.problems, *problems), key=lambda p: p.line)),
-    )
+    problems = sorted((*recorded.problems, *problems), key=lambda problem: problem.line)
+    return replace(recorded, entries=tuple(entries), problems=tuple(problems))
 
 
 def _without_times(recorded: RecordedSession) -> RecordedSession:
@@ -354,11 +323,8 @@ def _without_times(recorded: RecordedSession) -> RecordedSession:
     if not wrong:
         return recorded
     problem = Problem(wrong[0], f"{_times(len(wrong))} cannot be: no idle time is counted")
-    return replace(
-        recorded,
-        entries=tuple(replace(said, at=0.0) for said in recorded.entries),
-        problems=(*recorded.problems, problem),
-    )
+    entries = tuple(replace(said, at=0.0) for said in recorded.entries)
+    return replace(recorded, entries=entries, problems=(*recorded.problems, problem))
 
 
 def _times(number: int) -> str:
@@ -438,9 +404,8 @@ class RecordedThread:
         """Add the result of a tool."""
         asked = self._uses.get(result.tool_use_id)
         if asked is None:
-            self.add_problem(
-                line, f"no tool use {result.tool_use_id or 'with this id'}: its result was dropped"
-            )
+            named = result.tool_use_id or "with this id"
+            self.add_problem(line, f"no tool use {named}: its result was dropped")
             return
         node, use = asked
         if use.id in self._facts:
@@ -528,12 +493,11 @@ class RecordedThread:
 
 
 def _said(node: _ThreadNode, parent: str | None) -> RecordedEvent:
+    message = Message("assistant" if node.reply else "user", tuple(node.blocks))
+    event = RecordedEvent(node.uuid, parent, node.line, node.at, node.event or message)
     if node.event is not None:
-        return RecordedEvent(node.uuid, parent, node.line, node.at, node.event)
+        return event
     if not node.reply:
-        message = Message("user", tuple(node.blocks))
-        return RecordedEvent(node.uuid, parent, node.line, node.at, message, meta=node.meta)
-    message = Message("assistant", tuple(node.blocks))
+        return replace(event, meta=node.meta)
     stop = "tool_use" if message.tool_uses else "end_turn"
-    reply = Reply(message, node.usage, stop, model=node.model)
-    return RecordedEvent(node.uuid, parent, node.line, node.at, reply, model=node.model)
+    return replace(event, what=Reply(message, node.usage, stop, model=node.model), model=node.model)

@@ -1,13 +1,12 @@
 """A session that some tool recorded: what was said, on which branch, and what was compacted.
 
-Readers of other tools' files produce these values; nothing here knows any one format.
-
-`convert_recording` makes a transcript of the active branch, with its compactions as edits.
+Readers produce these values; nothing here knows any one format. `convert_recording` makes a transcript of
+the active branch, with its compactions as edits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
@@ -248,27 +247,17 @@ class _SessionRetelling:
             return
         facts = {"trigger": compaction.trigger, "tokens_before": compaction.tokens_before}
         self.transcript.add(Mark("compacted", facts), by="recorded")
-        end, summary = self._end_of_removed(compaction), _words(compaction.summary)
-        if end == 0:
-            self._add(said, summary, "recorded")
-        else:
-            edit = Replace(view[0].id, view[end - 1].id, (summary,))
-            self._add(said, edit, "recorded")
-
-    def _end_of_removed(self, compaction: RecordedCompaction) -> int:
         kept = self.placed.get(compaction.kept_from)
-        at = None if kept is None else self.transcript.view.where(kept)
-        return len(self.transcript.view) if at is None else at
+        at = None if kept is None else view.where(kept)
+        end = len(view) if at is None else at
+        # A summary calls no tool and answers none, whatever the file says.
+        words = tuple(b for b in compaction.summary.content if not isinstance(b, ToolUse | ToolResult))
+        summary = Message(compaction.summary.role, words)
+        edit = Replace(view[0].id, view[end - 1].id, (summary,)) if end else summary
+        self._add(said, edit, "recorded")
 
     def _add(self, said: RecordedEvent, what: Message | Reply | Replace, by: str) -> None:
-        ids: Sequence[int] = self.transcript.add(what, by=by)
-        self.placed[said.uuid] = ids[-1]
+        self.placed[said.uuid] = self.transcript.add(what, by=by)[-1]
 
     def _problem(self, said: RecordedEvent, why: str) -> None:
         self.transcript.problems.append(Problem(said.line, why))
-
-
-def _words(summary: Message) -> Message:
-    """A summary calls no tool and answers none, whatever the file says."""
-    kept = tuple(b for b in summary.content if not isinstance(b, ToolUse | ToolResult))
-    return Message(summary.role, kept)

@@ -27,19 +27,7 @@ from sevenfold.simulator.script import (
 from sevenfold.simulator.server import ManualClock, Simulator, run_in_thread
 
 __all__ = [
-    "Api",
-    "ApiError",
-    "ApiOutcome",
-    "LedgerRow",
-    "ManualClock",
-    "Replies",
-    "Script",
-    "ScriptReply",
-    "ScriptStep",
-    "Simulator",
-    "SimulatorLedger",
-    "make_echo",
-    "parse_steps",
-    "read_script",
+    "Api", "ApiError", "ApiOutcome", "LedgerRow", "ManualClock", "Replies", "Script", "ScriptReply",
+    "ScriptStep", "Simulator", "SimulatorLedger", "make_echo", "parse_steps", "read_script",
     "run_in_thread",
-]
+]  # fmt: skip

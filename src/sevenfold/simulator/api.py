@@ -1,11 +1,8 @@
 """The simulated Messages API without a socket: a request's body goes in, an outcome comes out.
 
-    answer = prepare (check, count, look into the cache)
-             -> reply (a script, or a function)
-             -> finish (write the cache, enter the ledger)
-
-The server keeps the parts apart, because a cache entry can be read only after the response that wrote
-it has begun; `Api.answer` does them at once.
+A request is prepared (checked, counted, looked up in the cache), replied to by a script or a function, and
+finished (cache written, ledger entered). The server keeps these apart, because a cache entry can be read
+only after the response that wrote it has begun; `Api.answer` does them at once.
 
 `/v1/models` answers in the form of both APIs at once, so that each client finds its own fields.
 """
@@ -33,6 +30,7 @@ from sevenfold.simulator.cache import (
     read_prompt,
 )
 from sevenfold.simulator.edits import (
+    BLOCK,
     ServerSummary,
     apply_edits,
     cut_before_summary,
@@ -238,8 +236,7 @@ class Api:
     def abandon(self, pending: PendingRequest, endpoint: str) -> None:
         """The client went away before the response began: nothing was cached, nothing is owed."""
         error = ApiError(499, "The client closed the connection", kind="client_closed_request")
-        headers = {SOURCE_HEADER: pending.source}
-        self.refuse(pending.opened, endpoint, pending.body, headers, error)
+        self.refuse(pending.opened, endpoint, pending.body, {SOURCE_HEADER: pending.source}, error)
 
     def check_key(self, headers: Mapping[str, str]) -> str:
         bearer = headers.get("authorization", "")
@@ -281,9 +278,7 @@ class Api:
     ) -> ApiOutcome:
         asked = body if isinstance(body, dict) else {}
         row = LedgerRow(
-            n=opened.n,
-            id=opened.id,
-            at=opened.at,
+            **msgspec.structs.asdict(opened),
             endpoint=endpoint,
             model=str(asked.get("model", "")),
             source=headers.get(SOURCE_HEADER, "default"),
@@ -321,7 +316,7 @@ class Api:
         content = list(reply.content)
         if (made := pending.summary) is not None:
             answered = verdict.usage(count_content_tokens(reply.content))
-            usage["iterations"] = [made.iteration, make_iteration("message", answered)]
+            usage["iterations"] = [make_iteration(BLOCK, made.usage), make_iteration("message", answered)]
             content.insert(0, made.block)
         message: Json = {
             "id": message_id,
@@ -337,8 +332,7 @@ class Api:
             message["context_management"] = {"applied_edits": pending.applied}
         asked = pending.body.get("diagnostics")
         if isinstance(asked, dict):
-            why = self.diagnostics.explain(asked, pending.model, pending.prompt)
-            message["diagnostics"] = why
+            message["diagnostics"] = self.diagnostics.explain(asked, pending.model, pending.prompt)
         return message
 
     def enter(
@@ -346,9 +340,7 @@ class Api:
     ) -> LedgerRow:
         """Put an answered request into the ledger."""
         row = LedgerRow(
-            n=pending.opened.n,
-            id=pending.opened.id,
-            at=pending.opened.at,
+            **msgspec.structs.asdict(pending.opened),
             endpoint=endpoint,
             model=pending.model,
             source=pending.source,
@@ -419,15 +411,11 @@ def list_models(api: Api, query: dict[str, str]) -> Json:
     page = names[: int(limit)]
     return {
         "object": "list",
-        "data": [_model(name, api.prices.of(name)) for name in page],
+        "data": [describe_model(name, api.prices.of(name)) for name in page],
         "has_more": len(page) < len(names),
         "first_id": page[0] if page else None,
         "last_id": page[-1] if page else None,
     }
-
-
-def describe_model(api: Api, name: str) -> Json:
-    return _model(name, api.price_of(name))
 
 
 def _index(names: list[str], name: str) -> int:
@@ -436,7 +424,7 @@ def _index(names: list[str], name: str) -> int:
     return names.index(name)
 
 
-def _model(name: str, price: Price | None) -> Json:
+def describe_model(name: str, price: Price | None) -> Json:
     words = [word for word in name.split("-") if not (word.isdecimal() and len(word) == 8)]
     return {
         "type": "model",

@@ -19,7 +19,7 @@ from 1,024 tokens on, in steps of 128.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final
@@ -79,11 +79,9 @@ def _result_tokens(content: Any) -> int:
     return count_text_tokens(text)
 
 
-def count_content_tokens(content: Any) -> int:
-    """All blocks of a reply, or the text it is."""
-    if isinstance(content, str):
-        return count_text_tokens(content)
-    return sum(count_block_tokens(b) for b in content)
+def count_content_tokens(content: Sequence[Json]) -> int:
+    """All blocks of a reply."""
+    return sum(count_block_tokens(block) for block in content)
 
 
 TTL: Final = {"5m": 300, "1h": 3_600}
@@ -136,7 +134,15 @@ class CachedPrompt:
 
 def read_prompt(body: Json) -> CachedPrompt:
     """The blocks of a request. It must have passed validation."""
-    prompt = CachedPrompt(settings=_settings(body), model=str(body.get("model") or ""))
+    thinking = body.get("thinking") or {}
+    contents = (to_blocks(message.get("content")) for message in body.get("messages") or ())
+    settings = {
+        "tool_choice": body.get("tool_choice") or {"type": "auto"},
+        "thinking": [thinking.get("type") or "disabled", thinking.get("budget_tokens")],
+        "effort": (body.get("output_config") or {}).get("effort"),
+        "images": any(has_image(block) for blocks in contents for block in blocks),
+    }
+    prompt = CachedPrompt(settings=settings, model=str(body.get("model") or ""))
     chain = blake2b(digest_size=DIGEST)
     gone = find_deleted_results(body)
     tokens, current = 0, "tools"
@@ -230,20 +236,6 @@ def find_deleted_results(body: Json) -> set[str]:
     }
 
 
-def _settings(body: Json) -> Json:
-    thinking = body.get("thinking") or {}
-    return {
-        "tool_choice": body.get("tool_choice") or {"type": "auto"},
-        "thinking": [thinking.get("type") or "disabled", thinking.get("budget_tokens")],
-        "effort": (body.get("output_config") or {}).get("effort"),
-        "images": any(
-            has_image(block)
-            for message in body.get("messages") or ()
-            for block in to_blocks(message.get("content"))
-        ),
-    }
-
-
 def has_image(block: Json) -> bool:
     if block.get("type") == "image":
         return True
@@ -297,7 +289,11 @@ class PromptCache:
         hit = self._longest(scope, prompt, now)
         if hit:
             self._refresh(scope, prompt, hit, now)
-        return _verdict(prompt, hit, minimum)
+        read = prompt.upto[hit - 1] if hit else 0
+        kept = [(prompt.upto[at], ttl) for at, ttl in prompt.marks if prompt.upto[at] >= minimum]
+        end = max([read, *(tokens for tokens, _ in kept)])
+        hour_end = max([read, *(tokens for tokens, ttl in kept if ttl == TTL["1h"])])
+        return CacheVerdict(prompt.tokens - end, end - hour_end, hour_end - read, read, hit)
 
     def write(self, scope: CacheScope, prompt: CachedPrompt, minimum: int, started: float) -> None:
         """Keep the prefix of each breakpoint. Called when the response begins, not before."""
@@ -312,13 +308,10 @@ class PromptCache:
                 self._writes += 1
         if self._writes >= SWEEP_EVERY:
             self._writes = 0
-            self._sweep(started)
-
-    def _sweep(self, now: float) -> None:
-        self._entries = {k: e for k, e in self._entries.items() if e.expires >= now}
-        self._ends = {}
-        for (scope, _), entry in self._entries.items():
-            self._ends.setdefault(scope, set()).add(entry.end)
+            self._entries = {key: entry for key, entry in self._entries.items() if entry.expires >= started}
+            self._ends = {}
+            for (owner, _), entry in self._entries.items():
+                self._ends.setdefault(owner, set()).add(entry.end)
 
     def _longest(self, scope: CacheScope, prompt: CachedPrompt, now: float) -> int:
         """Blocks of the longest prefix that is kept and can be seen from a breakpoint; 0 for none."""
@@ -357,16 +350,6 @@ def name_run_kind(prompt: CachedPrompt, position: int) -> str:
     """The kind of block that counts as one position with its neighbours of the same kind, or nothing."""
     section, _, _, kind = prompt.places[position]
     return kind if section == "messages" and kind in ("tool_use", "tool_result") else ""
-
-
-def _verdict(prompt: CachedPrompt, hit: int, minimum: int) -> CacheVerdict:
-    read = prompt.upto[hit - 1] if hit else 0
-    kept = [(prompt.upto[at], ttl) for at, ttl in prompt.marks if prompt.upto[at] >= minimum]
-    end = max([read, *(tokens for tokens, _ in kept)])
-    hour_end = max([read, *(tokens for tokens, ttl in kept if ttl == TTL["1h"])])
-    return CacheVerdict(
-        input=prompt.tokens - end, write_5m=end - hour_end, write_1h=hour_end - read, read=read, hit=hit
-    )
 
 
 KEPT: Final = 64  # The number of requests that the simulator remembers
@@ -424,9 +407,9 @@ class ImplicitCache:
     """Beginnings of prompts that were seen, with the moment until which each is kept."""
 
     def __init__(self) -> None:
-        self._until: dict[tuple[tuple[str, str], bytes], float] = {}
+        self._until: dict[tuple[CacheScope, bytes], float] = {}
 
-    def look(self, scope: tuple[str, str], steps: list[bytes], now: float) -> int:
+    def look(self, scope: CacheScope, steps: list[bytes], now: float) -> int:
         """The number of cached tokens at the beginning."""
         known = 0
         for n, digest in enumerate(steps, 1):
@@ -435,7 +418,7 @@ class ImplicitCache:
             known = n * STEP
         return known if known >= LEAST else 0
 
-    def write(self, scope: tuple[str, str], steps: list[bytes], started: float, keep: float = IDLE) -> None:
+    def write(self, scope: CacheScope, steps: list[bytes], started: float, keep: float = IDLE) -> None:
         if len(steps) * STEP < LEAST:
             return
         for digest in steps:

@@ -12,7 +12,6 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from sevenfold.cache.prices import Price
 from sevenfold.core.tokens import Usage
 from sevenfold.models.openai_wire import decode_arguments, decode_tool, decode_tool_choice, encode_call
 from sevenfold.simulator.api import (
@@ -61,8 +60,7 @@ class ChatCompletions:
         try:
             return self._accept(opened, body, headers)
         except ApiError as error:
-            error = _in_its_words(error, body, headers)
-            return self._api.refuse(opened, ENDPOINT, body, headers, error)
+            return self._api.refuse(opened, ENDPOINT, body, headers, _in_its_words(error, body, headers))
 
     def reply_to(self, pending: PendingRequest) -> Any:
         return self._api.reply_to(pending)
@@ -99,7 +97,11 @@ class ChatCompletions:
                 code="context_length_exceeded",
             )
         steps, total = hash_steps(form)
-        verdict = _verdict(self._api.implicit.look((key, model), steps, opened.at), total, price)
+        cached = self._api.implicit.look((key, model), steps, opened.at)
+        # Models that bill writes report the whole steps they had to write; others have no writes.
+        writes = price is not None and price.write_5m > 1 and total >= LEAST
+        written = max(0, total // STEP * STEP - cached) if writes else 0
+        verdict = CacheVerdict(total - cached - written, written, 0, cached, cached // STEP)
         shared = self._api.ledger.compare(source, prompt)
         return PendingChat(
             opened, key, source, form, model, price, prompt, verdict, step, shared,
@@ -111,19 +113,13 @@ class ChatCompletions:
         return f"call_sim_{self._uses:06d}"
 
 
-def _verdict(cached: int, total: int, price: Price | None) -> CacheVerdict:
-    """Models that bill writes report the whole steps they had to write; others have no writes."""
-    writes = price is not None and price.write_5m > 1 and total >= LEAST
-    written = max(0, total // STEP * STEP - cached) if writes else 0
-    return CacheVerdict(total - cached - written, written, 0, cached, cached // STEP)
-
-
 def _completion(pending: PendingChat, reply: ScriptReply, completion_id: str, usage: Usage) -> Json:
     texts = [b["text"] for b in reply.content if b["type"] == "text"]
     calls = [encode_call(b["id"], b["name"], b["input"]) for b in reply.content if b["type"] == "tool_use"]
     message: Json = {"role": "assistant", "content": "".join(texts) or None, "refusal": None}
     if calls:
         message["tool_calls"] = calls
+    finish = FINISH.get(reply.stop_reason or "", "stop")
     details: Json = {"cached_tokens": usage.cache_read, "audio_tokens": 0}
     if usage.cache_write:
         details["cache_write_tokens"] = usage.cache_write
@@ -133,14 +129,7 @@ def _completion(pending: PendingChat, reply: ScriptReply, completion_id: str, us
         "created": int(pending.opened.at),
         "model": pending.model,
         "system_fingerprint": "fp_sim",
-        "choices": [
-            {
-                "index": 0,
-                "message": message,
-                "logprobs": None,
-                "finish_reason": FINISH.get(reply.stop_reason or "", "stop"),
-            }
-        ],
+        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": finish}],
         "usage": {
             "prompt_tokens": usage.prompt,
             "completion_tokens": usage.output,
@@ -269,14 +258,11 @@ def to_messages_request(body: Json) -> Json:
 
 def _converted(message: Json) -> tuple[str, list[Json]]:
     role: str = message["role"]
-    if role == "tool":
-        result = {
-            "type": "tool_result",
-            "tool_use_id": message.get("tool_call_id"),
-            "content": _parts(message.get("content")),
-        }
-        return "user", [result]
     blocks = _parts(message.get("content"))
+    if role == "tool":
+        return "user", [
+            {"type": "tool_result", "tool_use_id": message.get("tool_call_id"), "content": blocks}
+        ]
     for call in message.get("tool_calls") or ():
         function = call.get("function") or {}
         given = {"id": call.get("id"), "name": function.get("name", "")}

@@ -1,9 +1,7 @@
-"""Context editing on the provider's side: old tool results and thinking leave before tokens are counted.
+"""The provider's context editing: old tool results and thinking leave before tokens are counted.
 
-`clear_tool_uses_20250919` and `clear_thinking_20251015` are applied as documented; edits of other kinds
-are accepted and do nothing. The caller's own messages are never changed: what is edited is a copy.
-
-Compaction at a threshold, on the provider's side: a summary block comes with the reply.
+`clear_tool_uses_20250919` and `clear_thinking_20251015` are applied as documented, and compaction at a
+threshold puts a summary block into the reply; edits of other kinds do nothing. Only a copy is edited.
 """
 
 from __future__ import annotations
@@ -35,7 +33,9 @@ def apply_edits(
     applied: list[Json] = []
     if not any(e.get("type") == THINKING for e in edits) and not keeps_thinking:
         # What such a model does by itself is not reported as an edit.
-        body = _without(body, _thinking_before(body["messages"], _last_spoken(body["messages"])))
+        last = max((i for i, message in enumerate(body["messages"]) if _speaks(message)), default=0)
+        earlier = enumerate(body["messages"][:last])
+        body = _without(body, {at for i, message in earlier for at in _thoughts(i, message)})
     for edit in edits:
         done: Json | None = None
         if edit.get("type") == THINKING:
@@ -74,7 +74,9 @@ def _edits(body: Json) -> list[Json]:
 
 def _clear_tool_uses(body: Json, edit: Json, count: Callable[[Json], int]) -> tuple[Json, Json | None]:
     uses = _uses(body["messages"])
-    if not _triggered(edit.get("trigger") or DEFAULT_TRIGGER, body, uses, count):
+    trigger = edit.get("trigger") or DEFAULT_TRIGGER
+    size = len(uses) if trigger.get("type") == "tool_uses" else count(body)
+    if size <= _number(trigger, DEFAULT_TRIGGER["value"]):
         return body, None
     keep = _number(edit.get("keep"), DEFAULT_KEEP)
     spared = {*(edit.get("exclude_tools") or ())}
@@ -121,11 +123,6 @@ def _uses(messages: list[Json]) -> dict[str, str]:
     return {id: name for id, name in names.items() if id in answered}
 
 
-def _triggered(trigger: Json, body: Json, uses: dict[str, str], count: Callable[[Json], int]) -> bool:
-    size = len(uses) if trigger.get("type") == "tool_uses" else count(body)
-    return size > _number(trigger, DEFAULT_TRIGGER["value"])
-
-
 def _number(setting: Any, default: Any) -> int:
     value = setting.get("value", default) if isinstance(setting, dict) else default
     if not isinstance(value, int) or value < 0:
@@ -156,21 +153,10 @@ def _thinking_turns(messages: list[Json]) -> list[list[BlockPosition]]:
     """Thinking blocks of each turn that has any. A turn lasts until the user says something new."""
     turns: list[list[BlockPosition]] = [[]]
     for i, message in enumerate(messages):
-        if message["role"] == "user" and _speaks(message):
+        if _speaks(message):
             turns.append([])
         turns[-1].extend(_thoughts(i, message))
     return [turn for turn in turns if turn]
-
-
-def _thinking_before(messages: list[Json], end: int) -> set[BlockPosition]:
-    return {at for i, message in enumerate(messages[:end]) for at in _thoughts(i, message)}
-
-
-def _last_spoken(messages: list[Json]) -> int:
-    for i in range(len(messages) - 1, -1, -1):
-        if messages[i]["role"] == "user" and _speaks(messages[i]):
-            return i
-    return 0
 
 
 def _thoughts(i: int, message: Json) -> list[BlockPosition]:
@@ -181,24 +167,17 @@ def _thoughts(i: int, message: Json) -> list[BlockPosition]:
 
 
 def _speaks(message: Json) -> bool:
-    """True if a user message holds anything but tool results."""
-    quiet = ("tool_result", "cache_edits")
-    return any(b.get("type") not in quiet for b in to_blocks(message.get("content")))
+    """True for a user message that holds anything but tool results."""
+    kinds = [block.get("type") for block in to_blocks(message.get("content"))]
+    return message["role"] == "user" and any(kind not in ("tool_result", "cache_edits") for kind in kinds)
 
 
 def _without(body: Json, where: set[BlockPosition]) -> Json:
-    if not where:
-        return body
-    messages = [
-        {
-            **message,
-            "content": [
-                block for j, block in enumerate(to_blocks(message.get("content"))) if (i, j) not in where
-            ],
-        }
-        for i, message in enumerate(body["messages"])
-    ]
-    return {**body, "messages": messages}
+    messages = []
+    for i, message in enumerate(body["messages"]):
+        blocks = enumerate(to_blocks(message.get("content")))
+        messages.append({**message, "content": [block for j, block in blocks if (i, j) not in where]})
+    return {**body, "messages": messages} if where else body
 
 
 EDIT: Final = "compact_20260112"
@@ -212,10 +191,6 @@ class ServerSummary(msgspec.Struct, frozen=True):
 
     block: Json
     usage: Usage
-
-    @property
-    def iteration(self) -> Json:
-        return make_iteration(BLOCK, self.usage)
 
 
 def make_iteration(kind: str, usage: Usage) -> Json:
@@ -265,11 +240,9 @@ def is_threshold_reached(body: Json, count: Callable[[Json], int]) -> bool:
 def summarise_request(body: Json, usage: Usage) -> tuple[Json, ServerSummary]:
     """The request as the model answers it then, and the summary; `usage` is what reading it took."""
     earlier = next((b for b in to_blocks(body["messages"][0]["content"]) if b.get("type") == BLOCK), {})
-    said = (
-        f"{len(body['messages'])} messages were summed up. The user said: {find_last_user_text(body)[:400]}"
-    )
-    said = f"{said}\n{earlier.get('content') or ''}".strip()
-    block: Json = {"type": BLOCK, "content": said}
-    wrote = usage + Usage(output=count_block_tokens(block))
+    last = find_last_user_text(body)[:400]
+    said = f"{len(body['messages'])} messages were summed up. The user said: {last}"
+    block: Json = {"type": BLOCK, "content": f"{said}\n{earlier.get('content') or ''}".strip()}
     messages = [{"role": "assistant", "content": [block]}]
+    wrote = usage + Usage(output=count_block_tokens(block))
     return {**body, "messages": messages}, ServerSummary(block, wrote)

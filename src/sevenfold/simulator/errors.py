@@ -7,31 +7,17 @@ from typing import Any, Final, TypeAlias
 Json: TypeAlias = dict[str, Any]
 
 KINDS: Final = {
-    400: "invalid_request_error",
-    401: "authentication_error",
-    402: "billing_error",
-    403: "permission_error",
-    404: "not_found_error",
-    405: "invalid_request_error",
-    409: "invalid_request_error",
-    413: "request_too_large",
-    429: "rate_limit_error",
-    500: "api_error",
-    504: "timeout_error",
-    529: "overloaded_error",
-}
+    400: "invalid_request_error", 401: "authentication_error", 402: "billing_error",
+    403: "permission_error", 404: "not_found_error", 405: "invalid_request_error",
+    409: "invalid_request_error", 413: "request_too_large", 429: "rate_limit_error", 500: "api_error",
+    504: "timeout_error", 529: "overloaded_error",
+}  # fmt: skip
 WORDS: Final = {
-    400: "Invalid request",
-    401: "invalid x-api-key",
-    402: "Billing error",
-    403: "Permission denied",
-    404: "Not found",
-    413: "Request exceeds the maximum size",
+    400: "Invalid request", 401: "invalid x-api-key", 402: "Billing error", 403: "Permission denied",
+    404: "Not found", 413: "Request exceeds the maximum size",
     429: "This request would exceed your account's rate limit. Please try again later.",
-    500: "Internal server error",
-    504: "Request timed out",
-    529: "Overloaded",
-}
+    500: "Internal server error", 504: "Request timed out", 529: "Overloaded",
+}  # fmt: skip
 
 
 class ApiError(Exception):
@@ -64,8 +50,7 @@ class ApiError(Exception):
         return body
 
     def as_chat(self) -> Json:
-        error = {"message": self.message, "type": self.kind, "param": None, "code": self.code}
-        return {"error": error}
+        return {"error": {"message": self.message, "type": self.kind, "param": None, "code": self.code}}
 
 
 def make_invalid_request(message: str) -> ApiError:

@@ -101,10 +101,8 @@ class ScriptStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def fault(self) -> str | None:
         """The name of the fault in the answer."""
-        for name in ("hang", "cut", "malformed", "slow"):
-            if getattr(self, name):
-                return name
-        return "error" if self.error is not None else None
+        faults = ("hang", "cut", "malformed", "slow", "error")
+        return next((name for name in faults if getattr(self, name)), None)
 
     @property
     def malformed_at(self) -> int | None:
@@ -198,15 +196,11 @@ def parse_step(item: Any, where: str) -> ScriptStep:
     try:
         step = msgspec.convert(item, ScriptStep)
     except msgspec.ValidationError as error:
-        raise ScriptError(f"{where}: {_plain(str(error))}") from error
+        what, _, at = str(error).partition(" - at `$")
+        inside = f" in `{at.rstrip('`').lstrip('.')}`" if at.strip("`.") else ""
+        raise ScriptError(f"{where}: {what}{inside}.") from error
     _check(step, where)
     return step
-
-
-def _plain(error: str) -> str:
-    what, _, at = error.partition(" - at `$")
-    at = at.rstrip("`").lstrip(".")
-    return f"{what} in `{at}`." if at else f"{what}."
 
 
 def _check(step: ScriptStep, where: str) -> None:
@@ -331,10 +325,6 @@ def _cut(blocks: Sequence[Json], limit: int) -> list[Json] | None:
             continue
         key = {"text": "text", "thinking": "thinking"}.get(block["type"])
         if key is not None and limit:
-            kept.append({**block, key: _first_bytes(block[key], limit * TEXT_BYTES)})
+            kept.append({**block, key: block[key].encode()[: limit * TEXT_BYTES].decode("utf-8", "ignore")})
         break
     return kept
-
-
-def _first_bytes(text: str, n: int) -> str:
-    return text.encode()[:n].decode("utf-8", "ignore")

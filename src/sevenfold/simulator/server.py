@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -187,8 +187,8 @@ CHUNK: Final = 24  # Characters of text or of JSON in one delta
 # --- the Messages API ------------------------------------------------------------------------------------
 
 
-def _event(name: str, data: Json) -> bytes:
-    return write_event(encode(data), name)
+def _event(name: str, **data: Any) -> bytes:
+    return write_event(encode({"type": name, **data}), name)
 
 
 def iterate_message_events(message: Json) -> Iterator[bytes]:
@@ -201,25 +201,22 @@ def iterate_message_events(message: Json) -> Iterator[bytes]:
         "stop_sequence": None,
         "usage": {**usage, "output_tokens": min(1, usage["output_tokens"])},
     }
-    yield _event("message_start", {"type": "message_start", "message": start})
-    yield _event("ping", {"type": "ping"})
+    yield _event("message_start", message=start)
+    yield _event("ping")
     for index, block in enumerate(message["content"]):
         opened, deltas = _opened(block)
-        head = {"type": "content_block_start", "index": index, "content_block": opened}
-        yield _event("content_block_start", head)
+        yield _event("content_block_start", index=index, content_block=opened)
         for delta in deltas:
-            body = {"type": "content_block_delta", "index": index, "delta": delta}
-            yield _event("content_block_delta", body)
-        yield _event("content_block_stop", {"type": "content_block_stop", "index": index})
+            yield _event("content_block_delta", index=index, delta=delta)
+        yield _event("content_block_stop", index=index)
     end: Json = {
-        "type": "message_delta",
         "delta": {"stop_reason": message["stop_reason"], "stop_sequence": message["stop_sequence"]},
         "usage": {k: v for k, v in usage.items() if k.endswith("_tokens")},
     }
     if message.get("context_management") is not None:
         end["context_management"] = message["context_management"]
-    yield _event("message_delta", end)
-    yield _event("message_stop", {"type": "message_stop"})
+    yield _event("message_delta", **end)
+    yield _event("message_stop")
 
 
 def _opened(block: Json) -> tuple[Json, list[Json]]:
@@ -265,8 +262,7 @@ def iterate_chat_events(completion: Json, *, include_usage: bool) -> Iterator[by
         function = {"name": call["function"]["name"], "arguments": ""}
         yield chunk({"tool_calls": [{**call, "index": index, "function": function}]})
         for part in _parts(call["function"]["arguments"]):
-            piece: dict[str, Any] = {"index": index, "function": {"arguments": part}}
-            yield chunk({"tool_calls": [piece]})
+            yield chunk({"tool_calls": [{"index": index, "function": {"arguments": part}}]})
     yield chunk({}, choice["finish_reason"])
     if include_usage:
         head = {**_head(completion, include_usage), "usage": completion["usage"]}
@@ -402,7 +398,7 @@ class Simulator:
             raise ApiError(413, "Request exceeds the maximum size of 32 MB")
         path = call.path.rstrip("/") or "/"
         routes: dict[tuple[str, str], Callable[[HttpCall], Awaitable[HttpAnswer]]] = {
-            ("POST", MESSAGES): self._messages,
+            ("POST", MESSAGES): partial(self._reply, self.api, events=iterate_message_events),
             ("POST", "/v1/messages/count_tokens"): self._count_tokens,
             ("POST", ENDPOINT): self._completions,
             ("GET", "/v1/models"): self._models,
@@ -415,16 +411,14 @@ class Simulator:
         method = "GET" if call.method == "HEAD" else call.method
         if method == "GET" and path.startswith("/v1/models/"):
             self.api.check_key(call.headers)
-            return _json(describe_model(self.api, path.removeprefix("/v1/models/")))
+            name = path.removeprefix("/v1/models/")
+            return _json(describe_model(name, self.api.price_of(name)))
         route = routes.get((method, path))
         if route is not None:
             return await route(call)
         if any(known == path for _, known in routes):
             raise ApiError(405, f"Method {call.method} is not allowed for {call.path}")
         raise ApiError(404, f"Not found: {call.path}")
-
-    async def _messages(self, call: HttpCall) -> HttpAnswer:
-        return await self._reply(self.api, call, iterate_message_events)
 
     async def _completions(self, call: HttpCall) -> HttpAnswer:
         options = decode_body(call.body)
@@ -447,8 +441,7 @@ class Simulator:
         return _json(self.ledger.as_json())
 
     async def _show_clock(self, call: HttpCall) -> HttpAnswer:
-        manual = hasattr(self.api.clock, "advance")
-        return _json({"now": self.api.clock.now(), "manual": manual})
+        return _json({"now": self.api.clock.now(), "manual": hasattr(self.api.clock, "advance")})
 
     async def _move_clock(self, call: HttpCall) -> HttpAnswer:
         seconds = _object(call).get("advance")
@@ -503,12 +496,9 @@ class Simulator:
             chunks = _faulty(events(outcome.body), step, call)
             return HttpAnswer(200, headers | {"cache-control": "no-cache"}, chunks)
         if step.malformed_at is not None:
-            broken = encode(outcome.body)[:-7]
             headers = {**outcome.headers, "content-type": "application/json"}
-            return HttpAnswer(200, headers, broken)
-        answered = _json(outcome.body, 200, outcome.headers)
-        answered.cut = step.cut is not None
-        return answered
+            return HttpAnswer(200, headers, encode(outcome.body)[:-7])
+        return replace(_json(outcome.body, 200, outcome.headers), cut=step.cut is not None)
 
 
 async def _faulty(events: Iterator[bytes], step: ScriptStep, call: HttpCall) -> AsyncGenerator[bytes, None]:
@@ -521,7 +511,7 @@ async def _faulty(events: Iterator[bytes], step: ScriptStep, call: HttpCall) -> 
             await call.wait_for_goodbye()
             raise ConnectionCut
         if error is not None and n >= (error.after_events or 0):
-            yield _event("error", error.problem().as_messages())
+            yield write_event(encode(error.problem().as_messages()), "error")
             return
         if step.malformed_at is not None and n >= step.malformed_at:
             yield data.replace(b"}\n\n", b"\n\n", 1)

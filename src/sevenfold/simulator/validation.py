@@ -48,18 +48,17 @@ def _turns(messages: list[Json]) -> list[tuple[str, list[Spot]]]:
 def _uses(spots: list[Spot], seen: set[str]) -> dict[str, int]:
     uses: dict[str, int] = {}
     for i, j, block in spots:
+        where = f"messages.{i}.content.{j}"
         if block["type"] == "tool_result":
-            raise make_invalid_request(
-                f"messages.{i}.content.{j}: `tool_result` blocks can only be in `user` messages"
-            )
+            raise make_invalid_request(f"{where}: `tool_result` blocks can only be in `user` messages")
         if block["type"] != "tool_use":
             continue
         use = block.get("id")
         if not isinstance(use, str) or not isinstance(block.get("name"), str):
             missing = "name" if isinstance(use, str) else "id"
-            raise make_invalid_request(f"messages.{i}.content.{j}.tool_use.{missing}: Field required")
+            raise make_invalid_request(f"{where}.tool_use.{missing}: Field required")
         if use in seen:
-            raise make_invalid_request(f"messages.{i}.content.{j}: `tool_use` ids must be unique")
+            raise make_invalid_request(f"{where}: `tool_use` ids must be unique")
         seen.add(use)
         uses[use] = i
     return uses
@@ -70,29 +69,26 @@ def _results(spots: list[Spot], open_uses: dict[str, int]) -> set[str]:
     answered: set[str] = set()
     first = True
     for i, j, block in spots:
+        where = f"messages.{i}.content.{j}"
         if block["type"] == "tool_use":
-            raise make_invalid_request(
-                f"messages.{i}.content.{j}: `tool_use` blocks can only be in `assistant` messages"
-            )
+            raise make_invalid_request(f"{where}: `tool_use` blocks can only be in `assistant` messages")
         if block["type"] != "tool_result":
             first = first and block["type"] == "cache_edits"
             continue
         use = block.get("tool_use_id")
         if not isinstance(use, str):
-            raise make_invalid_request(f"messages.{i}.content.{j}.tool_result.tool_use_id: Field required")
+            raise make_invalid_request(f"{where}.tool_result.tool_use_id: Field required")
         if not isinstance(block.get("content") or "", str | list):
-            raise make_invalid_request(
-                f"messages.{i}.content.{j}.tool_result.content: Input should be a valid list"
-            )
+            raise make_invalid_request(f"{where}.tool_result.content: Input should be a valid list")
         if use not in open_uses:
             raise make_invalid_request(
-                f"messages.{i}.content.{j}: unexpected `tool_use_id` found in `tool_result` blocks:"
+                f"{where}: unexpected `tool_use_id` found in `tool_result` blocks:"
                 f" {use}. Each `tool_result` block must have a corresponding `tool_use` block in "
                 "the previous message."
             )
         if use in answered:
             raise make_invalid_request(
-                f"messages.{i}.content.{j}: each tool_use must have a single result. Found multiple "
+                f"{where}: each tool_use must have a single result. Found multiple "
                 f"`tool_result` blocks with id: {use}"
             )
         if first:
@@ -157,13 +153,8 @@ def check_request(body: Json, max_output: int | None, betas: str = "") -> None:
 
 _LISTS: Final = ("tools", "stop_sequences")
 _OBJECTS: Final = (
-    "thinking",
-    "tool_choice",
-    "context_management",
-    "output_config",
-    "cache_control",
-    "diagnostics",
-)
+    "thinking", "tool_choice", "context_management", "output_config", "cache_control", "diagnostics",
+)  # fmt: skip
 
 
 def _check_types(body: Json) -> None:
@@ -293,28 +284,24 @@ def _check_content(messages: list[Json]) -> None:
 
 
 def _check_block(i: int, j: int, block: Json) -> None:
-    kind = block["type"]
+    kind, where = block["type"], f"messages.{i}.content.{j}"
     if kind == "text":
         text = block.get("text")
         if not isinstance(text, str):
-            raise make_invalid_request(f"messages.{i}.content.{j}.text.text: Field required")
+            raise make_invalid_request(f"{where}.text.text: Field required")
         if not text and block.get("cache_control"):
-            raise make_invalid_request(
-                f"messages.{i}.content.{j}.text: cache_control cannot be set for empty text blocks"
-            )
+            raise make_invalid_request(f"{where}.text: cache_control cannot be set for empty text blocks")
         if not text:
             raise make_invalid_request("messages: text content blocks must be non-empty")
         if text.isspace():
             raise make_invalid_request("messages: text content blocks must contain non-whitespace text")
     if kind in UNMARKABLE and block.get("cache_control") is not None:
-        raise make_invalid_request(
-            f"messages.{i}.content.{j}.{kind}.cache_control: Extra inputs are not permitted"
-        )
+        raise make_invalid_request(f"{where}.{kind}.cache_control: Extra inputs are not permitted")
     if kind == "thinking":
         if "signature" not in block:
-            raise make_invalid_request(f"messages.{i}.content.{j}.thinking.signature: Field required")
+            raise make_invalid_request(f"{where}.thinking.signature: Field required")
         if not block["signature"]:
-            raise make_invalid_request(f"messages.{i}.content.{j}: Invalid `signature` in `thinking` block")
+            raise make_invalid_request(f"{where}: Invalid `signature` in `thinking` block")
 
 
 # --- cache marks -----------------------------------------------------------------------------------------

@@ -186,8 +186,13 @@ def read_own_transcript(path: Path) -> bytes:
     data = read_log(path)
     _check_first(data.partition(b"\n")[0], path)
     for number, line in enumerate(data.split(b"\n"), 1):
-        if line.strip() and (why := _unreadable(line)):
-            raise DamagedTranscript(f"{path}:{number} cannot be read ({why})")
+        try:
+            if line.strip():
+                _record.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            # A line of the wrong shape may be of a kind that a later version writes.
+            if not isinstance(error, msgspec.ValidationError) or not line.lstrip().startswith(b"{"):
+                raise DamagedTranscript(f"{path}:{number} cannot be read ({error})") from None
     return data
 
 
@@ -203,16 +208,6 @@ def _check_first(line: bytes, path: Path) -> None:
     known = isinstance(version, int) and version <= FORMAT
     if (mark.type, mark.name) != ("mark", "session") or not known:
         raise ForeignFile(str(path))
-
-
-def _unreadable(line: bytes) -> str:
-    try:
-        _record.decode(line)
-    except msgspec.ValidationError as error:  # a kind of a later version
-        return "" if line.lstrip().startswith(b"{") else str(error)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return str(error)
-    return ""
 
 
 def collect_pointer_texts(project: Path, session: str, files: Iterable[StoredFile]) -> bytes:
@@ -320,7 +315,8 @@ class _CleanupRun:
         for session in sorted({*self.found.transcripts, *self.found.files} - {""}):
             if self._stopped():
                 return
-            if self._untouched(session):
+            there = [*self._all_of(session), *self.found.files.get(session, ())]
+            if there and all(self._old(one) for one in there):
                 self._try(session, self._remove_session, self._all_of(session))
         results = [one for one in self._left() if one.stored]
         too_much = sum(one.size for one in results) - int(self.limits.megabytes * MEGABYTE)
@@ -348,11 +344,6 @@ class _CleanupRun:
 
     def _old(self, one: StoredFile) -> bool:
         return self.now - one.at > self.limits.days * DAY
-
-    def _untouched(self, session: str) -> bool:
-        """True if neither the transcript nor any file in its folder has changed for so long."""
-        there = [*self._all_of(session), *self.found.files.get(session, ())]
-        return bool(there) and all(self._old(one) for one in there)
 
     def _all_of(self, session: str) -> list[StoredFile]:
         """Everything of ours that belongs to a session, its transcript first."""
@@ -422,29 +413,17 @@ class _CleanupRun:
             if not self._remove(what[0]):
                 return False
             self.sessions.append(session)
-            what = [*what[1:], *self._beside(session)]
+            names = (f"{session}.jsonl.torn", f"{session}.jsonl.lock")
+            what = [*what[1:], *(one for one in self.found.files.get("", ()) if one.inside in names)]
         self._gone.add(session)
         self._remove_all(session, what)
-        folders = {
-            folder
-            for one in self.found.files.get(session, ())
-            for folder in PurePath(*one.parts).parents
-            if folder.parts
-        }
-        self._remove_empty(folders | {PurePath(session)})
-        return True
-
-    def _beside(self, session: str) -> list[StoredFile]:
-        names = {f"{session}.jsonl.torn", f"{session}.jsonl.lock"}
-        return [one for one in self.found.files.get("", ()) if one.inside in names]
-
-    def _remove_empty(self, folders: set[PurePath]) -> None:
-        """Remove folders without files; other files are not ours, and their folder stays."""
-        if self.dry_run:
-            return
+        files = [] if self.dry_run else self.found.files.get(session, [])
+        folders = {PurePath(session), *(folder for one in files for folder in PurePath(*one.parts).parents)}
         for folder in sorted(folders, key=lambda folder: len(folder.parts), reverse=True):
-            with contextlib.suppress(OSError):
-                _without_links(self.project, folder.parts, os.rmdir)
+            if folder.parts and not self.dry_run:
+                with contextlib.suppress(OSError):  # other files are not ours, and their folder stays
+                    _without_links(self.project, folder.parts, os.rmdir)
+        return True
 
     def _remove_result(self, session: str, what: list[StoredFile]) -> bool:
         [one] = what
@@ -452,9 +431,8 @@ class _CleanupRun:
             # A new file may belong to a session whose transcript is not written yet.
             return self.now - one.at > DAY and self._remove(one)
         if session not in self._pointers:
-            self._pointers[session] = collect_pointer_texts(
-                self.project, session, self.found.files[session]
-            )
+            files = self.found.files[session]
+            self._pointers[session] = collect_pointer_texts(self.project, session, files)
         if one.parts[-1].encode("ascii") in self._pointers[session]:
             self.in_use.add(one)
             return False
@@ -541,15 +519,12 @@ class DailyCleanup:
             if self._stopped:
                 break
             if is_due(project, now):
-                problems += self._clean_one(project, limits, now)
+                current = self._current if project == self._project else ""
+                done = clean_project(project, now, limits, current=current, stop=lambda: self._stopped)
+                problems += done.problems
+                if done.finished:
+                    record_cleanup(project, now)
         return problems
-
-    def _clean_one(self, project: Path, limits: StorageLimits, now: float) -> tuple[str, ...]:
-        current = self._current if project == self._project else ""
-        done = clean_project(project, now, limits, current=current, stop=lambda: self._stopped)
-        if done.finished:
-            record_cleanup(project, now)
-        return done.problems
 
     def _projects(self) -> Iterator[tuple[Path, StorageLimits]]:
         yield self._project, self._limits

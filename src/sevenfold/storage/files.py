@@ -14,7 +14,6 @@ import secrets
 import stat
 import unicodedata
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from sevenfold.core.errors import Refused, SettingsError, StorageFailure
@@ -98,8 +97,7 @@ def write_atomic(
     `mode=None` keeps the mode of the file that is there, or takes the one new files get.
     """
     try:
-        target = _target(path, nofollow)
-        _replace(target, data, _mode_of(target) if mode is None else mode)
+        _replace(_target(path, nofollow), data, mode)
     except OSError as error:
         raise make_storage_failure(error, path) from error
 
@@ -115,6 +113,9 @@ def _target(path: Path, nofollow: bool) -> Path:
 def _replace(target: Path, data: bytes, mode: int | None) -> None:
     if target.is_dir():  # checked first, so that the message is the same on all systems
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if mode is None:
+        with contextlib.suppress(FileNotFoundError):
+            mode = stat.S_IMODE(target.stat().st_mode)
     with TemporaryFile(target.parent, mode=mode) as new:
         new.write(data)
         new.move_to(target)
@@ -147,9 +148,7 @@ class TemporaryFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
@@ -179,13 +178,6 @@ class TemporaryFile:
         self.name = ""
         if sync:
             sync_folder(Path(target).parent, self._dir_fd)
-
-
-def _mode_of(path: Path) -> int | None:
-    try:
-        return stat.S_IMODE(path.stat().st_mode)
-    except FileNotFoundError:
-        return None
 
 
 def write_new(
@@ -309,8 +301,10 @@ def check_folder_setting(text: str, what: str, user_home: Path) -> Path:
     and so are relative paths, roots of drives, network shares and NULs.
     """
     given = unicodedata.normalize("NFC", text)
-    if why := _unacceptable(given):
-        raise _refusal(what, text, why)
+    if "\0" in given:
+        raise _refusal(what, text, "it contains a NUL character")
+    if given.startswith(("//", "\\\\")):
+        raise _refusal(what, text, "network paths are not allowed")
     expanded = given
     if given == "~" or given.startswith(("~/", "~\\")):
         expanded = os.path.normpath(user_home / given[2:])
@@ -322,14 +316,6 @@ def check_folder_setting(text: str, what: str, user_home: Path) -> Path:
     if len(normal) < SHORTEST or re.fullmatch(_DRIVE_ROOT, normal):
         raise _refusal(what, text, "it is too close to the root of the file system")
     return Path(normal)
-
-
-def _unacceptable(given: str) -> str:
-    if "\0" in given:
-        return "it contains a NUL character"
-    if given.startswith(("//", "\\\\")):
-        return "network paths are not allowed"
-    return ""
 
 
 def _refusal(what: str, text: str, why: str) -> SettingsError:

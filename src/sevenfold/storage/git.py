@@ -20,43 +20,25 @@ if TYPE_CHECKING:
 OPTIONS: Final = tuple(
     word
     for setting in (
-        f"core.hooksPath={os.devnull}",
-        "core.fsmonitor=false",
-        "core.bigFileThreshold=1m",
-        "protocol.ext.allow=never",
-        "fetch.unpackLimit=1",
-        "fetch.fsckObjects=false",
-        "transfer.fsckObjects=false",
-        "fetch.recurseSubmodules=false",
-        "submodule.recurse=false",
-        "push.gpgSign=false",
-        "push.recurseSubmodules=no",
-        "gc.auto=0",
-        "maintenance.auto=false",
-        "credential.interactive=false",
-        "http.lowSpeedLimit=1",
-        "http.lowSpeedTime=30",
+        f"core.hooksPath={os.devnull}", "core.fsmonitor=false", "core.bigFileThreshold=1m",
+        "protocol.ext.allow=never", "fetch.unpackLimit=1", "fetch.fsckObjects=false",
+        "transfer.fsckObjects=false", "fetch.recurseSubmodules=false", "submodule.recurse=false",
+        "push.gpgSign=false", "push.recurseSubmodules=no", "gc.auto=0", "maintenance.auto=false",
+        "credential.interactive=false", "http.lowSpeedLimit=1", "http.lowSpeedTime=30",
     )
     for word in ("-c", setting)
-)
+)  # fmt: skip
 _KEPT: Final = re.compile(
     "GIT_(ASKPASS|CONFIG_GLOBAL|CONFIG_NOSYSTEM|CONFIG_SYSTEM|EXEC_PATH|PROXY_COMMAND"
     "|SSH|SSH_COMMAND|SSH_VARIANT|(SSL|HTTP).*)"
 )
 """Variables of git that the user may set: where its configuration is, and how it reaches a remote."""
 _SET: Final = {
-    "LC_ALL": "C",
-    "LANGUAGE": "",
-    "GIT_PAGER": "cat",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh",
-    "GIT_NO_REPLACE_OBJECTS": "1",
-    "GIT_NO_LAZY_FETCH": "1",
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_ATTR_NOSYSTEM": "1",
-    "GCM_INTERACTIVE": "never",
-    "SSH_ASKPASS_REQUIRE": "never",
-}
+    "LC_ALL": "C", "LANGUAGE": "", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0",
+    "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh", "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0", "GIT_ATTR_NOSYSTEM": "1",
+    "GCM_INTERACTIVE": "never", "SSH_ASKPASS_REQUIRE": "never",
+}  # fmt: skip
 
 
 class GitProgram:
@@ -103,7 +85,5 @@ class GitProgram:
 
 def make_git_environment(variables: Mapping[str, str]) -> dict[str, str]:
     """The variables for git: those of the caller without git's own, apart from a few, and ours."""
-    kept = {
-        name: variables[name] for name in variables if not name.startswith("GIT_") or _KEPT.fullmatch(name)
-    }
-    return {**kept, **_SET}
+    kept = [name for name in variables if not name.startswith("GIT_") or _KEPT.fullmatch(name)]
+    return {**{name: variables[name] for name in kept}, **_SET}

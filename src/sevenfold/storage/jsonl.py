@@ -15,7 +15,6 @@ import stat
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 import msgspec
@@ -182,9 +181,7 @@ class JsonlLog:
     def __enter__(self) -> JsonlLog:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
 
@@ -272,47 +269,35 @@ def _read_at(fd: int, length: int, offset: int) -> bytes:
 
 LONGEST_LINE: Final = 64 << 20  # A longer line is skipped: no record is that large, and memory is bounded
 _GZIP: Final = b"\x1f\x8b"
-_BOM: Final = b"\xef\xbb\xbf"
+BOM: Final = b"\xef\xbb\xbf"
 
 
 def iterate_lines(source: Path | bytes, problems: list[Problem]) -> Iterator[tuple[int, bytes]]:
     """Each line that is not blank, with its number; unreadable ones are added to `problems`."""
     number = 0
     try:
-        with _opened(source) as file:
+        with open_source(source) as file:
             while line := file.readline(LONGEST_LINE):
                 number += 1
                 if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
-                    _skip_line(file)
+                    while (part := file.readline(1 << 20)) and not part.endswith(b"\n"):
+                        pass
                     problems.append(Problem(number, f"longer than {LONGEST_LINE:,} bytes: skipped"))
                     continue
                 if number == 1:
-                    line = line.removeprefix(_BOM)
+                    line = line.removeprefix(BOM)
                 if line := line.strip(b" \t\r\n\0"):
                     yield number, line
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         problems.append(Problem(number + 1, f"the compressed file is damaged from here on: {error}"))
     except OSError as error:
-        raise make_storage_failure(
-            error, source if isinstance(source, Path) else "the data", "read"
-        ) from error
-
-
-def read_beginning(source: Path | bytes, limit: int = 1 << 16) -> bytes:
-    """The first bytes of a file, decompressed."""
-    try:
-        with _opened(source) as file:
-            return file.read(limit)
-    except (EOFError, gzip.BadGzipFile, zlib.error):
-        return b""
-    except OSError as error:
-        raise make_storage_failure(
-            error, source if isinstance(source, Path) else "the data", "read"
-        ) from error
+        name = source if isinstance(source, Path) else "the data"
+        raise make_storage_failure(error, name, "read") from error
 
 
 @contextlib.contextmanager
-def _opened(source: Path | bytes) -> Iterator[io.BufferedIOBase]:
+def open_source(source: Path | bytes) -> Iterator[io.BufferedIOBase]:
+    """A file, or the data itself, for reading; unpacked if it is gzipped."""
     raw = io.BytesIO(source) if isinstance(source, bytes) else source.open("rb", buffering=0)
     with io.BufferedReader(raw) as plain:
         if plain.peek(2).startswith(_GZIP):
@@ -320,8 +305,3 @@ def _opened(source: Path | bytes) -> Iterator[io.BufferedIOBase]:
                 yield unpacked
         else:
             yield plain
-
-
-def _skip_line(file: io.BufferedIOBase) -> None:
-    while (part := file.readline(1 << 20)) and not part.endswith(b"\n"):
-        pass

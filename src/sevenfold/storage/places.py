@@ -76,22 +76,15 @@ def _by_file(folder: Path, git: Path) -> GitRepository:
         if points_to.name == ".git" and not _same_repository(points_to.parent, folder):
             return GitRepository(folder, folder, _unbelieved(git, points_to.parent))
         return GitRepository(folder, folder)
-    main = _main_folder(shared)
-    if not _points_back(points_to, shared, folder):
-        return GitRepository(folder, folder, _unbelieved(git, main))
-    return GitRepository(main, folder)
+    main, back = _main_folder(shared), _pointed(points_to / "gitdir", points_to, real=False)
+    listed = back is not None and back.name == ".git" and _same_repository(back.parent, folder)
+    if listed and _same_repository(points_to.parent, shared / "worktrees"):
+        return GitRepository(main, folder)
+    return GitRepository(folder, folder, _unbelieved(git, main))
 
 
 def _unbelieved(git: Path, other: Path) -> str:
     return f"{git} claims to belong to {other}, which does not know of it; it was ignored"
-
-
-def _points_back(worktree: Path, shared: Path, folder: Path) -> bool:
-    """True if the main repository lists this folder among its worktrees."""
-    if not _same_repository(worktree.parent, shared / "worktrees"):
-        return False
-    back = _pointed(worktree / "gitdir", worktree, real=False)
-    return back is not None and back.name == ".git" and _same_repository(back.parent, folder)
 
 
 def _main_folder(shared: Path) -> Path:
@@ -175,7 +168,9 @@ def find_places(
     folder = Path(os.path.realpath(start))
     if not folder.is_dir():
         raise Mistake(f"{start} is not a folder; name the project's folder with --project")
-    home, person = home.absolute(), _person(user_home)
+    home, person = home.absolute(), None
+    with contextlib.suppress(RuntimeError):  # a user without a name, as in some containers
+        person = Path(os.path.realpath(user_home or Path.home()))
     notes = []
     if person and _same(folder, person) and scope != "user":
         notes.append(f"started in your home folder {person}: what is kept belongs to you, not to a project")
@@ -190,14 +185,6 @@ def find_places(
             notes.append(f"the repository around {folder} is your whole home folder")
     slug, project, said = _folder_for(home, root)
     return ProjectPaths(home, root, tree, slug, project, scope, "; ".join(filter(None, [*notes, said])))
-
-
-def _person(user_home: Path | None) -> Path | None:
-    """The user's home folder; None for a user without a name, as in some containers."""
-    try:
-        return Path(os.path.realpath(user_home or Path.home()))
-    except RuntimeError:
-        return None
 
 
 def claim_places(places: ProjectPaths) -> ProjectPaths:
@@ -229,13 +216,12 @@ def claim_or_fail(places: ProjectPaths) -> ProjectPaths:
 def _folder_for(home: Path, root: Path) -> tuple[str, Path, str]:
     """The slug and folder of a root, the first that is free or its own, and a remark for the user."""
     short = make_path_slug(root)
-    long_hash = hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
     for slug in (short, f"{short}-{hash_text(str(root))}"):
         folder = home / "projects" / slug
         recorded, said = _recorded_root(folder / ROOT_FILE)
         if recorded is None or _same(recorded, root):
             return slug, folder, said
-    slug = f"{short}-{long_hash}"
+    slug = f"{short}-{hashlib.sha256(os.fsencode(root)).hexdigest()[:16]}"
     return slug, home / "projects" / slug, ""
 
 

@@ -17,7 +17,7 @@ import re
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
 import msgspec
 
@@ -70,7 +70,13 @@ class ResultStore:
         for name in _names(use_id, kind, data):
             path = folder / name
             if _created(folder, name, data, lasting):
-                _verify(folder, name, data)
+                if not _holds(path, data):
+                    with contextlib.suppress(OSError), _inside(folder) as at:
+                        os.unlink(path if at is None else name, dir_fd=at)
+                    raise StorageFailure(
+                        f"{path} could not be kept: what was read back is not what was written; "
+                        "check the disk"
+                    )
             elif not _holds(path, data):  # taken by something else; that stays as it is
                 continue
             self._kept[use_id] = path
@@ -114,11 +120,8 @@ class ResultStore:
     def _named(self, stem: str) -> list[Path]:
         """The files of a stem. The folder is listed: some file systems ignore case, and ids do not."""
         try:
-            return [
-                path
-                for path in self.folder.iterdir()
-                if path.name.partition(".")[0] == stem and self.owns(path)
-            ]
+            named = [path for path in self.folder.iterdir() if path.name.partition(".")[0] == stem]
+            return [path for path in named if self.owns(path)]
         except OSError:
             return []
 
@@ -131,12 +134,8 @@ def encode_content(content: str | tuple[Block, ...]) -> tuple[str, bytes]:
     try:
         return BLOCKS, msgspec.json.encode(wire)
     except UnicodeEncodeError:  # an unpaired surrogate
-        text = json.dumps(wire, ensure_ascii=False, default=_raw)
+        text = json.dumps(wire, ensure_ascii=False, default=lambda raw: json.loads(bytes(raw)))
         return BLOCKS, text.encode("utf-8", "replace")
-
-
-def _raw(value: Any) -> Any:
-    return json.loads(bytes(value))
 
 
 def make_file_stem(use_id: str) -> str:
@@ -178,11 +177,6 @@ def _created(folder: Path, name: str, data: bytes, lasting: bool) -> bool:
     return False
 
 
-def _remove(folder: Path, name: str) -> None:
-    with contextlib.suppress(OSError), _inside(folder) as at:
-        os.unlink(folder / name if at is None else name, dir_fd=at)
-
-
 @contextlib.contextmanager
 def _inside(folder: Path) -> Iterator[int | None]:
     """The open folder; None where the system cannot do that."""
@@ -196,26 +190,16 @@ def _inside(folder: Path) -> Iterator[int | None]:
         os.close(at)
 
 
-def _verify(folder: Path, name: str, data: bytes) -> None:
-    if not _holds(folder / name, data):
-        _remove(folder, name)
-        raise StorageFailure(
-            f"{folder / name} could not be kept: what was read back is not what was written; check the disk"
-        )
-
-
 def _holds(path: Path, data: bytes) -> bool:
     """True if there is a plain file with exactly these bytes."""
     try:
         fd = os.open(path, _READING)
+        try:
+            return _equal(fd, data)
+        finally:
+            os.close(fd)
     except OSError:
         return False
-    try:
-        return _equal(fd, data)
-    except OSError:
-        return False
-    finally:
-        os.close(fd)
 
 
 def _equal(fd: int, data: bytes) -> bool:

@@ -12,9 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from sevenfold.core.errors import Mistake, StorageFailure
-from sevenfold.memory.history import maintenance as packing
-from sevenfold.memory.history import maintenance as purging
-from sevenfold.memory.history import maintenance as recovering
+from sevenfold.memory.history import maintenance
 from sevenfold.memory.history.maintenance import PurgeReport
 from sevenfold.memory.history.objects import (
     BLOB,
@@ -44,10 +42,6 @@ __all__ = ["Author", "MemoryHistory", "PurgeReport", "Revision", "RevisionChange
 Files = Mapping[str, bytes]
 
 
-def _untold(sentence: str) -> None:
-    """Ignores the sentence."""
-
-
 class MemoryHistory(HistoryReader):
     """The revisions of one folder, for reading and writing.
 
@@ -55,7 +49,7 @@ class MemoryHistory(HistoryReader):
     """
 
     def __init__(
-        self, repository: Path, tell: Callable[[str], None] = _untold, *, sync: bool = False
+        self, repository: Path, tell: Callable[[str], None] = lambda sentence: None, *, sync: bool = False
     ) -> None:
         super().__init__(repository, sync=sync)
         self.tell = tell
@@ -87,8 +81,8 @@ class MemoryHistory(HistoryReader):
         packed = self._objects.flush()
         self._objects.set_head(id)
         if packed and commit.parent is None:
-            packing.record_packed(self._objects, commit.number)
-        if packing.count_unpacked(self._objects, commit) >= packing.OVERDUE:
+            maintenance.record_packed(self._objects, commit.number)
+        if maintenance.count_unpacked(self._objects, commit) >= maintenance.OVERDUE:
             with contextlib.suppress(StorageFailure):  # the revision is safe without packing
                 self.pack()
         return commit.revision(id, self._files(commit))
@@ -107,16 +101,19 @@ class MemoryHistory(HistoryReader):
         told = {name: data for name, data in (changed or {}).items() if data is not None}
         whole = {**(files() if callable(files) else files), **told}
         found = head is None and told.keys() != whole.keys()
-        return self._follow(head, self._whole(head, whole), author, summary, at, found)
+        before = iterate_files(self._objects, head[1].tree) if head else ()
+        now = _of(whole)
+        now |= {path: None for path, _ in before if path not in now}
+        return self._follow(head, now, author, summary, at, found)
 
     def purge(self, *names: str, at: float = 0.0) -> PurgeReport:
         """Remove files, by all names they had, from every revision; ids change from the first one on."""
         if not names:
             raise Mistake("no file to purge was named; name the file")
         if self._last_for_writing(at) is None:
-            return PurgeReport(names, {}, purging.remove_set_aside(self.path))
-        purging.begin_purge(self._objects, names)
-        return purging.finish_purge(self._objects, names)
+            return PurgeReport(names, {}, maintenance.remove_set_aside(self.path))
+        maintenance.begin_purge(self._objects, names)
+        return maintenance.finish_purge(self._objects, names)
 
     def mend(self, at: float, *, deep: bool = False) -> str:
         """Repair the history after a crash; returns a sentence for the user, empty if all is well.
@@ -126,7 +123,7 @@ class MemoryHistory(HistoryReader):
         """
         try:
             if deep and self.path.is_dir() and self.check():
-                return recovering.set_history_aside(self.path, at)
+                return maintenance.set_history_aside(self.path, at)
             return self._mend(at)
         except StorageFailure as error:
             return f"{error}; until then changes to memories have no history"
@@ -135,22 +132,24 @@ class MemoryHistory(HistoryReader):
         if not self.path.exists() and not self.path.is_symlink():
             return ""
         self._objects.forget()
-        said = "" if recovering.is_usable(self._objects) else recovering.recover_history(self._objects, at)
+        said = (
+            "" if maintenance.is_usable(self._objects) else maintenance.recover_history(self._objects, at)
+        )
         if self.path.is_dir():
             self._objects.prepare()
-            if names := purging.read_pending_purge(self._objects):
-                purging.finish_purge(self._objects, names)
+            if names := maintenance.read_pending_purge(self._objects):
+                maintenance.finish_purge(self._objects, names)
         return said
 
     @property
     def due(self) -> bool:
         """True if it is worth calling `pack` when the program is idle."""
         last = self._last()
-        return last is not None and packing.count_unpacked(self._objects, last[1]) >= packing.EVERY
+        return last is not None and maintenance.count_unpacked(self._objects, last[1]) >= maintenance.EVERY
 
     def pack(self) -> int:
         """Pack loose objects and return their number. Needs no lock and may run in a thread."""
-        return packing.pack_objects(self.path)
+        return maintenance.pack_objects(self.path)
 
     def _last_for_writing(self, at: float) -> tuple[bytes, StoredCommit] | None:
         """The last revision, after finishing an interrupted purge and repairing damage."""
@@ -158,7 +157,7 @@ class MemoryHistory(HistoryReader):
             last = self._last()
             if last is not None:
                 self._objects.folder(last[1].tree)
-                if not purging.read_pending_purge(self._objects):
+                if not maintenance.read_pending_purge(self._objects):
                     return last
         except StorageFailure:
             pass
@@ -166,14 +165,6 @@ class MemoryHistory(HistoryReader):
             self.tell(said)
         self._objects.prepare()
         return self._last()
-
-    def _whole(self, head: tuple[bytes, StoredCommit] | None, whole: Files) -> dict[bytes, bytes | None]:
-        """The changes that turn the last revision into this folder."""
-        now: dict[bytes, bytes | None] = dict(_of(whole))
-        before = iterate_files(self._objects, head[1].tree) if head else ()
-        for path, _ in before:
-            now.setdefault(path, None)
-        return now
 
     def _follow(
         self,

@@ -95,19 +95,17 @@ def _pack(objects: ObjectStore, head: bytes) -> int:
             with contextlib.suppress(StorageFailure):  # unreadable objects stay loose
                 for place, wanted in find_new_objects(objects, commit.tree, older):
                     if wanted not in writer:
-                        writer.add(*_object(objects, wanted), place)
+                        kind, data = objects.raw(wanted)
+                        writer.add(kind, wanted, data, place)
         made = writer.finish()
         count = len(writer.written)
         if made:
-            _drop_loose(objects, writer)
+            for name in map(bytes.hex, writer.written):
+                with contextlib.suppress(FileNotFoundError):
+                    (objects.store / name[:2] / name[2:]).unlink()
             _drop_packs(objects, made, frozenset(writer.written))
     record_packed(objects, last.number)
     return count
-
-
-def _object(objects: ObjectStore, id: bytes) -> tuple[int, bytes, bytes]:
-    kind, data = objects.raw(id)
-    return kind, id, data
 
 
 def _start(objects: ObjectStore, last: StoredCommit) -> int:
@@ -135,13 +133,6 @@ def _since(
         if before is None:
             return
         id, commit = commit.parent, before
-
-
-def _drop_loose(objects: ObjectStore, writer: PackWriter) -> None:
-    for id in writer.written:
-        name = id.hex()
-        with contextlib.suppress(FileNotFoundError):
-            (objects.store / name[:2] / name[2:]).unlink()
 
 
 def _drop_packs(objects: ObjectStore, made: Path, has: frozenset[bytes]) -> None:
@@ -188,9 +179,7 @@ def read_pending_purge(objects: ObjectStore) -> tuple[str, ...]:
     journal = objects.path / JOURNAL
     try:
         return tuple(msgspec.json.decode(journal.read_bytes(), type=list[str]))
-    except FileNotFoundError:
-        return ()
-    except NotADirectoryError:
+    except (FileNotFoundError, NotADirectoryError):
         return ()
     except OSError as error:
         raise make_storage_failure(error, journal, "read") from error
@@ -307,8 +296,7 @@ class _PurgeCleaner:
         except StorageFailure:
             return None
         clean = remove_pointers(data, index, self.paths)
-        id = hash_object(BLOB, clean)
-        self.here[id] = clean
+        self.here[id := hash_object(BLOB, clean)] = clean
         return id
 
 
@@ -347,7 +335,9 @@ def _commits(
             ids[old.hex()[:SHORT]] = ""
             continue
         number += 1
-        same = tree == commit.tree and parent == commit.parent and not words.search(_said(commit))
+        files = " ".join(change.file for change in commit.files or ())
+        named = words.search(f"{commit.summary} {commit.author.reason} {files}")
+        same = tree == commit.tree and parent == commit.parent and not named
         data = objects.read(old)[1]
         if not same:
             data = encode_commit(_cleaned(commit, tree, parent, number, paths, words))
@@ -357,11 +347,6 @@ def _commits(
             ids[old.hex()[:SHORT]] = new.hex()[:SHORT]
         parent, below = new, tree
     return ids, parent, number
-
-
-def _said(commit: StoredCommit) -> str:
-    names = " ".join(change.file for change in commit.files or ())
-    return f"{commit.summary} {commit.author.reason} {names}"
 
 
 def _words(paths: Sequence[bytes]) -> re.Pattern[str]:
@@ -399,8 +384,7 @@ def _drop_all_but(objects: ObjectStore, made: Path | None) -> None:
     """Remove every object that is not in the new pack, and all other references."""
     for file in objects.loose():
         file.unlink(missing_ok=True)
-    stems = {file.stem for file in objects.packs.glob("pack-*")} - {made.stem if made else ""}
-    for stem in stems:
+    for stem in {file.stem for file in objects.packs.glob("pack-*")} - {made.stem if made else ""}:
         drop_pack(objects, stem)
     for folder in (objects.store, objects.packs, objects.path / BRANCH / ".."):
         for left in [*folder.glob(f"{TEMPORARY}*"), *folder.glob("tmp_*")]:
@@ -413,19 +397,17 @@ def _drop_all_but(objects: ObjectStore, made: Path | None) -> None:
 
 
 def remove_set_aside(path: Path) -> tuple[str, ...]:
-    removed = []
-    for aside in sorted(path.parent.glob(f"{path.name}{ASIDE}*")):
+    found = sorted(path.parent.glob(f"{path.name}{ASIDE}*"))
+    for aside in found:
         _remove(aside)
-        removed.append(aside.name)
-    return tuple(removed)
+    return tuple(aside.name for aside in found)
 
 
 def _remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
-        with contextlib.suppress(FileNotFoundError):
-            path.unlink()
+        path.unlink(missing_ok=True)
 
 
 def is_usable(objects: ObjectStore) -> bool:

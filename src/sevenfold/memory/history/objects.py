@@ -17,9 +17,10 @@ import re
 import struct
 import zlib
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import accumulate
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from sevenfold.core.errors import Refused, StorageFailure
@@ -88,7 +89,8 @@ class TreeFolder:
                 del entries[at], keys[at]
             if id is not None:
                 keys.insert(at, key)
-                entries.insert(at, _entry(key, id))
+                name = b"40000 " + key[:-1] if key.endswith(b"/") else b"100644 " + key
+                entries.insert(at, name + b"\0" + id)
         return TreeFolder(entries, keys)
 
 
@@ -109,7 +111,6 @@ def split_entry(entry: bytes) -> tuple[bytes, bytes, bytes]:
 
 
 def _key(entry: bytes) -> bytes:
-    """The name by which git sorts an entry: that of a folder ends in a slash."""
     name = entry[entry.index(b" ") + 1 : -_ID - 1]
     return name + b"/" if entry.startswith(_FOLDER) else name
 
@@ -117,10 +118,6 @@ def _key(entry: bytes) -> bytes:
 def sort_tree(raw: bytes) -> TreeFolder:
     """The folder of a tree object that another program wrote, perhaps in another order."""
     return TreeFolder(sorted(parse_tree(raw), key=_key))
-
-
-def _entry(key: bytes, id: bytes) -> bytes:
-    return (b"40000 " + key[:-1] if key.endswith(b"/") else b"100644 " + key) + b"\0" + id
 
 
 def encode_path(file: str) -> bytes:
@@ -176,30 +173,20 @@ def iterate_files(
 
 
 def compare_trees(
-    store: TreeStore, old: bytes | None, new: bytes | None
+    store: TreeStore, old: bytes | None, new: bytes | None, under: bytes = b""
 ) -> list[tuple[bytes, bytes | None, bytes | None]]:
     """Each file that differs, with its id before and after; equal folders are not read."""
-    found = dict[bytes, tuple[bytes | None, bytes | None]]()
-    _compare(store, old, new, b"", found)
-    return [(path, *found[path]) for path in sorted(found)]
-
-
-def _compare(
-    store: TreeStore,
-    old: bytes | None,
-    new: bytes | None,
-    under: bytes,
-    found: dict[bytes, tuple[bytes | None, bytes | None]],
-) -> None:
     if old == new:
-        return
+        return []
     before, after = _unlike(store.folder(old) if old else NOTHING, store.folder(new) if new else NOTHING)
+    found: list[tuple[bytes, bytes | None, bytes | None]] = []
     for key in before.keys() | after.keys():
         was, now = before.get(key), after.get(key)
         if key.endswith(b"/"):
-            _compare(store, was, now, under + key, found)
+            found += compare_trees(store, was, now, under + key)
         else:
-            found[under + key] = (was, now)
+            found.append((under + key, was, now))
+    return sorted(found, key=lambda change: change[0])
 
 
 def _unlike(old: TreeFolder, new: TreeFolder) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
@@ -257,13 +244,11 @@ class PackWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         try:
             self.file.close()
         finally:
-            self.temporary.__exit__(kind, error, trace)
+            self.temporary.__exit__(*raised)
 
     def __contains__(self, id: bytes) -> bool:
         return id in self.written
@@ -303,13 +288,8 @@ class PackWriter:
 
 
 def _header(kind: int, size: int) -> bytes:
-    out = bytearray()
-    byte, size = kind << 4 | size & 15, size >> 4
-    while size:
-        out.append(byte | 0x80)
-        byte, size = size & 0x7F, size >> 7
-    out.append(byte)
-    return bytes(out)
+    first, rest = kind << 4 | size & 15, size >> 4
+    return bytes([first | 0x80]) + _size(rest) if rest else bytes([first])
 
 
 def _distance(back: int) -> bytes:
@@ -322,13 +302,8 @@ def _distance(back: int) -> bytes:
 
 def _index(written: dict[bytes, tuple[int, int]], pack: bytes) -> bytes:
     ids = sorted(written)
-    counts = [0] * 256
-    for id in ids:
-        counts[id[0]] += 1
-    total, fan = 0, bytearray()
-    for count in counts:
-        total += count
-        fan += struct.pack(">I", total)
+    counts = Counter(id[0] for id in ids)
+    fan = struct.pack(">256I", *accumulate(counts[first] for first in range(256)))
     small, large = bytearray(), bytearray()
     for id in ids:
         offset = written[id][0]
@@ -374,7 +349,9 @@ def make_delta(base: bytes, target: bytes) -> bytes | None:
             i, j = i + length, j + length
             continue
         i, meet = _meeting(base, i, target, j)
-        _insert(out, target[j:meet])
+        for at in range(j, meet, 127):
+            part = target[at : min(at + 127, meet)]
+            out += bytes([len(part)]) + part
         j = meet
         if len(out) > budget:
             return None
@@ -421,27 +398,13 @@ def _copy(out: bytearray, at: int, length: int) -> None:
     while length > 0:
         part = min(length, _COPY)
         code, said = 0x80, bytearray()
-        for bit, byte in _bytes(at, part):
+        for n, byte in enumerate(at.to_bytes(4, "little") + part.to_bytes(3, "little")):
             if byte:
-                code |= bit
+                code |= 1 << n
                 said.append(byte)
         out.append(code)
         out += said
         at, length = at + part, length - part
-
-
-def _bytes(at: int, length: int) -> Iterator[tuple[int, int]]:
-    for n in range(4):
-        yield 1 << n, at >> 8 * n & 0xFF
-    for n in range(3):
-        yield 16 << n, length >> 8 * n & 0xFF
-
-
-def _insert(out: bytearray, data: bytes) -> None:
-    for at in range(0, len(data), 127):
-        part = data[at : at + 127]
-        out.append(len(part))
-        out += part
 
 
 COMMIT: Final = 1
@@ -461,8 +424,11 @@ _CONFIG: Final = (
 
 def hash_object(kind: int, data: bytes) -> bytes:
     """The id that git gives to an object."""
-    head = b"%s %d\0" % (_NAMES[kind], len(data))
-    return _sha1(head + data)
+    return _sha1(_with_head(kind, data))
+
+
+def _with_head(kind: int, data: bytes) -> bytes:
+    return b"%s %d\0" % (_NAMES[kind], len(data)) + data
 
 
 def _sha1(data: bytes) -> bytes:
@@ -631,17 +597,13 @@ class ObjectStore:
                     pack.finish()
             else:
                 for id, (kind, data) in self.staged.items():
-                    self._write_loose(id, kind, data)
+                    folder, whole = self.store / id.hex()[:2], _with_head(kind, data)
+                    self._write(folder / id.hex()[2:], _deflated(whole, kind), self.store)
         except OSError as error:
             raise make_storage_failure(error, self.store) from error
         finally:
             self.staged.clear()
         return many
-
-    def _write_loose(self, id: bytes, kind: int, data: bytes) -> None:
-        name = id.hex()
-        whole = b"%s %d\0" % (_NAMES[kind], len(data)) + data
-        self._write(self.store / name[:2] / name[2:], _deflated(whole, kind), self.store)
 
     def _write(self, target: Path, data: bytes, beside: Path) -> None:
         with TemporaryFile(beside) as new:
@@ -685,15 +647,11 @@ def make_unified_diff(file: str, old: bytes | None, new: bytes | None) -> str:
     import pygit2
 
     try:
-        made = pygit2.Patch.create_from(old or b"", new or b"", file, file)
-        data = made.data
+        data = pygit2.Patch.create_from(old or b"", new or b"", file, file).data
     except (ValueError, pygit2.GitError) as error:
         raise StorageFailure(f"{file} could not be compared: {error}") from error
     text = data.decode("utf-8", "replace")
     head = f"--- {file if old is not None else _NONE}\n+++ {file if new is not None else _NONE}\n"
-    at = text.find("\n@@ ")
-    if at >= 0:
+    if (at := text.find("\n@@ ")) >= 0:
         return head + text[at + 1 :]
-    if "Binary" in text:
-        return f"{head}(not text: it is not shown)\n"
-    return f"{head}(empty)\n"
+    return f"{head}({'not text: it is not shown' if 'Binary' in text else 'empty'})\n"

@@ -6,7 +6,6 @@ again.
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Callable, Iterator
 from functools import wraps
@@ -79,8 +78,7 @@ class HistoryReader:
     @_steady
     def at(self, revision: str) -> dict[str, bytes]:
         """The whole folder as it was right after a revision."""
-        tree = self._resolve(revision)[1].tree
-        found = iterate_files(self._objects, tree)
+        found = iterate_files(self._objects, self._resolve(revision)[1].tree)
         return {decode_path(path): self._objects.blob(id) for path, id in found}
 
     @_steady
@@ -131,8 +129,10 @@ class HistoryReader:
             while id is not None:
                 commit = objects.commit(id)
                 for _, blob in iterate_files(objects, commit.tree):
-                    with _noted(problems):
+                    try:
                         objects.blob(blob)
+                    except StorageFailure as error:
+                        problems.append(str(error))
                 id = commit.parent
         except StorageFailure as error:
             problems.append(str(error))
@@ -220,11 +220,3 @@ class HistoryReader:
             make_unified_diff(decode_path(path), blob(was) if was else None, blob(now) if now else None)
             for path, was, now in compare_trees(self._objects, old, new)
         )
-
-
-@contextlib.contextmanager
-def _noted(problems: list[str]) -> Iterator[None]:
-    try:
-        yield
-    except StorageFailure as error:
-        problems.append(str(error))

@@ -127,15 +127,18 @@ def decode_commit(data: bytes) -> StoredCommit:
         key, _, value = line.partition(" ")
         fields.setdefault(key, value)  # of several parents the first counts
     said = message.rstrip("\n").split("\n\n")
-    trailers = _parsed(said[-1]) if len(said) > 1 else []
+    lines = [line.partition(": ") for line in said[-1].split("\n")] if len(said) > 1 else []
+    trailers = [(key, value) for key, colon, value in lines if colon]
     known = dict(trailers)
+    kind: Kind = next((kind for kind in _KINDS if kind == known.get("Author-Kind")), "other")
     try:
         parent = bytes.fromhex(fields["parent"]) if "parent" in fields else None
+        seconds = fields["author"].rpartition("> ")[2].partition(" ")[0]
         return StoredCommit(
             bytes.fromhex(fields["tree"]),
             parent,
-            _number(known.get("At", "")) or _seconds(fields["author"]),
-            Author(_kind(known), known.get("Session", ""), known.get("Reason", "")),
+            _number(known.get("At", "")) or _number(seconds),
+            Author(kind, known.get("Session", ""), known.get("Reason", "")),
             message.partition("\n")[0],
             int(_number(known.get("Revision", ""))),
             _named(trailers),
@@ -145,19 +148,11 @@ def decode_commit(data: bytes) -> StoredCommit:
         raise StorageFailure("a commit of the history cannot be understood") from error
 
 
-def _parsed(paragraph: str) -> list[tuple[str, str]]:
-    lines = [line.partition(": ") for line in paragraph.split("\n")]
-    return [(key, value) for key, colon, value in lines if colon]
-
-
 def _named(trailers: list[tuple[str, str]]) -> tuple[RevisionChange, ...] | None:
     if "Author-Kind" not in dict(trailers) or "Files" in dict(trailers):
         return None
-    return tuple(RevisionChange(_read(v), _ACTIONS[k]) for k, v in trailers if k in _ACTIONS)
-
-
-def _kind(known: dict[str, str]) -> Kind:
-    return next((kind for kind in _KINDS if kind == known.get("Author-Kind")), "other")
+    files = [(str(json.loads(v)) if v.startswith('"') else v, k) for k, v in trailers if k in _ACTIONS]
+    return tuple(RevisionChange(file, _ACTIONS[key]) for file, key in files)
 
 
 def _number(text: str) -> float:
@@ -168,14 +163,6 @@ def _number(text: str) -> float:
     return number if math.isfinite(number) else 0.0
 
 
-def _seconds(signature: str) -> float:
-    return _number(signature.rpartition("> ")[2].partition(" ")[0])
-
-
 def _written(file: str) -> str:
     plain = file.isprintable() and not file.startswith('"') and file == file.strip()
     return file if plain else json.dumps(file)
-
-
-def _read(value: str) -> str:
-    return str(json.loads(value)) if value.startswith('"') else value

@@ -51,8 +51,7 @@ class IncomingFiles:
         """True if the remote has, or may have, a file of this name that was not taken."""
         if file in self.untaken or not self.unread:
             return file in self.untaken
-        path = file.encode("utf-8", "surrogateescape")
-        parts = path.split(b"/")
+        parts = file.encode("utf-8", "surrogateescape").split(b"/")
         return any(b"/".join(parts[:at]) in self.unread for at in range(len(parts)))
 
     @property
@@ -117,11 +116,8 @@ def _unwelcome(file: str, most: int, released: bool) -> str:
 def _weigh(
     found: IncomingFiles, candidates: dict[str, str], sizes: Mapping[str, int], known: Mapping[str, str]
 ) -> None:
-    same = [file for file, id in candidates.items() if known.get(file) == id]
     total = 0
-    others = [file for file, id in candidates.items() if known.get(file) != id]
-    for file in (*same, *others):
-        id = candidates[file]
+    for file, id in sorted(candidates.items(), key=lambda one: known.get(one[0]) != one[1]):  # known first
         size = sizes.get(id, -1)
         if size < 0:
             found.untaken[file] = "its text is missing from the repository"
@@ -208,9 +204,8 @@ class TeamScreen:
     def explain_secret(self, data: bytes) -> str:
         """The reason not to put a text into a repository; empty if it may be."""
         verdict = self.verdict(data)
-        if verdict.action != "refuse" or self.is_released(data):
-            return ""
-        return _told(verdict.findings)
+        refused = verdict.action == "refuse" and not self.is_released(data)
+        return _told(verdict.findings) if refused else ""
 
     def explain_bad_merge(self, both: bytes, *parts: bytes) -> str:
         """The reason not to merge texts into `both`: a finding that none of them has; or empty."""
@@ -253,8 +248,7 @@ class TeamScreen:
     def _held(self, gate: GuardGate) -> int:
         """The number of the team's texts in quarantine."""
         if self._quarantined is None:
-            found = gate.quarantine.list()
-            self._quarantined = sum(1 for one in found if one.source == BY_TEAM.kind)
+            self._quarantined = sum(one.source == BY_TEAM.kind for one in gate.quarantine.list())
         return self._quarantined
 
 

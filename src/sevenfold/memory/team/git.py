@@ -50,19 +50,27 @@ class RemoteAddress(msgspec.Struct, frozen=True):
     @property
     def shown(self) -> str:
         """The address without names, passwords, query and fragment."""
+        shown = self.given
         if match := _URL.match(self.given):
-            shown = _shown_url(match)
-        elif self.path or self.given.startswith(("/", "\\")) or _DRIVE.match(self.given):
-            shown = self.given
-        else:
-            shown = _shown_scp(self.given)
+            user, _, host = match[2].rpartition("@")
+            place = f"{'git@' if user == 'git' else ''}{host}{match[3]}"
+            # What is no host is perhaps the rest of a password that was not encoded.
+            shown = f"{match[1].lower()}://{place if _HOST.fullmatch(host) else '[hidden]'}"
+        elif not (self.path or self.given.startswith(("/", "\\")) or _DRIVE.match(self.given)):
+            # `user@host:path`: the user is no secret, unless there is a password.
+            front, slash, rest = self.given.partition("/")
+            user, at, host = front.rpartition("@")
+            kept = f"{user}@" if at and ":" not in user and "@" not in user else ""
+            shown = re.split(r"[?#]", f"{kept}{host}{slash}{rest}", maxsplit=1)[0]
         return shown if not find_secrets(shown) else hide_secrets(shown)
 
     def hide(self, text: str) -> str:
         """A text of git without this address and the secrets in it."""
         text = text.replace(self.given, self.shown)
-        user = _user(self.given)
-        if user and user != "git":
+        match = _URL.match(self.given)
+        # The part before the host: a name, a password, a token.
+        user = (match[2] if match else self.given.partition("/")[0]).rpartition("@")[0]
+        if user and user != "git" and (match or ":" in user or "@" in user):
             for whole in {user, unquote(user)}:
                 text = text.replace(f"{whole}@", "")
             for part in {user, *user.split(":", 1)[1:]}:
@@ -127,38 +135,13 @@ def _check_host(host: str) -> None:
 # --- what is shown ----------------------------------------------------------------------------------------
 
 
-def _shown_url(match: re.Match[str]) -> str:
-    scheme, authority, path = match[1].lower(), match[2], match[3]
-    user, _, host = authority.rpartition("@")
-    if not _HOST.fullmatch(host):  # perhaps the rest of a password that was not encoded
-        return f"{scheme}://[hidden]"
-    return f"{scheme}://{'git@' if user == 'git' else ''}{host}{path}"
-
-
-def _shown_scp(given: str) -> str:
-    """`user@host:path`: the user is no secret, unless there is a password."""
-    front, slash, rest = given.partition("/")
-    user, at, host = front.rpartition("@")
-    kept = f"{user}@" if at and ":" not in user and "@" not in user else ""
-    return re.split(r"[?#]", f"{kept}{host}{slash}{rest}", maxsplit=1)[0]
-
-
-def _user(given: str) -> str:
-    """The part before the host: a name, a password, a token."""
-    match = _URL.match(given)
-    front = match[2] if match else given.partition("/")[0]
-    user = front.rpartition("@")[0]
-    return user if match or ":" in user or "@" in user else ""
-
-
 def strip_credentials(text: str) -> str:
     """A text without the names and passwords in its addresses."""
-    shown = _QUERY.sub("", _CREDENTIALS.sub(_kept_user, text)) if "://" in text else text
+    shown = text
+    if "://" in text:
+        shown = _CREDENTIALS.sub(lambda user: user[0] if user[0] == "git@" else "", shown)
+        shown = _QUERY.sub("", shown)
     return shown if not find_secrets(shown) else hide_secrets(shown)
-
-
-def _kept_user(match: re.Match[str]) -> str:
-    return match[0] if match[0] == "git@" else ""
 
 
 def hide_secrets(text: str) -> str:
@@ -259,42 +242,25 @@ def format_foreign_name(file: str) -> str:
 
 _WORDS: Final = 200  # Characters of git's output that are shown
 _ABOUT: Final[tuple[tuple[str, str], ...]] = (
-    (
-        r"dubious ownership",
-        "git does not open it, because it belongs to another user; "
-        "'git config --global --add safe.directory PATH' allows it",
-    ),
-    (
-        r"host key verification failed",
-        "its host key is not known; connect to it with ssh once and accept the key",
-    ),
-    (
-        r"authentication failed|could not read (username|password)|terminal prompts disabled"
-        r"|permission denied \(|error: 40[13]|access denied|invalid credentials",
-        "it refused access; set up the ssh key or the credentials with which git reaches it",
-    ),
-    (
-        r"could not resolve host|name or service not known|temporary failure in name",
-        "its host was not found; check the address, or the network",
-    ),
-    (
-        r"connection (refused|timed out|reset)|network is unreachable|no route to host"
-        r"|could not connect|failed to connect|operation timed out|couldn't connect"
-        r"|unable to connect",
-        "it cannot be reached; check the network",
-    ),
-    (
-        r"does not appear to be a git repository|repository .*not found|not a git repository"
-        r"|no such file or directory|error: 404|does not exist",
-        "there is no git repository",
-    ),
+    (r"dubious ownership", "git does not open it, because it belongs to another user; "
+     "'git config --global --add safe.directory PATH' allows it"),
+    (r"host key verification failed",
+     "its host key is not known; connect to it with ssh once and accept the key"),
+    (r"authentication failed|could not read (username|password)|terminal prompts disabled"
+     r"|permission denied \(|error: 40[13]|access denied|invalid credentials",
+     "it refused access; set up the ssh key or the credentials with which git reaches it"),
+    (r"could not resolve host|name or service not known|temporary failure in name",
+     "its host was not found; check the address, or the network"),
+    (r"connection (refused|timed out|reset)|network is unreachable|no route to host"
+     r"|could not connect|failed to connect|operation timed out|couldn't connect|unable to connect",
+     "it cannot be reached; check the network"),
+    (r"does not appear to be a git repository|repository .*not found|not a git repository"
+     r"|no such file or directory|error: 404|does not exist", "there is no git repository"),
     (r"mismatched algorithms|object-format", "it uses another kind of object ids (SHA-256)"),
-    (
-        r"invalid index-pack output|file size limit exceeded|index-pack (died|failed)",
-        "it sends more than a team memory can be, or what it sends is damaged",
-    ),
+    (r"invalid index-pack output|file size limit exceeded|index-pack (died|failed)",
+     "it sends more than a team memory can be, or what it sends is damaged"),
     (r"no space left on device", "there is no space left on a disk"),
-)
+)  # fmt: skip
 _BEHIND: Final = re.compile(
     r"\(fetch first\)|\(non-fast-forward\)|cannot lock ref|failed to update ref|failed to lock"
     r"|reference already exists|incorrect old value|\(stale info\)|but expected",
@@ -328,19 +294,15 @@ def _understood(said: str, shown: str, pushing: bool) -> GitFailed:
         return Behind(f"{shown} was changed by somebody else meanwhile")
     if pushing and (match := _REJECTED.search(said)):
         why = _told(match[1] or match[2] or "no reason given")
-        more = _remark(said)
+        # The first line that a hook of the remote printed says more.
+        lines = [line.removeprefix("remote:").strip() for line in said.splitlines() if "remote:" in line]
+        more = _told(next(filter(None, lines), ""))
         return GitFailed(f"{shown} did not accept the push: {why}{f' ({more})' if more else ''}")
     for pattern, why in _ABOUT:
         if re.search(pattern, said, re.IGNORECASE):
             return GitFailed(f"{shown}: {why}")
     lines = _LINE.findall(said) or said.strip().splitlines()[-1:]
     return GitFailed(f"{shown}: git failed ({_told(lines[0] if lines else 'it said nothing')})")
-
-
-def _remark(said: str) -> str:
-    """The first line that a hook of the remote printed."""
-    lines = [line.removeprefix("remote:").strip() for line in said.splitlines() if "remote:" in line]
-    return _told(next(filter(None, lines), ""))
 
 
 def _told(text: str) -> str:
@@ -412,8 +374,7 @@ class TeamGit:
     def stop(self) -> None:
         """End the running command, from another thread; no other is started."""
         self._stop.set()
-        process = self._process
-        if process is not None:
+        if (process := self._process) is not None:
             _end(process)
 
     def recover(self) -> None:
@@ -441,16 +402,8 @@ class TeamGit:
             code = self._ended(words, (asked, out, err), seconds, remote.shown)
             if code == 0:
                 return _read(out, OUTPUT)
-            said = f"{_read(out, _SAID).decode('utf-8', 'replace') if pushing else ''}\n"
-            raise make_git_error(
-                said + _read(err, _SAID).decode("utf-8", "replace"), remote, pushing=pushing
-            )
-
-    def _program(self) -> GitProgram:
-        path = shutil.which("git", path=self._environment.get("PATH", os.defpath))
-        if path is None:
-            raise Mistake("git was not found; team memory needs it: install git")
-        return GitProgram(path, self._environment)
+            said = (_read(out, _SAID) if pushing else b"") + b"\n" + _read(err, _SAID)
+            raise make_git_error(said.decode("utf-8", "replace"), remote, pushing=pushing)
 
     def _start(
         self, words: tuple[str, ...], streams: tuple[IO[bytes], ...], seconds: float
@@ -458,7 +411,10 @@ class TeamGit:
         own = () if words[:1] == ("init",) else _PRIVATE  # `init` makes the team's repository
         record = str(self._folder / _RUNNING) if seconds > LOCAL else os.devnull
         limited = (str(_SHELL), "-c", _LIMITED, str(self._largest >> 9), record)
-        return self._program().start(
+        path = shutil.which("git", path=self._environment.get("PATH", os.defpath))
+        if path is None:
+            raise Mistake("git was not found; team memory needs it: install git")
+        return GitProgram(path, self._environment).start(
             [*own, f"--git-dir={self.repository}", *words],
             self._folder,
             streams,

@@ -109,7 +109,11 @@ class PullMerge:
         for file in (*sorted(gone), *sorted(every - {*gone})):
             self._decide(file)
         self._decide_index()
-        self._look_through()
+        # All texts are checked a last time, so that no secret gets into a history.
+        for file, data in [*self.taken.copies.items(), *self.taken.writes.items()]:
+            if why := self._screen.explain_secret(data):
+                for one in (file, *self.taken.covers.get(file, ())):
+                    self._keep_ours(one, why)
         for file in [file for file in self.taken.left if file not in self._incoming.files]:
             del self.taken.left[file]
         return self.taken
@@ -122,7 +126,11 @@ class PullMerge:
         elif self._incoming.unknown(file):
             return
         elif mine == theirs:
-            self._same_now(file, theirs)
+            taken.left.pop(file, None)
+            if theirs is None:
+                taken.agreed.pop(file, None)
+            else:
+                taken.agreed[file] = theirs
         elif file in taken.left and taken.left[file].id == theirs:
             taken.refused.append(RefusedFile(file, taken.left[file].why, "remote"))
         elif theirs == last:
@@ -135,13 +143,6 @@ class PullMerge:
                 taken.removals.add(file)
         else:
             self._changed_there(file, theirs, mine, last)
-
-    def _same_now(self, file: str, id: str | None) -> None:
-        self.taken.left.pop(file, None)
-        if id is None:
-            self.taken.agreed.pop(file, None)
-        else:
-            self.taken.agreed[file] = id
 
     def _changed_there(self, file: str, theirs: str, mine: str | None, last: str | None) -> None:
         taken, data = self.taken, self._texts.get(theirs)
@@ -281,14 +282,6 @@ class PullMerge:
                 return data
         return None
 
-    def _look_through(self) -> None:
-        """Check all texts a last time, so that no secret gets into a history."""
-        taken = self.taken
-        for file, data in [*taken.copies.items(), *taken.writes.items()]:
-            if why := self._screen.explain_secret(data):
-                for one in (file, *taken.covers.get(file, ())):
-                    self._keep_ours(one, why)
-
     def _keep_ours(self, file: str, why: str) -> None:
         """Undo the decision about a file."""
         taken = self.taken
@@ -336,11 +329,8 @@ def _vanished(agreed: Mapping[str, str], incoming: IncomingFiles) -> bool:
     """True if the remote lost so many files at once that it must be an accident."""
     there = {*incoming.files.values()}  # what was only renamed is not gone
     topics = {file: id for file, id in agreed.items() if file != INDEX_NAME}
-    lost = [
-        file
-        for file, id in topics.items()
-        if file not in incoming.files and id not in there and not incoming.unknown(file)
-    ]
+    gone = [file for file, id in topics.items() if file not in incoming.files and id not in there]
+    lost = [file for file in gone if not incoming.unknown(file)]
     return len(lost) >= _MANY and 2 * len(lost) > len(topics)
 
 

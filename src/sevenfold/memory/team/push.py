@@ -128,7 +128,12 @@ class PushPlanner:
         waits = self._incoming.unknown(INDEX_NAME) or there != self._state.agreed.get(INDEX_NAME)
         if waits or INDEX_NAME not in self._ours.files or self._ours.explain_block(INDEX_NAME):
             return
-        new = make_shared_index(self._ours.index, theirs, self._here(), self._shared(offer.changes))
+        after = {*self._incoming.files, *self._incoming.untaken, *offer.changes} - {*offer.gone}
+        here, shared = (
+            {file: self._ours.names.get(file, "") for file in sorted(every - {INDEX_NAME})}
+            for every in ({*self._ours.files, *self._ours.held}, after)
+        )
+        new = make_shared_index(self._ours.index, theirs, here, shared)
         data = new.encode("utf-8", "surrogateescape")
         if hash_blob(data) == there or (not new.strip() and there is None):
             return
@@ -136,16 +141,6 @@ class PushPlanner:
             offer.refused.append(RefusedFile(INDEX_NAME, why, "here"))
         else:
             offer.changes[INDEX_NAME] = data
-
-    def _here(self) -> dict[str, str]:
-        every = {*self._ours.files, *self._ours.held} - {INDEX_NAME}
-        return {file: self._ours.names.get(file, "") for file in sorted(every)}
-
-    def _shared(self, changes: Mapping[str, bytes | None]) -> dict[str, str]:
-        """The files of the remote after the push, with the names that are known."""
-        gone = {file for file, data in changes.items() if data is None}
-        every = ({*self._incoming.files, *self._incoming.untaken, *changes} - gone) - {INDEX_NAME}
-        return {file: self._ours.names.get(file, "") for file in sorted(every)}
 
 
 def format_commit_message(

@@ -169,13 +169,8 @@ class _FetchedTrees:
 
 
 LOGGED: Final = (
-    "--first-parent",
-    "-m",
-    "--name-only",
-    "--no-renames",
-    "-z",
-    "--format=%x01%ct %P%x02%B%x02",
-)
+    "--first-parent", "-m", "--name-only", "--no-renames", "-z", "--format=%x01%ct %P%x02%B%x02",
+)  # fmt: skip
 """Options of `git log`: the time, parents, message and files of each commit."""
 LINE: Final = "written"
 """First word of a line in a commit's message about a file that is older than the commit."""
@@ -276,9 +271,8 @@ class TeamRepository:
 
     def make(self, path: str) -> None:
         """Make the remote, a bare repository on this machine."""
-        self.git.far(
-            RemoteAddress(path, path), "init", "--quiet", "--bare", "--initial-branch=main", "--", path
-        )
+        words = ("init", "--quiet", "--bare", "--initial-branch=main", "--")
+        self.git.far(RemoteAddress(path, path), *words, path)
 
     def heads(self, remote: RemoteAddress) -> RemoteHeads:
         """The branches of the remote; none if it is empty."""
@@ -336,9 +330,16 @@ class TeamRepository:
 
     def push(self, remote: RemoteAddress, branch: str, commit: str) -> None:
         """Send a commit; `Behind` if another member has pushed meanwhile."""
-        words = ["push", "--porcelain", "--no-verify", "--no-follow-tags", "--no-signed"]
-        target = f"{commit}:refs/heads/{branch}"
-        self.git.far(remote, *words, "--", remote.given, target, pushing=True)
+        words = [
+            "push",
+            "--porcelain",
+            "--no-verify",
+            "--no-follow-tags",
+            "--no-signed",
+            "--",
+            remote.given,
+        ]
+        self.git.far(remote, *words, f"{commit}:refs/heads/{branch}", pushing=True)
 
     def tidy(self) -> None:
         """Combine many small packs; a failure only costs space."""
@@ -404,13 +405,10 @@ class TeamRepository:
         if b"" in tree.unread:
             raise GitFailed(f"nothing can be sent: {tree.cut}")
         put = self._objects.put
-        ids = {
-            file.encode("utf-8"): None if data is None else put(BLOB, data)
-            for file, data in changes.items()
-        }
+        blobs = ((file.encode("utf-8"), data) for file, data in changes.items())
+        ids = {path: None if data is None else put(BLOB, data) for path, data in blobs}
         root = change_tree(_FetchedTrees(tree.folders, self._objects), tree.root, ids)
-        name, email = self.author()
-        who = f"{name} <{email}> {max(0, int(at))} +0000"
+        who = "{} <{}> {} +0000".format(*self.author(), max(0, int(at)))
         lines = [f"tree {(root or put(TREE, b'')).hex()}"]
         lines += [f"parent {parent}"] if parent else []
         text = "\n".join([*lines, f"author {who}", f"committer {who}", "", message, ""])
@@ -449,20 +447,16 @@ def _parsed(said: bytes) -> dict[str, bytes]:
     return found
 
 
-ReadTexts = Callable[[Sequence[str]], Mapping[str, bytes]]
-
-
 class BlobTexts:
     """A cache of texts by their ids."""
 
-    def __init__(self, read: ReadTexts) -> None:
+    def __init__(self, read: ReadBlobs) -> None:
         self._read = read
         self._known: dict[str, bytes | None] = {"": None}
 
     def want(self, ids: Iterable[str]) -> None:
         """Read these texts at once."""
-        new = [id for id in dict.fromkeys(ids) if id not in self._known]
-        if new:
+        if new := [id for id in dict.fromkeys(ids) if id not in self._known]:
             found = self._read(new)
             self._known |= {id: found.get(id) for id in new}
 

@@ -247,12 +247,8 @@ _NAMED: Final = 5
 
 def describe_sync(synced: SyncResult) -> str:
     """One line about a sync."""
-    done = {
-        "took": synced.pulled,
-        "removed": synced.removed_here,
-        "sent": synced.pushed,
-        "sent the removal of": synced.removed_there,
-    }
+    done = {"took": synced.pulled, "removed": synced.removed_here, "sent": synced.pushed}
+    done["sent the removal of"] = synced.removed_there
     parts = [f"{what} {format_file_names(files)}" for what, files in done.items() if files]
     if synced.offline is not None:
         first = f"{', '.join(parts)}; " if parts else ""
@@ -292,20 +288,17 @@ def describe_conflicts(synced: SyncResult) -> str:
 
 def format_refusals(refused: Sequence[RefusedFile], more: int) -> list[str]:
     """One line for each file that was not sent or not taken."""
-    lines = [
-        f"{'not sent' if one.side == 'here' else 'not taken'}: {one.file}: {one.why}" for one in refused
-    ]
+    done = {"here": "not sent", "remote": "not taken"}
+    lines = [f"{done[one.side]}: {one.file}: {one.why}" for one in refused]
     return [*lines, f"and {more:,} more that were not taken or not sent"] if more else lines
 
 
 def describe_status(status: TeamStatus) -> list[str]:
     """The status of a team memory, line by line."""
     lines = [f"remote: {status.remote}, branch {status.branch}"]
-    lines.append(f"not sent yet: {format_file_names(status.ahead) if status.ahead else 'nothing'}")
-    if status.offline is not None:
-        lines.append(f"offline: {status.offline}")
-    else:
-        lines.append(f"not taken yet: {format_file_names(status.behind) if status.behind else 'nothing'}")
+    lines.append(f"not sent yet: {format_file_names(status.ahead) or 'nothing'}")
+    behind = f"not taken yet: {format_file_names(status.behind) or 'nothing'}"
+    lines.append(behind if status.offline is None else f"offline: {status.offline}")
     if status.conflicts:
         copies = [f"{TEAM}{file}" for file in status.conflicts]
         lines.append(

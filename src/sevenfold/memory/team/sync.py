@@ -50,7 +50,6 @@ from sevenfold.memory.team.state import (
     hash_blob,
     list_remarks,
     read_local_files,
-    release_key,
 )
 from sevenfold.storage.locks import hold_lock
 
@@ -134,7 +133,9 @@ class SyncRun:
         """Sync once; False if another member pushed meanwhile."""
         remote = self.look()
         self._take(remote)
-        offer = self._offer(remote)
+        ours = self.store.changing(read_local_files)
+        self.seen, self._times = ours.ids, ours.times
+        offer = self.plan_push(remote, ours)
         self.refused = [*self._take_refused, *remote.incoming.refused, *offer.refused]
         if not offer.changes:
             return True
@@ -162,9 +163,8 @@ class SyncRun:
         for _, id in changed:
             self.repository.git.go_on()
             self.screen.verdict(remote.texts.get(id) or b"")
-        if changed and remote.tip:
-            return replace(remote, times=self.repository.times(remote.tip))
-        return remote
+        times = self.repository.times(remote.tip) if changed and remote.tip else {}
+        return replace(remote, times=times)
 
     def _looked(self) -> RemoteState:
         tip = self.repository.fetch(self.address, self.state.branch)
@@ -177,14 +177,8 @@ class SyncRun:
         if tip is not None and old and tip != old:
             rewound = not self.repository.descends(self.address, self.state.branch, tip, old)
         tree = self.repository.tree(tip)
-        incoming = screen_tree(
-            tree,
-            self.repository.sizes,
-            self.state.agreed,
-            lambda name: release_key(name) in self.state.released,
-            self.most,
-            self.repository.git.go_on,
-        )
+        sizes, go_on = self.repository.sizes, self.repository.git.go_on
+        incoming = screen_tree(tree, sizes, self.state.agreed, self.screen.is_released, self.most, go_on)
         return RemoteState(tip, tree, incoming, BlobTexts(self.repository.read), rewound)
 
     def _take(self, remote: RemoteState) -> None:
@@ -216,11 +210,6 @@ class SyncRun:
             self.note = RESTORED
         elif count:
             self.note = (REWOUND if rewound else VANISHED).format(files)
-
-    def _offer(self, remote: RemoteState) -> PushPlan:
-        ours = self.store.changing(read_local_files)
-        self.seen, self._times = ours.ids, ours.times
-        return self.plan_push(remote, ours)
 
     def plan_push(self, remote: RemoteState, ours: LocalFiles) -> PushPlan:
         """The changes that a push would send."""
@@ -296,10 +285,8 @@ class SyncScheduler:
         """`folder` is the memory folder; `taken` is called after every sync that changed files here."""
         self._team, self._clock, self._emit, self._quiet = team, clock, emit, quiet
         self._folder, self._taken = folder / TEAM.rstrip("/"), taken
-        self._changes = 0
-        self._sent = 0
-        self._asked = anyio.Event()
-        self._first = anyio.Event()
+        self._changes = self._sent = 0
+        self._asked, self._first = anyio.Event(), anyio.Event()
         self._turn = anyio.Lock()
         self._said: set[str] = set()
 

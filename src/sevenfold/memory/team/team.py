@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
@@ -52,7 +52,7 @@ def check_remote_place(address: RemoteAddress, project: Path | None) -> None:
     if not address.path:
         return
     place, shown = Path(address.path), address.shown
-    if project is not None and _inside(place, project):
+    if project is not None and Path(os.path.realpath(place)).is_relative_to(os.path.realpath(project)):
         raise Mistake(
             f"{shown} lies inside the project, where it would become a part of it: use a folder outside"
         )
@@ -65,10 +65,6 @@ def check_remote_place(address: RemoteAddress, project: Path | None) -> None:
         )
     if _SHA256.search(config):
         raise Mistake(SHA256.format(shown))
-
-
-def _inside(place: Path, project: Path) -> bool:
-    return Path(os.path.realpath(place)).is_relative_to(os.path.realpath(project))
 
 
 def _config(place: Path) -> str:
@@ -125,7 +121,12 @@ class Team:
         address, known = self._address(remote, start), self._known(remote, start)
         with self._alone():
             self._repository.prepare()
-            made = self._made(address)
+            place = Path(address.path)
+            made = bool(address.path) and not (
+                place.exists() and (not place.is_dir() or any(place.iterdir()))
+            )
+            if made:
+                self._repository.make(address.path)
             heads = self._repository.heads(address)
             if heads.branches:
                 if known is not None:
@@ -148,8 +149,7 @@ class Team:
             if not heads.branches:  # a team without a memory yet
                 state = TeamState(address.given, address.path)
                 return self._begin(state, f"{address.shown} is empty: yours will be the first memory")
-            branch = _branch(heads, address)
-            return self._begin(TeamState(address.given, address.path, branch), "")
+            return self._begin(TeamState(address.given, address.path, _branch(heads, address)), "")
 
     def _address(self, remote: str, start: Path) -> RemoteAddress:
         address = parse_address(remote, start)
@@ -170,13 +170,6 @@ class Team:
             )
         return known
 
-    def _made(self, address: RemoteAddress) -> bool:
-        place = Path(address.path)
-        if not address.path or (place.exists() and (not place.is_dir() or any(place.iterdir()))):
-            return False
-        self._repository.make(address.path)
-        return True
-
     def _begin(self, state: TeamState, note: str) -> SyncResult:
         self.store.changing(_make_folder)
         self._file.save(state)
@@ -196,9 +189,8 @@ class Team:
 
     def unsent(self) -> bool:
         """True if files here changed since the last sync. Files with unchanged stamps are not read."""
-        stamps = {
-            file: stamp for file, stamp in self.store.listing().files.items() if file.startswith(TEAM)
-        }
+        files = self.store.listing().files
+        stamps = {file: stamp for file, stamp in files.items() if file.startswith(TEAM)}
         if stamps == self._looked:
             return False
         ours = self.store.changing(read_local_files)
@@ -263,8 +255,9 @@ class Team:
     def _held_back(self, file: str, state: TeamState) -> list[bytes]:
         """The texts of a file, and its name, that look like secrets."""
         ours, left = self.store.changing(read_local_files), state.left.get(file)
-        texts = [ours.files.get(file), self._read(left.id) if left else None]
-        found = [data for data in texts if data is not None and find_secrets(_text(data))]
+        theirs = self._repository.read([left.id]).get(left.id) if left else None
+        texts = [data for data in (ours.files.get(file), theirs) if data is not None]
+        found = [data for data in texts if find_secrets(data.decode("utf-8", "replace"))]
         found += [file.encode("utf-8", "surrogateescape")] if find_secrets(file) else []
         if not found:
             raise Mistake(
@@ -275,10 +268,8 @@ class Team:
 
     # --- inside ---------------------------------------------------------------------------------------
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        with hold_sync_lock(self._folder / "sync.lock", lambda: self._git.stopped):
-            yield
+    def _alone(self) -> AbstractContextManager[None]:
+        return hold_sync_lock(self._folder / "sync.lock", lambda: self._git.stopped)
 
     def _sync(self, state: TeamState) -> SyncRun:
         return SyncRun(
@@ -292,16 +283,9 @@ class Team:
         self._handled = sync.seen if synced.offline is None else None
         return synced
 
-    def _read(self, id: str) -> bytes | None:
-        return self._repository.read([id]).get(id)
-
 
 def _make_folder(desk: FolderTransaction) -> None:
     desk.at.make_folder(TEAM.rstrip("/"))
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
 
 
 def _shown(state: TeamState) -> str:
@@ -327,10 +311,5 @@ def _behind(state: TeamState, remote: RemoteState) -> tuple[str, ...]:
     files, left = remote.incoming.files, state.left
     every = {*files, *state.agreed} - {INDEX_NAME}
     changed = [file for file in every if files.get(file) != state.agreed.get(file)]
-    return tuple(
-        sorted(
-            file
-            for file in changed
-            if not remote.incoming.unknown(file) and not (file in left and left[file].id == files.get(file))
-        )
-    )
+    changed = [file for file in changed if not remote.incoming.unknown(file)]
+    return tuple(sorted(file for file in changed if file not in left or left[file].id != files.get(file)))
