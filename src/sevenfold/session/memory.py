@@ -11,12 +11,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import anyio.to_thread
+from anyio.abc import TaskGroup
 
+from sevenfold.core.clock import format_date
 from sevenfold.core.errors import SevenfoldError
-from sevenfold.core.events import Emit, Event, Failed, Remembered
+from sevenfold.core.events import Emit, Ended, Event, Failed, Notice, Remembered
 from sevenfold.core.messages import Message, make_context_message
 from sevenfold.core.protocols import Attach, Change, Clock, ToolFailed
 from sevenfold.core.transcript import Mark, View
@@ -37,10 +39,16 @@ from sevenfold.memory.instructions.reader import InstructionLimits, SuspiciousTe
 from sevenfold.memory.recall_results import format_age, format_caveat
 from sevenfold.memory.search.embedding import open_default_embedder
 from sevenfold.memory.store import MemoryStore
+from sevenfold.memory.team import STATE
 from sevenfold.session.frame import make_date_news
 from sevenfold.session.project import Project
 from sevenfold.settings.place import claim_memory_place
 from sevenfold.tools.workspace import FileKeeper, is_secret_file, resolve_path
+
+if TYPE_CHECKING:
+    from sevenfold.memory.team.sync import SyncScheduler
+    from sevenfold.memory.team.team import Team
+    from sevenfold.session.session import Session
 
 MANAGED: Final = Path("/etc/sevenfold")  # The folder with instructions for all users of a machine
 BY: Final = "memory"
@@ -340,3 +348,68 @@ _check: tuple[type[FileKeeper], type[StandingMessages], type[Attach]] = (
     SessionMemory,
     SessionMemory,
 )
+
+
+BEFORE: Final = 3.0
+"""Seconds that the first turn waits for what the team has written; then it goes on without."""
+DOUBTFUL: Final = 0.5  # The same, when the last sync did not reach the team's repository
+AFTER: Final = 10.0  # Seconds at the end for what is not sent yet; the next sync carries the rest
+UNANSWERED: Final = 3.0  # The same, when the repository has not answered in the whole session
+
+
+class SessionTeamSync:
+    """Of one session. Without a team, or with the flag off, it does nothing."""
+
+    def __init__(self, session: Session) -> None:
+        store = session.knowledge.store
+        self._emit = session.emit
+        self._team = _team(session, store) if store is not None and session.flags.team else None
+        self._pushing = _pushing(session, self._team) if self._team is not None else None
+        if self._pushing is not None:
+            session.events.overhear(self._heard)
+
+    def start(self, tasks: TaskGroup) -> None:
+        if self._pushing is not None:
+            tasks.start_soon(self._pushing.run)
+
+    async def ready(self) -> None:
+        """Before the index is read for the first time."""
+        if self._pushing is None or self._team is None:
+            return
+        try:
+            last = self._team.last
+        except SevenfoldError:  # the sync says what is wrong
+            return
+        if not await self._pushing.wait_for_first(BEFORE if last.offline is None else DOUBTFUL):
+            when = f"of {format_date(last.synced)}" if last.synced is not None else "it was here"
+            self._emit(
+                Notice(f"The team's repository has not answered yet: its memory is as {when}.", "warning")
+            )
+
+    async def close(self) -> None:
+        if self._pushing is not None:
+            await self._pushing.close(AFTER if self._pushing.answered else UNANSWERED)
+
+    def _heard(self, event: Event) -> None:
+        if self._pushing is None:
+            return
+        if isinstance(event, Remembered):
+            self._pushing.note_write(Path(event.path))
+        elif isinstance(event, Ended):
+            self._pushing.look_for_changes()
+
+
+def _team(session: Session, store: MemoryStore) -> Team | None:
+    if not (store.local / STATE).is_dir():
+        return None
+    from sevenfold.memory.team.team import Team
+
+    at = session.at
+    team = Team(store, session.clock, at.environment.tool_environment(at.settings.env))
+    return team if team.joined else None
+
+
+def _pushing(session: Session, team: Team) -> SyncScheduler:
+    from sevenfold.memory.team.sync import SyncScheduler
+
+    return SyncScheduler(team, team.store.path_of(), session.clock, session.emit)

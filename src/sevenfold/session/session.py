@@ -52,9 +52,8 @@ from sevenfold.session.frame import (
     plan_model_change,
 )
 from sevenfold.session.log import CalibrationFile, IdleGapFile, TranscriptFile, make_frame_mark
-from sevenfold.session.memory import SessionMemory
+from sevenfold.session.memory import SessionMemory, SessionTeamSync
 from sevenfold.session.project import Project, Toolset
-from sevenfold.session.team_sync import SessionTeamSync
 from sevenfold.session.wiring import make_layer_parts, wrap_ledger
 from sevenfold.settings.environment import Environment
 from sevenfold.settings.schema import Settings
