@@ -15,7 +15,7 @@ from sevenfold.core.messages import Block, Message, Text, Thinking, ToolResult, 
 from sevenfold.core.tokens import MessageSize
 from sevenfold.core.transcript import Replace, Reply, Results, View
 from sevenfold.recordings.claude_code import read_session
-from sevenfold.recordings.recorded import convert_recording
+from sevenfold.recordings.recorded_session import convert_recording
 
 Kind: TypeAlias = Literal["text", "code", "json", "cjk"]
 KINDS: Final[tuple[Kind, ...]] = ("text", "code", "json", "cjk")

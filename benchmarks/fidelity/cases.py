@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from sevenfold.core.messages import Message
 from sevenfold.core.transcript import Entry, PlacedMessage, Replace, Transcript
 from sevenfold.recordings.claude_code import read_session
-from sevenfold.recordings.recorded import RecordedSession, convert_recording
+from sevenfold.recordings.recorded_session import RecordedSession, convert_recording
 
 SESSIONS: Final = Path(__file__).parents[2] / "../shared/data/sessions"
 BY_THE_PROGRAM: Final = (

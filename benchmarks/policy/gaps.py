@@ -19,7 +19,7 @@ from benchmarks.policy.samples import SESSIONS, halves, session_files
 from sevenfold.core.transcript import Reply
 from sevenfold.layers.shared.idle_gaps import EDGES, PRIOR, QUICKEST, GapCounts, GapForecast
 from sevenfold.recordings.claude_code import read_session
-from sevenfold.recordings.recorded import RecordedEvent
+from sevenfold.recordings.recorded_session import RecordedEvent
 
 HEAD: Final = """\
 # How long users of recorded sessions were silent between a reply and what they said next: so many gaps

@@ -29,7 +29,7 @@ from benchmarks.report import Table, arguments, show
 from sevenfold.cache.prices import Price, Prices
 from sevenfold.core.transcript import Entry, Reply
 from sevenfold.recordings.claude_code import read_session
-from sevenfold.recordings.recorded import convert_recording
+from sevenfold.recordings.recorded_session import convert_recording
 from sevenfold.replay.driver import drive_session
 from sevenfold.replay.outcome import Kind, ReplayOutcome, ReplayRegret, TimeSpent
 from sevenfold.replay.policies import Policy

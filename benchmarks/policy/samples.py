@@ -13,7 +13,7 @@ from sevenfold.core.transcript import Replace, Reply, Transcript
 from sevenfold.layers.l2_microcompaction.candidates import ViewScan
 from sevenfold.layers.l2_microcompaction.cost import compute_features
 from sevenfold.recordings.claude_code import read_session
-from sevenfold.recordings.recorded import convert_recording
+from sevenfold.recordings.recorded_session import convert_recording
 from sevenfold.replay.needs import ROBUST, ReplyNeed, find_needs
 from sevenfold.settings.layers import CLEARABLE, MicroSettings
 

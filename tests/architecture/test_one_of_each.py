@@ -27,7 +27,7 @@ def test_files_are_locked_in_one_module() -> None:
 RENAMES = {
     "layers/l3_session_memory/notes.py": "damaged and replaced notes are put aside",
     "layers/l7_agents/mailbox.py": "a damaged mailbox is put aside",
-    "memory/dreams/journal.py": "the journal of a commit becomes that of its way back",
+    "memory/folder/files.py": "a record gets another name, as the journal of a commit does on its way back",
     "memory/history/maintenance.py": "a damaged history is put aside",
     "settings/place.py": "damaged settings are put aside",
 }

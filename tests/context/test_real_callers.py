@@ -16,7 +16,7 @@ from sevenfold.core.events import Cleared, Event, Failed, Sending, Stored
 from sevenfold.core.messages import Message, make_wire_message
 from sevenfold.core.transcript import Edit, Entry, Reply, Transcript
 from sevenfold.recordings.claude_code import read_session
-from sevenfold.recordings.recorded import convert_recording
+from sevenfold.recordings.recorded_session import convert_recording
 from sevenfold.testing import FakeClock
 
 SESSIONS = sorted((Path(__file__).parents[2] / "../shared/data/sessions").glob("*.jsonl.gz"))

@@ -23,7 +23,7 @@ from sevenfold.core.transcript import Entry, Id, Replace, Reply, Transcript, Wha
 from sevenfold.layers.ladder import make_standard_layers
 from sevenfold.layers.parts import LayerParts
 from sevenfold.recordings.claude_code import read_session
-from sevenfold.recordings.recorded import convert_recording
+from sevenfold.recordings.recorded_session import convert_recording
 from sevenfold.settings.layers import ToolResultSettings
 from sevenfold.settings.schema import Settings
 from sevenfold.testing import FakeClock, FakeTools, NoAccounts, Postponed, ScriptedModel

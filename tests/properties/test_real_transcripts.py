@@ -11,7 +11,7 @@ from sevenfold.core.messages import Message
 from sevenfold.core.request import Frame, Request, encode_prefix, encode_view, has_paired_tools
 from sevenfold.core.transcript import Edit, Reply, Transcript, View
 from sevenfold.recordings.claude_code import read_session
-from sevenfold.recordings.recorded import convert_recording
+from sevenfold.recordings.recorded_session import convert_recording
 
 SESSIONS = sorted((Path(__file__).parents[2] / "../shared/data/sessions").glob("*.jsonl.gz"))
 FRAME = Frame("claude-opus-4-5", ("system",))

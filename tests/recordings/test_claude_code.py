@@ -18,7 +18,7 @@ from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Reply
 from sevenfold.recordings.claude_code import ClaudeCodeReader, read_session
 from sevenfold.recordings.reader import read_beginning
-from sevenfold.recordings.recorded import (
+from sevenfold.recordings.recorded_session import (
     CLEARED,
     INTERRUPTED,
     RecordedClearing,

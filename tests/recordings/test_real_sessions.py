@@ -12,7 +12,7 @@ from sevenfold.core.request import has_paired_tools
 from sevenfold.core.transcript import Replace, Reply
 from sevenfold.recordings.claude_code import ClaudeCodeReader, read_session
 from sevenfold.recordings.reader import read_beginning
-from sevenfold.recordings.recorded import RecordedSession, convert_recording
+from sevenfold.recordings.recorded_session import RecordedSession, convert_recording
 
 DATA = (Path(__file__).parents[2] / "../shared/data/sessions").resolve()
 FILES = sorted(DATA.glob("*.jsonl.gz"))

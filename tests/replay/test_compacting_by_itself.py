@@ -12,7 +12,7 @@ from sevenfold.core.messages import Message, Text, Thinking, ToolResult, ToolUse
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Entry, Reply, Transcript
 from sevenfold.recordings.claude_code import read_session
-from sevenfold.recordings.recorded import convert_recording
+from sevenfold.recordings.recorded_session import convert_recording
 from sevenfold.replay.costs import LARGEST_FIXED, compute_token_rates, estimate_message
 from sevenfold.replay.driver import drive_session
 from sevenfold.replay.outcome import ReplayOutcome

@@ -18,7 +18,7 @@ from sevenfold.core.tokens import Pressure, Thresholds, Usage
 from sevenfold.core.transcript import Replace, Reply, Results, Transcript
 from sevenfold.layers.parts import LayerParts
 from sevenfold.recordings.claude_code import read_session
-from sevenfold.recordings.recorded import convert_recording
+from sevenfold.recordings.recorded_session import convert_recording
 from sevenfold.replay.costs import compute_token_rates, estimate_message
 from sevenfold.replay.driver import ANALYSIS, CALL_OUTPUT, SessionDrive, drive_session
 from sevenfold.replay.outcome import ReplayOutcome

@@ -17,7 +17,7 @@ from sevenfold.recordings.claude_code import ClaudeCodeReader
 from sevenfold.recordings.finder import READERS, ReplayFile, Unreadable, find_replay_files, read_recording
 from sevenfold.recordings.messages import MessagesReader
 from sevenfold.recordings.reader import make_times_monotonic
-from sevenfold.recordings.recorded import RecordedSession, convert_recording
+from sevenfold.recordings.recorded_session import RecordedSession, convert_recording
 
 EACH = {
     "sevenfold": sessions.sevenfold(),

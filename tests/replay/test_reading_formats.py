@@ -26,7 +26,7 @@ from sevenfold.recordings.codex import CodexReader
 from sevenfold.recordings.finder import READERS, find_reader
 from sevenfold.recordings.messages import MessagesReader
 from sevenfold.recordings.own_sessions import OwnReader
-from sevenfold.recordings.recorded import (
+from sevenfold.recordings.recorded_session import (
     RecordedClearing,
     RecordedCompaction,
     RecordedSession,

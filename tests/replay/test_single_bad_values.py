@@ -13,7 +13,7 @@ from replay import sessions
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Reply
 from sevenfold.recordings.finder import ReplayFile, read_recording
-from sevenfold.recordings.recorded import RecordedSession
+from sevenfold.recordings.recorded_session import RecordedSession
 from sevenfold.replay.run import ReplayJob, replay_file
 
 Json = dict[str, Any]

@@ -40,7 +40,7 @@ from sevenfold.core.transcript import (
     encode_entry,
 )
 from sevenfold.recordings.claude_code import read_session
-from sevenfold.recordings.recorded import convert_recording
+from sevenfold.recordings.recorded_session import convert_recording
 from sevenfold.session.log import RESULTS, TranscriptFile
 from sevenfold.simulator.validation import check_pairs
 from sevenfold.storage.results import ResultStore

@@ -37,7 +37,7 @@ from sevenfold.memory.folder.folder import (
 )
 from sevenfold.memory.folder.names import TEAM
 from sevenfold.memory.folder.reader import FolderReader, RecallReader
-from sevenfold.memory.guard.guard import GuardGate
+from sevenfold.memory.guard.gate import GuardGate
 from sevenfold.memory.history.revisions import Author, Revision
 from sevenfold.memory.recall_results import Recalled
 from sevenfold.memory.search.embedding import open_default_embedder

@@ -20,7 +20,7 @@ from sevenfold.core.messages import Block, Message, Role, Text, ToolResult, Tool
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Problem, Reply
 from sevenfold.recordings.reader import parse_time, repair_halves
-from sevenfold.recordings.recorded import (
+from sevenfold.recordings.recorded_session import (
     RecordedApiError,
     RecordedClearing,
     RecordedCompaction,

@@ -31,7 +31,7 @@ from sevenfold.recordings.reader import (
     get_text,
     parse_object,
 )
-from sevenfold.recordings.recorded import RecordedCompaction, RecordedSession, SessionReader
+from sevenfold.recordings.recorded_session import RecordedCompaction, RecordedSession, SessionReader
 from sevenfold.storage.jsonl import iterate_lines
 
 FORMAT: Final = "codex"

@@ -25,7 +25,7 @@ from sevenfold.recordings.reader import (
     read_beginning,
     repair_line,
 )
-from sevenfold.recordings.recorded import RecordedSession, SessionReader
+from sevenfold.recordings.recorded_session import RecordedSession, SessionReader
 from sevenfold.settings.place import STATE
 from sevenfold.storage.jsonl import LONGEST_LINE
 

@@ -25,7 +25,7 @@ from sevenfold.recordings.reader import (
     parse_object,
     read_document,
 )
-from sevenfold.recordings.recorded import RecordedSession, SessionReader
+from sevenfold.recordings.recorded_session import RecordedSession, SessionReader
 from sevenfold.storage.jsonl import iterate_lines
 
 _SENT: Final = ("prompt_tokens", "input_tokens")

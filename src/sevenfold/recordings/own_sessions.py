@@ -33,7 +33,7 @@ from sevenfold.recordings.reader import (
     parse_object,
     repair_line,
 )
-from sevenfold.recordings.recorded import (
+from sevenfold.recordings.recorded_session import (
     RecordedClearing,
     RecordedCompaction,
     RecordedEvent,

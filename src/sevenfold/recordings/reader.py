@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from sevenfold.core.messages import Block, Json, Message, ToolResult, ToolUse
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Problem, Reply
-from sevenfold.recordings.recorded import (
+from sevenfold.recordings.recorded_session import (
     RecordedClearing,
     RecordedCompaction,
     RecordedEvent,

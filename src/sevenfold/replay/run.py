@@ -28,7 +28,7 @@ from sevenfold.recordings.finder import ReplayFile, read_recording
 from sevenfold.recordings.messages import FORMAT as MESSAGES
 from sevenfold.recordings.own_sessions import iterate_sessions
 from sevenfold.recordings.reader import ALWAYS
-from sevenfold.recordings.recorded import RecordedSession, convert_recording
+from sevenfold.recordings.recorded_session import RecordedSession, convert_recording
 from sevenfold.replay.costs import SessionPrice, find_session_price
 from sevenfold.replay.driver import drive_session
 from sevenfold.replay.policies import Policy

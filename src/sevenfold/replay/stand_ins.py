@@ -27,7 +27,7 @@ from sevenfold.layers.l5_durable_memory.recall import extract_typed_text
 from sevenfold.offline.conversation import OfflineConversation
 from sevenfold.offline.reply import make_reply
 from sevenfold.recordings.own_sessions import OwnRecordedSession
-from sevenfold.recordings.recorded import RecordedSession
+from sevenfold.recordings.recorded_session import RecordedSession
 from sevenfold.replay.bookkeeping import ReplayBooks
 from sevenfold.replay.policies import Policy
 from sevenfold.testing.doubles import FakeClock

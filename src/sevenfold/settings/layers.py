@@ -25,7 +25,9 @@ Positive: TypeAlias = Annotated[float, Meta(gt=0)]
 Factor: TypeAlias = Annotated[float, Meta(ge=1)]
 
 
-def about(text: str, example: object = None, *, ge: int | None = None, le: int | None = None) -> Meta:
+def describe_setting(
+    text: str, example: object = None, *, ge: int | None = None, le: int | None = None
+) -> Meta:
     """The description of a setting. Messages suggest the `example`, or else the default."""
     return Meta(description=text, examples=None if example is None else [example], ge=ge, le=le)
 
@@ -35,18 +37,21 @@ class ToolResultSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
 
     most_characters: Annotated[
         Count,
-        about("A tool result longer than this goes to disk; what the tool itself allows may be less."),
+        describe_setting(
+            "A tool result longer than this goes to disk; what the tool itself allows may be less."
+        ),
     ] = 50_000
     limits: Annotated[
-        dict[str, Count], about("Another limit for the results of a tool, by its name.", {"Bash": 10_000})
+        dict[str, Count],
+        describe_setting("Another limit for the results of a tool, by its name.", {"Bash": 10_000}),
     ] = {}
     most_per_message: Annotated[
-        Count, about("All results of one message together; above it the largest go to disk.")
+        Count, describe_setting("All results of one message together; above it the largest go to disk.")
     ] = 200_000
-    preview_bytes: Annotated[Amount, about("How much of a stored result is shown.")] = 2_000
+    preview_bytes: Annotated[Amount, describe_setting("How much of a stored result is shown.")] = 2_000
     quota_megabytes: Annotated[
         Count,
-        about(
+        describe_setting(
             "The most that stored results of a project may take up; the oldest that no conversation "
             "still points to are removed."
         ),
@@ -61,45 +66,49 @@ class MicroSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     policy: Annotated[
         Literal["cost", "plain"],
-        about(
+        describe_setting(
             "`cost` clears when it saves more than it costs; `plain` clears only after nobody has "
             "spoken for `idleMinutes`.",
             "plain",
         ),
     ] = "cost"
     tools: Annotated[
-        tuple[str, ...], about("Whose results may be cleared, by the name of the tool.", ["Read", "Bash"])
+        tuple[str, ...],
+        describe_setting("Whose results may be cleared, by the name of the tool.", ["Read", "Bash"]),
     ] = CLEARABLE
-    keep_recent: Annotated[Count, about("So many of the newest results always stay.")] = 5
+    keep_recent: Annotated[Count, describe_setting("So many of the newest results always stay.")] = 5
     margin: Annotated[
-        Factor, about("`cost`: the expected saving must be this many times the price of the break.")
+        Factor,
+        describe_setting("`cost`: the expected saving must be this many times the price of the break."),
     ] = 4.0
     least_freed: Annotated[
         Amount,
-        about(
+        describe_setting(
             "`cost`: while the cache is warm, a batch frees at least so many tokens; scaled down for "
             "windows below 200,000."
         ),
     ] = 40_000
     requests_ahead: Annotated[
-        Count, about("`cost`: how many requests a session is expected to make from any point on.")
+        Count,
+        describe_setting("`cost`: how many requests a session is expected to make from any point on."),
     ] = 50
     need_model: Annotated[
         Path | None,
-        about(
+        describe_setting(
             "`cost`: a file with coefficients of your own for which results will be needed again, "
             "written by `python -m benchmarks.policy.fit`; a relative one begins where the settings "
             "file is.",
             "need.toml",
         ),
     ] = None
-    idle_minutes: Annotated[Positive, about("`plain`: clear after so long a silence.")] = 60.0
+    idle_minutes: Annotated[Positive, describe_setting("`plain`: clear after so long a silence.")] = 60.0
     cache_edit_trigger: Annotated[
-        Count, about("Where the provider can delete from its cache: how many results there must be.")
+        Count,
+        describe_setting("Where the provider can delete from its cache: how many results there must be."),
     ] = 20
     keep_warm: Annotated[
         Amount,
-        about(
+        describe_setting(
             "With the flag `pre_cold`: at most so many requests in a row that only keep the cache warm "
             "while nobody speaks."
         ),
@@ -112,13 +121,14 @@ class NotesSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     Tokens are those of a window of 200,000; in a smaller window they are as much smaller.
     """
 
-    first_at: Annotated[Amount, about("Notes are begun at so many tokens of context.")] = 10_000
+    first_at: Annotated[Amount, describe_setting("Notes are begun at so many tokens of context.")] = 10_000
     grown_by: Annotated[
-        Amount, about("They are brought up to date when the context has grown by so many tokens.")
+        Amount,
+        describe_setting("They are brought up to date when the context has grown by so many tokens."),
     ] = 5_000
     grown_share: Annotated[
         float,
-        about(
+        describe_setting(
             "... and by such a share of it. Every update reads the whole context once, so a large one "
             "is noted in larger steps. 0: only `grownBy` counts.",
             ge=0,
@@ -127,35 +137,43 @@ class NotesSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ] = 0.15
     pays_from: Annotated[
         Amount,
-        about(
+        describe_setting(
             "Where tokens cost money, notes once begun are brought up to date only from so many tokens "
             "of context on: below that they cost more than the summary they stand in for. 0: as "
             "everywhere else."
         ),
     ] = 155_000
     tool_calls: Annotated[
-        Amount, about("And, while the model is still calling tools, after so many calls.")
+        Amount, describe_setting("And, while the model is still calling tools, after so many calls.")
     ] = 3
-    section_tokens: Annotated[Count, about("The most that a section should hold.")] = 2_000
-    total_tokens: Annotated[Count, about("The most that all sections should hold.")] = 12_000
+    section_tokens: Annotated[Count, describe_setting("The most that a section should hold.")] = 2_000
+    total_tokens: Annotated[Count, describe_setting("The most that all sections should hold.")] = 12_000
     keep_tokens: Annotated[
         Amount,
-        about(
+        describe_setting(
             "When the notes stand in for the older part, at least so many tokens of the newest messages "
             "stay word for word."
         ),
     ] = 10_000
-    keep_messages: Annotated[Amount, about("And at least so many messages with words in them.")] = 5
-    keep_at_most: Annotated[Amount, about("And no more than this for the sake of the two.")] = 40_000
+    keep_messages: Annotated[
+        Amount, describe_setting("And at least so many messages with words in them.")
+    ] = 5
+    keep_at_most: Annotated[Amount, describe_setting("And no more than this for the sake of the two.")] = (
+        40_000
+    )
     user_words: Annotated[
         Amount,
-        about(
+        describe_setting(
             "What the user said earlier and is not in the notes is quoted beside them, in at most so "
             "many tokens."
         ),
     ] = 8_000
-    wait_seconds: Annotated[Duration, about("How long an update that is running is waited for.")] = 15.0
-    stale_seconds: Annotated[Duration, about("One that runs longer than this is not waited for.")] = 60.0
+    wait_seconds: Annotated[
+        Duration, describe_setting("How long an update that is running is waited for.")
+    ] = 15.0
+    stale_seconds: Annotated[
+        Duration, describe_setting("One that runs longer than this is not waited for.")
+    ] = 60.0
 
 
 class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -163,7 +181,7 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
 
     summary_tokens: Annotated[
         int,
-        about(
+        describe_setting(
             "The longest summary that is asked for, analysis included; scaled down for windows below "
             "200,000.",
             ge=100,
@@ -171,63 +189,66 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
     ] = 20_000
     by_price: Annotated[
         bool,
-        about(
+        describe_setting(
             "When the user speaks, compact before the window is full, if that is expected to save more "
             "than it costs. Without it only a full window is compacted.",
             False,
         ),
     ] = True
     margin: Annotated[
-        Factor, about("`byPrice`: the expected saving must be this many times what it costs.")
+        Factor, describe_setting("`byPrice`: the expected saving must be this many times what it costs.")
     ] = 1.75
     large_margin: Annotated[
         Factor,
-        about(
+        describe_setting(
             "`byPrice`: the same for windows over 200,000 tokens, where there is room and less need be "
             "lost."
         ),
     ] = 8.0
     requests_ahead: Annotated[
-        Count, about("`byPrice`: how many requests a session is expected to make from any point on.")
+        Count,
+        describe_setting("`byPrice`: how many requests a session is expected to make from any point on."),
     ] = 50
     least_tokens: Annotated[
         Amount,
-        about(
+        describe_setting(
             "`byPrice`: a context below this is left alone, whatever it would save; scaled down for "
             "windows below 200,000."
         ),
     ] = 70_000
     names: Annotated[
         Amount,
-        about(
+        describe_setting(
             "Tokens for a list of names that stood in what was replaced, by file; no model writes it. "
             "0: none. Scaled down for windows below 200,000."
         ),
     ] = 4_000
     server: Annotated[
         Literal["threshold", "onDemand"],
-        about(
+        describe_setting(
             "How the provider compacts where the flag `server_compact` lets it: by itself at a "
             "threshold, or when a request of ours asks for it.",
             "onDemand",
         ),
     ] = "threshold"
-    timeout_seconds: Annotated[Positive, about("How long one request for a summary may take.")] = 300.0
+    timeout_seconds: Annotated[
+        Positive, describe_setting("How long one request for a summary may take.")
+    ] = 300.0
     tries: Annotated[
-        Count, about("How often a request for a summary that is itself too long is shortened.")
+        Count, describe_setting("How often a request for a summary that is itself too long is shortened.")
     ] = 3
     failures: Annotated[
-        Count, about("After so many failed summaries in a row none is asked for any more.")
+        Count, describe_setting("After so many failed summaries in a row none is asked for any more.")
     ] = 3
     refills: Annotated[
         Count,
-        about(
+        describe_setting(
             "After so many compactions in a row that helped only for `refilledWithin` replies, no "
             "summary is asked for any more."
         ),
     ] = 3
     refilled_within: Annotated[
-        Amount, about("A window that is full again after so many replies was filled too fast.")
+        Amount, describe_setting("A window that is full again after so many replies was filled too fast.")
     ] = 3
 
     def margin_in(self, window: int) -> float:
@@ -243,32 +264,32 @@ class RecallSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     selector: Annotated[
         SelectorName,
-        about(
+        describe_setting(
             "`hybrid` searches by words and by meaning and asks no model; `model` lets a model choose "
             "from the newest 200; `hybrid+model` lets it choose from the best 20 of the search.",
             "hybrid+model",
         ),
     ] = "hybrid"
-    limit: Annotated[int, about("The most that are attached at once.", ge=1, le=20)] = 5
-    lines: Annotated[Count, about("The most lines of one that are shown.")] = 200
-    bytes: Annotated[int, about("The most bytes of one that are shown.", ge=512)] = 4_096
+    limit: Annotated[int, describe_setting("The most that are attached at once.", ge=1, le=20)] = 5
+    lines: Annotated[Count, describe_setting("The most lines of one that are shown.")] = 200
+    bytes: Annotated[int, describe_setting("The most bytes of one that are shown.", ge=512)] = 4_096
     total_bytes: Annotated[
         Amount,
-        about(
+        describe_setting(
             "The most bytes of recalled memories in view at the same time; less in windows below "
             "200,000 tokens. 0: nothing is recalled."
         ),
     ] = 61_440
     model: Annotated[
         str | None,
-        about(
+        describe_setting(
             "Which model chooses; a small one will do. Unset: the model of the conversation.",
             "claude-haiku-4-5",
         ),
     ] = None
     wait_ms: Annotated[
         int,
-        about(
+        describe_setting(
             "How long a search may hold up the first request of a turn, in milliseconds; one that takes "
             "longer goes on beside the reply. 0: never. A model that chooses is not waited for.",
             ge=0,
@@ -277,23 +298,23 @@ class RecallSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ] = 50
     first_wait_ms: Annotated[
         int,
-        about(
+        describe_setting(
             "The same for the first search of a session, which has to open the index: a single question "
             "on the command line would else never see a memory.",
             ge=0,
             le=10_000,
         ),
     ] = 1_000
-    timeout_seconds: Annotated[Positive, about("How long a model that chooses may take.")] = 20.0
+    timeout_seconds: Annotated[Positive, describe_setting("How long a model that chooses may take.")] = 20.0
 
 
 class ExtractionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Layer 5: when the conversation is looked through for what is worth remembering."""
 
-    every: Annotated[Count, about("After so many turns; 1: after each.", 3)] = 1
+    every: Annotated[Count, describe_setting("After so many turns; 1: after each.", 3)] = 1
     patient: Annotated[
         bool,
-        about(
+        describe_setting(
             "Where tokens cost money, a turn in which nothing lasting was said waits until you are "
             "silent, or the session ends: the look then also keeps the provider's cache. Off: after "
             "every turn.",
@@ -302,7 +323,7 @@ class ExtractionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
     ] = True
     steps: Annotated[
         int,
-        about(
+        describe_setting(
             "How often the model may answer in one run: one reply that reads, one that writes, and some "
             "to mend what was refused.",
             ge=1,
@@ -311,14 +332,14 @@ class ExtractionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
     ] = 5
     drain_seconds: Annotated[
         Duration,
-        about(
+        describe_setting(
             "How long the end of a session waits for a run in flight, and for what waited for a "
             "silence. 0: it waits for nothing, and what waited is looked at on resume."
         ),
     ] = 60.0
     non_interactive: Annotated[
         bool,
-        about(
+        describe_setting(
             "Also where nobody sits in front of it: single questions on the command line, programs, "
             "remote runs.",
             True,
@@ -329,17 +350,20 @@ class ExtractionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
 class DreamSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Layer 6: how often memories are consolidated, and whether the user is asked first."""
 
-    hours: Annotated[Positive, about("Hours from one dream to the next, at the least.")] = 24.0
+    hours: Annotated[Positive, describe_setting("Hours from one dream to the next, at the least.")] = 24.0
     sessions: Annotated[
-        Amount, about("Sessions that have to be touched since the last dream, without the current one.")
+        Amount,
+        describe_setting("Sessions that have to be touched since the last dream, without the current one."),
     ] = 5
-    scan_minutes: Annotated[Duration, about("Minutes between two counts of the sessions.")] = 10.0
+    scan_minutes: Annotated[Duration, describe_setting("Minutes between two counts of the sessions.")] = (
+        10.0
+    )
     stale_minutes: Annotated[
-        Positive, about("Minutes after which a dream that is still going on blocks no other.")
+        Positive, describe_setting("Minutes after which a dream that is still going on blocks no other.")
     ] = 60.0
     steps: Annotated[
         int,
-        about(
+        describe_setting(
             "How often the model may answer in one dream; one that is still at work then is stopped, "
             "and nothing of it is kept.",
             ge=1,
@@ -348,15 +372,15 @@ class DreamSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ] = 30
     non_interactive: Annotated[
         bool,
-        about(
+        describe_setting(
             "Also where nobody sits in front of it: single questions on the command line, programs, "
             "remote runs.",
             True,
         ),
     ] = False
-    review: Annotated[bool, about("Show what a dream would change and ask before it is saved.", True)] = (
-        False
-    )
+    review: Annotated[
+        bool, describe_setting("Show what a dream would change and ask before it is saved.", True)
+    ] = False
 
 
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -364,27 +388,31 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     enabled: Annotated[
         bool,
-        about(
+        describe_setting(
             "The model may start agents and write to them; both tools cost tokens in every request.", False
         ),
     ] = True
     auto_background_seconds: Annotated[
         Duration,
-        about(
+        describe_setting(
             "Seconds an agent is waited for before it goes on in the background; 0: it is waited for "
             "however long it takes."
         ),
     ] = 120.0
-    most: Annotated[int, about("Agents that may be at work at once.", ge=1, le=100)] = 20
+    most: Annotated[int, describe_setting("Agents that may be at work at once.", ge=1, le=100)] = 20
     depth: Annotated[
-        int, about("How deep agents may start agents: 1, and only the main conversation may.", ge=1, le=5)
+        int,
+        describe_setting(
+            "How deep agents may start agents: 1, and only the main conversation may.", ge=1, le=5
+        ),
     ] = 3
     summary_seconds: Annotated[
-        Duration, about("Seconds from one short status of a background agent to the next; 0: none.")
+        Duration,
+        describe_setting("Seconds from one short status of a background agent to the next; 0: none."),
     ] = 30.0
     reachable: Annotated[
         bool | None,
-        about(
+        describe_setting(
             "Whether other sessions of this user on this machine may write to this one; left out: only "
             "where a person sits in front of it.",
             False,
@@ -393,7 +421,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def _flag(text: str) -> Meta:
-    return about(text, False)
+    return describe_setting(text, False)
 
 
 class Switches(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ from sevenfold.core.messages import Message, ToolResult, ToolUse, assistant, use
 from sevenfold.core.transcript import Reply
 from sevenfold.layers.l2_microcompaction.cache_expiry import ASKING
 from sevenfold.layers.shared.idle_gaps import EDGES, MOST, WEIGHT, GapCounts, GapForecast, load_prior_gaps
-from sevenfold.recordings.recorded import RecordedEvent
+from sevenfold.recordings.recorded_session import RecordedEvent
 
 SESSIONS = Path(__file__).parents[4] / "shared/data/sessions"
 times = st.floats(1, 200_000)

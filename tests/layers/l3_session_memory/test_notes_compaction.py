@@ -44,7 +44,7 @@ from sevenfold.layers.shared.boundary import Boundary, estimate_padded_tokens, f
 from sevenfold.layers.shared.facts import Facts, UserTurn
 from sevenfold.layers.shared.restore import CompactionCut
 from sevenfold.recordings.claude_code import read_session
-from sevenfold.recordings.recorded import convert_recording
+from sevenfold.recordings.recorded_session import convert_recording
 from sevenfold.settings.layers import NotesSettings
 from sevenfold.testing import FakeClock, ScriptedModel
 

@@ -54,7 +54,7 @@ from sevenfold.layers.l4_compaction.fold import expand_folds as folding_expand
 from sevenfold.layers.shared.boundary import STANDS_FOR, find_last_boundary, find_record
 from sevenfold.layers.shared.facts import Facts
 from sevenfold.recordings.claude_code import read_session
-from sevenfold.recordings.recorded import convert_recording
+from sevenfold.recordings.recorded_session import convert_recording
 from sevenfold.testing import ScriptedModel
 
 SESSIONS = sorted((Path(__file__).parents[3] / "../shared/data/sessions").glob("*.jsonl.gz"))[::4]

@@ -41,7 +41,7 @@ from sevenfold.layers.ladder import BlockCheck
 from sevenfold.layers.shared.boundary import find_last_boundary, record_name
 from sevenfold.layers.shared.facts import FactCollector
 from sevenfold.recordings.claude_code import read_session
-from sevenfold.recordings.recorded import convert_recording
+from sevenfold.recordings.recorded_session import convert_recording
 from sevenfold.settings.layers import Switches
 from sevenfold.testing import FakeTools, ScriptedModel
 

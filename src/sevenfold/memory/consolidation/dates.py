@@ -16,7 +16,7 @@ import msgspec
 from sevenfold.memory.consolidation.sentences import read_description
 from sevenfold.memory.consolidation.staged_memories import DatedSentence, StagedFiles
 from sevenfold.memory.dates.relative import find_relative_dates, make_dates_absolute
-from sevenfold.memory.dates.written import WrittenDay, find_dates
+from sevenfold.memory.dates.written_dates import WrittenDay, find_dates
 from sevenfold.memory.folder.names import make_file_key
 from sevenfold.memory.index import split_rows
 from sevenfold.memory.recall_results import DAY

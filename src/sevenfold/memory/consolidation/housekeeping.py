@@ -27,7 +27,7 @@ from sevenfold.memory.consolidation.staged_memories import (
 )
 from sevenfold.memory.daily_logs import parse_log_day as day_of_distilling
 from sevenfold.memory.dates.relative import list_relative_dates
-from sevenfold.memory.dates.written import find_dates
+from sevenfold.memory.dates.written_dates import find_dates
 from sevenfold.memory.dreams.losses import StatementIndex
 from sevenfold.memory.dreams.statements import read_facts
 from sevenfold.memory.folder.folder import ARCHIVE

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from sevenfold.memory.dates.relative import list_relative_dates
-from sevenfold.memory.dates.written import find_dates
+from sevenfold.memory.dates.written_dates import find_dates
 from sevenfold.memory.folder.folder import digest_bytes
 from sevenfold.memory.frontmatter import find_frontmatter
 from sevenfold.memory.text.markdown import MarkdownBlock, split_blocks

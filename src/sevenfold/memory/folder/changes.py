@@ -46,7 +46,7 @@ from sevenfold.memory.folder.names import (
     find_named_file,
     make_file_key,
 )
-from sevenfold.memory.guard.guard import make_size_verdict
+from sevenfold.memory.guard.gate import make_size_verdict
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.index_update import plan_changed_indexes, plan_index_update
 from sevenfold.memory.similarity import extract_statement, is_quote

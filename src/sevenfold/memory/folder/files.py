@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator
@@ -47,7 +46,6 @@ from sevenfold.storage.files import (
     BINARY,
     CLOEXEC,
     NOFOLLOW,
-    PRIVATE_FILE,
     PRIVATE_FOLDER,
     TemporaryFile,
     make_private_dir,
@@ -551,15 +549,12 @@ class StateFolder:
         if lasting:
             make_private_dir(self._path, nofollow=True)
             return write_atomic(path, data, nofollow=True)
-        new = self._path / f".{name}-{secrets.token_hex(4)}"
         try:
             make_private_dir(self._path)
-            new.touch(PRIVATE_FILE)
-            new.write_bytes(data)
-            new.replace(path)
+            with TemporaryFile(self._path) as new:
+                new.write(data)
+                new.move_to(path, sync=False)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                new.unlink()
             raise make_storage_failure(error, path) from error
 
     def rename(self, name: str, new: str) -> None:

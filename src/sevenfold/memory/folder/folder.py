@@ -32,7 +32,7 @@ from sevenfold.memory.backend import (
     is_topic,
 )
 from sevenfold.memory.folder.names import INDEX_NAME, TEAM, explain_bad_file, format_name
-from sevenfold.memory.guard.guard import GuardGate
+from sevenfold.memory.guard.gate import GuardGate
 from sevenfold.memory.history.revisions import Author
 from sevenfold.storage.files import make_private_dir, write_new
 from sevenfold.storage.places import make_path_slug

@@ -11,7 +11,7 @@ from sevenfold.memory.backend import HEAD, FolderListing, MemoryBackend, OpenMem
 from sevenfold.memory.errors import Guarded
 from sevenfold.memory.folder.folder import INDEXES, SHARED, check_private, check_team, find_part
 from sevenfold.memory.folder.names import INDEX_NAME, LOGS, TEAM, check_file_path, make_file_key
-from sevenfold.memory.guard.guard import make_size_verdict
+from sevenfold.memory.guard.gate import make_size_verdict
 from sevenfold.memory.index import explain_over_limit, reconcile_index
 from sevenfold.memory.index_update import is_incomplete
 from sevenfold.memory.topic_file import read_topic

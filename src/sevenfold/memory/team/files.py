@@ -18,7 +18,8 @@ from sevenfold.memory.backend import HEAD
 from sevenfold.memory.errors import Guarded
 from sevenfold.memory.folder.folder import is_personal
 from sevenfold.memory.folder.names import INDEX_NAME, TEAM
-from sevenfold.memory.guard.guard import Guard, GuardGate
+from sevenfold.memory.guard.gate import GuardGate
+from sevenfold.memory.guard.guard import Guard
 from sevenfold.memory.guard.injection import find_instructions
 from sevenfold.memory.guard.secrets import find_secrets
 from sevenfold.memory.guard.text import GuardFinding, GuardVerdict
