@@ -25,9 +25,7 @@ Positive: TypeAlias = Annotated[float, Meta(gt=0)]
 Factor: TypeAlias = Annotated[float, Meta(ge=1)]
 
 
-def describe_setting(
-    text: str, example: object = None, *, ge: int | None = None, le: int | None = None
-) -> Meta:
+def describe(text: str, example: object = None, *, ge: int | None = None, le: int | None = None) -> Meta:
     """The description of a setting. Messages suggest the `example`, or else the default."""
     return Meta(description=text, examples=None if example is None else [example], ge=ge, le=le)
 
@@ -37,21 +35,19 @@ class ToolResultSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
 
     most_characters: Annotated[
         Count,
-        describe_setting(
-            "A tool result longer than this goes to disk; what the tool itself allows may be less."
-        ),
+        describe("A tool result longer than this goes to disk; what the tool itself allows may be less."),
     ] = 50_000
     limits: Annotated[
         dict[str, Count],
-        describe_setting("Another limit for the results of a tool, by its name.", {"Bash": 10_000}),
+        describe("Another limit for the results of a tool, by its name.", {"Bash": 10_000}),
     ] = {}
     most_per_message: Annotated[
-        Count, describe_setting("All results of one message together; above it the largest go to disk.")
+        Count, describe("All results of one message together; above it the largest go to disk.")
     ] = 200_000
-    preview_bytes: Annotated[Amount, describe_setting("How much of a stored result is shown.")] = 2_000
+    preview_bytes: Annotated[Amount, describe("How much of a stored result is shown.")] = 2_000
     quota_megabytes: Annotated[
         Count,
-        describe_setting(
+        describe(
             "The most that stored results of a project may take up; the oldest that no conversation "
             "still points to are removed."
         ),
@@ -66,7 +62,7 @@ class MicroSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     policy: Annotated[
         Literal["cost", "plain"],
-        describe_setting(
+        describe(
             "`cost` clears when it saves more than it costs; `plain` clears only after nobody has "
             "spoken for `idleMinutes`.",
             "plain",
@@ -74,41 +70,38 @@ class MicroSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ] = "cost"
     tools: Annotated[
         tuple[str, ...],
-        describe_setting("Whose results may be cleared, by the name of the tool.", ["Read", "Bash"]),
+        describe("Whose results may be cleared, by the name of the tool.", ["Read", "Bash"]),
     ] = CLEARABLE
-    keep_recent: Annotated[Count, describe_setting("So many of the newest results always stay.")] = 5
+    keep_recent: Annotated[Count, describe("So many of the newest results always stay.")] = 5
     margin: Annotated[
-        Factor,
-        describe_setting("`cost`: the expected saving must be this many times the price of the break."),
+        Factor, describe("`cost`: the expected saving must be this many times the price of the break.")
     ] = 4.0
     least_freed: Annotated[
         Amount,
-        describe_setting(
+        describe(
             "`cost`: while the cache is warm, a batch frees at least so many tokens; scaled down for "
             "windows below 200,000."
         ),
     ] = 40_000
     requests_ahead: Annotated[
-        Count,
-        describe_setting("`cost`: how many requests a session is expected to make from any point on."),
+        Count, describe("`cost`: how many requests a session is expected to make from any point on.")
     ] = 50
     need_model: Annotated[
         Path | None,
-        describe_setting(
+        describe(
             "`cost`: a file with coefficients of your own for which results will be needed again, "
             "written by `python -m benchmarks.policy.fit`; a relative one begins where the settings "
             "file is.",
             "need.toml",
         ),
     ] = None
-    idle_minutes: Annotated[Positive, describe_setting("`plain`: clear after so long a silence.")] = 60.0
+    idle_minutes: Annotated[Positive, describe("`plain`: clear after so long a silence.")] = 60.0
     cache_edit_trigger: Annotated[
-        Count,
-        describe_setting("Where the provider can delete from its cache: how many results there must be."),
+        Count, describe("Where the provider can delete from its cache: how many results there must be.")
     ] = 20
     keep_warm: Annotated[
         Amount,
-        describe_setting(
+        describe(
             "With the flag `pre_cold`: at most so many requests in a row that only keep the cache warm "
             "while nobody speaks."
         ),
@@ -121,14 +114,13 @@ class NotesSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     Tokens are those of a window of 200,000; in a smaller window they are as much smaller.
     """
 
-    first_at: Annotated[Amount, describe_setting("Notes are begun at so many tokens of context.")] = 10_000
+    first_at: Annotated[Amount, describe("Notes are begun at so many tokens of context.")] = 10_000
     grown_by: Annotated[
-        Amount,
-        describe_setting("They are brought up to date when the context has grown by so many tokens."),
+        Amount, describe("They are brought up to date when the context has grown by so many tokens.")
     ] = 5_000
     grown_share: Annotated[
         float,
-        describe_setting(
+        describe(
             "... and by such a share of it. Every update reads the whole context once, so a large one "
             "is noted in larger steps. 0: only `grownBy` counts.",
             ge=0,
@@ -137,43 +129,35 @@ class NotesSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ] = 0.15
     pays_from: Annotated[
         Amount,
-        describe_setting(
+        describe(
             "Where tokens cost money, notes once begun are brought up to date only from so many tokens "
             "of context on: below that they cost more than the summary they stand in for. 0: as "
             "everywhere else."
         ),
     ] = 155_000
     tool_calls: Annotated[
-        Amount, describe_setting("And, while the model is still calling tools, after so many calls.")
+        Amount, describe("And, while the model is still calling tools, after so many calls.")
     ] = 3
-    section_tokens: Annotated[Count, describe_setting("The most that a section should hold.")] = 2_000
-    total_tokens: Annotated[Count, describe_setting("The most that all sections should hold.")] = 12_000
+    section_tokens: Annotated[Count, describe("The most that a section should hold.")] = 2_000
+    total_tokens: Annotated[Count, describe("The most that all sections should hold.")] = 12_000
     keep_tokens: Annotated[
         Amount,
-        describe_setting(
+        describe(
             "When the notes stand in for the older part, at least so many tokens of the newest messages "
             "stay word for word."
         ),
     ] = 10_000
-    keep_messages: Annotated[
-        Amount, describe_setting("And at least so many messages with words in them.")
-    ] = 5
-    keep_at_most: Annotated[Amount, describe_setting("And no more than this for the sake of the two.")] = (
-        40_000
-    )
+    keep_messages: Annotated[Amount, describe("And at least so many messages with words in them.")] = 5
+    keep_at_most: Annotated[Amount, describe("And no more than this for the sake of the two.")] = 40_000
     user_words: Annotated[
         Amount,
-        describe_setting(
+        describe(
             "What the user said earlier and is not in the notes is quoted beside them, in at most so "
             "many tokens."
         ),
     ] = 8_000
-    wait_seconds: Annotated[
-        Duration, describe_setting("How long an update that is running is waited for.")
-    ] = 15.0
-    stale_seconds: Annotated[
-        Duration, describe_setting("One that runs longer than this is not waited for.")
-    ] = 60.0
+    wait_seconds: Annotated[Duration, describe("How long an update that is running is waited for.")] = 15.0
+    stale_seconds: Annotated[Duration, describe("One that runs longer than this is not waited for.")] = 60.0
 
 
 class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -181,7 +165,7 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
 
     summary_tokens: Annotated[
         int,
-        describe_setting(
+        describe(
             "The longest summary that is asked for, analysis included; scaled down for windows below "
             "200,000.",
             ge=100,
@@ -189,66 +173,63 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
     ] = 20_000
     by_price: Annotated[
         bool,
-        describe_setting(
+        describe(
             "When the user speaks, compact before the window is full, if that is expected to save more "
             "than it costs. Without it only a full window is compacted.",
             False,
         ),
     ] = True
     margin: Annotated[
-        Factor, describe_setting("`byPrice`: the expected saving must be this many times what it costs.")
+        Factor, describe("`byPrice`: the expected saving must be this many times what it costs.")
     ] = 1.75
     large_margin: Annotated[
         Factor,
-        describe_setting(
+        describe(
             "`byPrice`: the same for windows over 200,000 tokens, where there is room and less need be "
             "lost."
         ),
     ] = 8.0
     requests_ahead: Annotated[
-        Count,
-        describe_setting("`byPrice`: how many requests a session is expected to make from any point on."),
+        Count, describe("`byPrice`: how many requests a session is expected to make from any point on.")
     ] = 50
     least_tokens: Annotated[
         Amount,
-        describe_setting(
+        describe(
             "`byPrice`: a context below this is left alone, whatever it would save; scaled down for "
             "windows below 200,000."
         ),
     ] = 70_000
     names: Annotated[
         Amount,
-        describe_setting(
+        describe(
             "Tokens for a list of names that stood in what was replaced, by file; no model writes it. "
             "0: none. Scaled down for windows below 200,000."
         ),
     ] = 4_000
     server: Annotated[
         Literal["threshold", "onDemand"],
-        describe_setting(
+        describe(
             "How the provider compacts where the flag `server_compact` lets it: by itself at a "
             "threshold, or when a request of ours asks for it.",
             "onDemand",
         ),
     ] = "threshold"
-    timeout_seconds: Annotated[
-        Positive, describe_setting("How long one request for a summary may take.")
-    ] = 300.0
+    timeout_seconds: Annotated[Positive, describe("How long one request for a summary may take.")] = 300.0
     tries: Annotated[
-        Count, describe_setting("How often a request for a summary that is itself too long is shortened.")
+        Count, describe("How often a request for a summary that is itself too long is shortened.")
     ] = 3
     failures: Annotated[
-        Count, describe_setting("After so many failed summaries in a row none is asked for any more.")
+        Count, describe("After so many failed summaries in a row none is asked for any more.")
     ] = 3
     refills: Annotated[
         Count,
-        describe_setting(
+        describe(
             "After so many compactions in a row that helped only for `refilledWithin` replies, no "
             "summary is asked for any more."
         ),
     ] = 3
     refilled_within: Annotated[
-        Amount, describe_setting("A window that is full again after so many replies was filled too fast.")
+        Amount, describe("A window that is full again after so many replies was filled too fast.")
     ] = 3
 
     def margin_in(self, window: int) -> float:
@@ -264,32 +245,32 @@ class RecallSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     selector: Annotated[
         SelectorName,
-        describe_setting(
+        describe(
             "`hybrid` searches by words and by meaning and asks no model; `model` lets a model choose "
             "from the newest 200; `hybrid+model` lets it choose from the best 20 of the search.",
             "hybrid+model",
         ),
     ] = "hybrid"
-    limit: Annotated[int, describe_setting("The most that are attached at once.", ge=1, le=20)] = 5
-    lines: Annotated[Count, describe_setting("The most lines of one that are shown.")] = 200
-    bytes: Annotated[int, describe_setting("The most bytes of one that are shown.", ge=512)] = 4_096
+    limit: Annotated[int, describe("The most that are attached at once.", ge=1, le=20)] = 5
+    lines: Annotated[Count, describe("The most lines of one that are shown.")] = 200
+    bytes: Annotated[int, describe("The most bytes of one that are shown.", ge=512)] = 4_096
     total_bytes: Annotated[
         Amount,
-        describe_setting(
+        describe(
             "The most bytes of recalled memories in view at the same time; less in windows below "
             "200,000 tokens. 0: nothing is recalled."
         ),
     ] = 61_440
     model: Annotated[
         str | None,
-        describe_setting(
+        describe(
             "Which model chooses; a small one will do. Unset: the model of the conversation.",
             "claude-haiku-4-5",
         ),
     ] = None
     wait_ms: Annotated[
         int,
-        describe_setting(
+        describe(
             "How long a search may hold up the first request of a turn, in milliseconds; one that takes "
             "longer goes on beside the reply. 0: never. A model that chooses is not waited for.",
             ge=0,
@@ -298,23 +279,23 @@ class RecallSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ] = 50
     first_wait_ms: Annotated[
         int,
-        describe_setting(
+        describe(
             "The same for the first search of a session, which has to open the index: a single question "
             "on the command line would else never see a memory.",
             ge=0,
             le=10_000,
         ),
     ] = 1_000
-    timeout_seconds: Annotated[Positive, describe_setting("How long a model that chooses may take.")] = 20.0
+    timeout_seconds: Annotated[Positive, describe("How long a model that chooses may take.")] = 20.0
 
 
 class ExtractionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Layer 5: when the conversation is looked through for what is worth remembering."""
 
-    every: Annotated[Count, describe_setting("After so many turns; 1: after each.", 3)] = 1
+    every: Annotated[Count, describe("After so many turns; 1: after each.", 3)] = 1
     patient: Annotated[
         bool,
-        describe_setting(
+        describe(
             "Where tokens cost money, a turn in which nothing lasting was said waits until you are "
             "silent, or the session ends: the look then also keeps the provider's cache. Off: after "
             "every turn.",
@@ -323,7 +304,7 @@ class ExtractionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
     ] = True
     steps: Annotated[
         int,
-        describe_setting(
+        describe(
             "How often the model may answer in one run: one reply that reads, one that writes, and some "
             "to mend what was refused.",
             ge=1,
@@ -332,14 +313,14 @@ class ExtractionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
     ] = 5
     drain_seconds: Annotated[
         Duration,
-        describe_setting(
+        describe(
             "How long the end of a session waits for a run in flight, and for what waited for a "
             "silence. 0: it waits for nothing, and what waited is looked at on resume."
         ),
     ] = 60.0
     non_interactive: Annotated[
         bool,
-        describe_setting(
+        describe(
             "Also where nobody sits in front of it: single questions on the command line, programs, "
             "remote runs.",
             True,
@@ -350,20 +331,17 @@ class ExtractionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
 class DreamSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Layer 6: how often memories are consolidated, and whether the user is asked first."""
 
-    hours: Annotated[Positive, describe_setting("Hours from one dream to the next, at the least.")] = 24.0
+    hours: Annotated[Positive, describe("Hours from one dream to the next, at the least.")] = 24.0
     sessions: Annotated[
-        Amount,
-        describe_setting("Sessions that have to be touched since the last dream, without the current one."),
+        Amount, describe("Sessions that have to be touched since the last dream, without the current one.")
     ] = 5
-    scan_minutes: Annotated[Duration, describe_setting("Minutes between two counts of the sessions.")] = (
-        10.0
-    )
+    scan_minutes: Annotated[Duration, describe("Minutes between two counts of the sessions.")] = 10.0
     stale_minutes: Annotated[
-        Positive, describe_setting("Minutes after which a dream that is still going on blocks no other.")
+        Positive, describe("Minutes after which a dream that is still going on blocks no other.")
     ] = 60.0
     steps: Annotated[
         int,
-        describe_setting(
+        describe(
             "How often the model may answer in one dream; one that is still at work then is stopped, "
             "and nothing of it is kept.",
             ge=1,
@@ -372,14 +350,14 @@ class DreamSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ] = 30
     non_interactive: Annotated[
         bool,
-        describe_setting(
+        describe(
             "Also where nobody sits in front of it: single questions on the command line, programs, "
             "remote runs.",
             True,
         ),
     ] = False
     review: Annotated[
-        bool, describe_setting("Show what a dream would change and ask before it is saved.", True)
+        bool, describe("Show what a dream would change and ask before it is saved.", True)
     ] = False
 
 
@@ -388,31 +366,28 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     enabled: Annotated[
         bool,
-        describe_setting(
+        describe(
             "The model may start agents and write to them; both tools cost tokens in every request.", False
         ),
     ] = True
     auto_background_seconds: Annotated[
         Duration,
-        describe_setting(
+        describe(
             "Seconds an agent is waited for before it goes on in the background; 0: it is waited for "
             "however long it takes."
         ),
     ] = 120.0
-    most: Annotated[int, describe_setting("Agents that may be at work at once.", ge=1, le=100)] = 20
+    most: Annotated[int, describe("Agents that may be at work at once.", ge=1, le=100)] = 20
     depth: Annotated[
         int,
-        describe_setting(
-            "How deep agents may start agents: 1, and only the main conversation may.", ge=1, le=5
-        ),
+        describe("How deep agents may start agents: 1, and only the main conversation may.", ge=1, le=5),
     ] = 3
     summary_seconds: Annotated[
-        Duration,
-        describe_setting("Seconds from one short status of a background agent to the next; 0: none."),
+        Duration, describe("Seconds from one short status of a background agent to the next; 0: none.")
     ] = 30.0
     reachable: Annotated[
         bool | None,
-        describe_setting(
+        describe(
             "Whether other sessions of this user on this machine may write to this one; left out: only "
             "where a person sits in front of it.",
             False,
@@ -421,7 +396,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def _flag(text: str) -> Meta:
-    return describe_setting(text, False)
+    return describe(text, False)
 
 
 class Switches(msgspec.Struct, frozen=True, kw_only=True):

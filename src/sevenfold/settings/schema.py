@@ -26,7 +26,7 @@ from sevenfold.settings.layers import (
     RecallSettings,
     Switches,
     ToolResultSettings,
-    describe_setting,
+    describe,
 )
 from sevenfold.tools import permissions as tools
 from sevenfold.tools.permissions import Mode
@@ -51,23 +51,21 @@ class PermissionSettings(tools.PermissionRules, frozen=True, kw_only=True, renam
 
     mode: Annotated[
         Mode,
-        describe_setting(
+        describe(
             "How a session starts: `default` asks, `acceptEdits` does not ask about edits, `plan` only "
             "reads, `dontAsk` refuses what it would have to ask about, `bypassPermissions` never asks. "
             "`defaultMode` is another name for it.",
             "plan",
         ),
     ] = "default"
-    allow: Annotated[Rules, describe_setting("What may run without a question.", ["Bash(ls:*)"])] = ()
-    ask: Annotated[
-        Rules, describe_setting("What is asked describe_setting every time.", ["Bash(git push:*)"])
-    ] = ()
+    allow: Annotated[Rules, describe("What may run without a question.", ["Bash(ls:*)"])] = ()
+    ask: Annotated[Rules, describe("What is asked about every time.", ["Bash(git push:*)"])] = ()
     deny: Annotated[
-        Rules, describe_setting("What may never run; it counts wherever it is written.", ["Read(./.env)"])
+        Rules, describe("What may never run; it counts wherever it is written.", ["Read(./.env)"])
     ] = ()
     additional_directories: Annotated[
         Rules,
-        describe_setting(
+        describe(
             "Folders outside the project that tools may work in; a relative one begins at the project.",
             ["../shared"],
         ),
@@ -79,7 +77,7 @@ class TelemetrySettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel
 
     enabled: Annotated[
         bool,
-        describe_setting(
+        describe(
             "Hand spans and metrics to OpenTelemetry where the program around us has set it up. Nothing "
             "is sent otherwise, and never what was said.",
             False,
@@ -92,7 +90,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     model: Annotated[
         str | None,
-        describe_setting(
+        describe(
             "Which model answers. Unset: a Claude model with a key, `offline` without.", "claude-sonnet-4-5"
         ),
     ] = None
@@ -100,22 +98,22 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     hooks: HookEvents = HookEvents()
     env: Annotated[
         dict[str, str],
-        describe_setting(
+        describe(
             "More environment variables for tools and hooks. Never from a file that is part of the "
             "project.",
             {"PAGER": "cat"},
         ),
     ] = {}
     anthropic_base_url: Annotated[
-        Url, describe_setting("Where the Anthropic Messages API is.", "http://127.0.0.1:8080")
+        Url, describe("Where the Anthropic Messages API is.", "http://127.0.0.1:8080")
     ] = ANTHROPIC_URL
     openai_base_url: Annotated[
-        Url, describe_setting("Where the OpenAI-compatible API is.", "http://127.0.0.1:11434/v1")
+        Url, describe("Where the OpenAI-compatible API is.", "http://127.0.0.1:11434/v1")
     ] = OPENAI_URL
-    max_steps: Annotated[Count, describe_setting("How often the model may answer in one turn.")] = 100
+    max_steps: Annotated[Count, describe("How often the model may answer in one turn.")] = 100
     max_output_tokens: Annotated[
         Amount,
-        describe_setting(
+        describe(
             "The longest reply that is asked for at first; one that is cut there is asked for again "
             "with all the room there is. 0: as long as the model can.",
             8_000,
@@ -123,7 +121,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ] = 16_000
     window: Annotated[
         Count | None,
-        describe_setting(
+        describe(
             "The context window in tokens. It can only lower that of a known model, and sets that of "
             "one nobody knows.",
             200_000,
@@ -131,7 +129,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ] = None
     betas: Annotated[
         tuple[str, ...],
-        describe_setting(
+        describe(
             "Beta features of the Anthropic API that every request asks for. `context-1m-2025-08-07` "
             "means a million tokens for a model that no table knows; for a known one put `[1m]` behind "
             "its name.",
@@ -140,21 +138,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ] = ()
     auto_compact_percent: Annotated[
         Annotated[float, Meta(gt=0, le=100)] | None,
-        describe_setting(
+        describe(
             "Compact when this much is used of the window less what a reply may need. It can only lower "
             "the limit.",
             80,
         ),
     ] = None
     block_limit: Annotated[
-        Count | None, describe_setting("Send no request that is larger than this, in tokens.", 150_000)
+        Count | None, describe("Send no request that is larger than this, in tokens.", 150_000)
     ] = None
-    cache_ttl: Annotated[
-        Ttl, describe_setting("How long the provider keeps a prefix in its cache.", "1h")
-    ] = "5m"
+    cache_ttl: Annotated[Ttl, describe("How long the provider keeps a prefix in its cache.", "1h")] = "5m"
     system_ttl: Annotated[
         Ttl | None,
-        describe_setting(
+        describe(
             "The same for what stands before the messages, tools and system prompt. Unset: an hour "
             "where a person talks to it, who may be silent for longer than `cacheTtl`, else as long as "
             "`cacheTtl`. Set it to `5m` for a gateway that does not know lifetimes of an hour.",
@@ -163,29 +159,27 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ] = None
     thinking_budget: Annotated[
         Annotated[int, Meta(ge=0)] | None,
-        describe_setting("Tokens the model may think; 0: it does not. Unset: as the model does.", 8_000),
+        describe("Tokens the model may think; 0: it does not. Unset: as the model does.", 8_000),
     ] = None
     effort: Annotated[
-        Effort | None, describe_setting("How hard the model tries, where it can be told.", "high")
+        Effort | None, describe("How hard the model tries, where it can be told.", "high")
     ] = None
     cleanup_days: Annotated[
-        Count, describe_setting("Days that transcripts and stored tool results are kept. Memory is kept.")
+        Count, describe("Days that transcripts and stored tool results are kept. Memory is kept.")
     ] = 30
-    memory_enabled: Annotated[bool, describe_setting("Whether durable memory is used.", False)] = True
+    memory_enabled: Annotated[bool, describe("Whether durable memory is used.", False)] = True
     memory_directory: Annotated[
         Annotated[str, Meta(min_length=3)] | None,
-        describe_setting(
+        describe(
             "Where memory lives instead of below the home folder. Never from a file that is part of the "
             "project.",
             "~/notes/memory",
         ),
     ] = None
-    scope: Annotated[Scope, describe_setting("What shares one memory.", "worktree")] = "repository"
+    scope: Annotated[Scope, describe("What shares one memory.", "worktree")] = "repository"
     guidelines: Annotated[
         str | None,
-        describe_setting(
-            "Text added to the rules of memory in the prompt.", "Never save names of customers."
-        ),
+        describe("Text added to the rules of memory in the prompt.", "Never save names of customers."),
     ] = None
     tool_results: ToolResultSettings = ToolResultSettings()
     micro: MicroSettings = MicroSettings()
@@ -197,7 +191,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     agents: AgentSettings = AgentSettings()
     assistant_mode: Annotated[
         bool,
-        describe_setting(
+        describe(
             "For sessions that go on for days: what is worth keeping is noted in a daily log, and the "
             "first rest of the next day makes memories of it.",
             True,
@@ -206,7 +200,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     flags: Switches = Switches()
     prices: Annotated[
         Path | None,
-        describe_setting(
+        describe(
             "A TOML file with prices of your own, and windows (`window`, `max_output`) that count "
             "before ours; a relative one begins where the settings file is.",
             "prices.toml",
@@ -215,7 +209,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     telemetry: TelemetrySettings = TelemetrySettings()
     daily_background_limit: Annotated[
         Annotated[float, Meta(ge=0)] | None,
-        describe_setting(
+        describe(
             "The most that work in the background may cost in a day, in the currency of the price "
             "table. null: no limit.",
             1.0,
