@@ -114,7 +114,7 @@ def _edge_of(match: re.Match[str]) -> str:
 def _period(match: re.Match[str], today: datetime.date) -> DaySpan | None:
     which, unit = match["which"].lower(), re.sub(r"[\s-]", "", match["unit"].lower())
     if unit == "weekend" and (which == "next" or today.weekday() >= 5):
-        return None  # the coming one for some, the one after it for others
+        return None  # the coming one for some, the one after it for others; on a weekend all are unclear
     return make_period_span(unit, today, _BEFORE[which], _edge_of(match))
 
 

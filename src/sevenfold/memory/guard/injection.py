@@ -113,7 +113,7 @@ class _CompiledSignal(msgspec.Struct, frozen=True):
 
 @functools.cache
 def _ready(chinese: bool) -> tuple[_CompiledSignal, ...]:
-    """The rows for texts with or without Chinese, those that only support others last."""
+    """The rows for texts with or without Chinese, supporting ones last; compiled at first use."""
     out = []
     for row in load_signal_table().signal:
         words, patterns = (
