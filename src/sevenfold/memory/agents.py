@@ -1,17 +1,9 @@
 """Snapshots of an agent's memory in a project, and how they are merged into the user's own memory.
 
-    <tree>/.sevenfold/agent-memory-snapshots/<type>/snapshot.json     {"updatedAt": "2026-03-01T09:00:00Z"}
-                                                    *.md              the memories
-
-    look()        `initialise`: the user has no memory yet · `update`: the snapshot is newer than the last
-                  one taken over · `nothing`. Nothing is written.
-    initialise()  copies it
-    accept()      merges it: memories that the user has not changed are replaced; others stay, with the new
-                  text in a file beside them
-    decline()     not offered again until there is a newer one
-
-Every text passes the guard: a secret is refused, and an instruction to the agent is quarantined. The last
-snapshot taken over is recorded in `.snapshot-synced.json` in the memory folder.
+A snapshot is a folder `.sevenfold/agent-memory-snapshots/<type>` with memories and `snapshot.json`, which
+holds its time: `{"updatedAt": "2026-03-01T09:00:00Z"}`. Every text passes the guard. A memory that the user
+has changed stays, with the new text in a file beside it. The last snapshot taken over is recorded in
+`.snapshot-synced.json` in the memory folder.
 """
 
 from __future__ import annotations
@@ -26,7 +18,7 @@ import msgspec
 
 from sevenfold.core.errors import Refused, SevenfoldError, StorageFailure
 from sevenfold.core.protocols import Clock
-from sevenfold.memory.backend import HEAD, ConcurrentWrite, FolderListing, is_topic
+from sevenfold.memory.backend import HEAD, ConcurrentWrite, is_topic
 from sevenfold.memory.errors import Guarded
 from sevenfold.memory.folder import files as reaching
 from sevenfold.memory.folder.changes import apply_changes
@@ -92,8 +84,10 @@ class SnapshotMerger:
             if file not in texts and file in self._desk.ledger.rows and self._digest(file) == was:
                 self._changes[file] = None
                 self._note("removed", file)
-        if INDEX_NAME not in self._desk.ledger.rows and INDEX_NAME in texts:
-            self._take_index(texts[INDEX_NAME])
+        index = texts.get(INDEX_NAME) if INDEX_NAME not in self._desk.ledger.rows else None
+        passes = index is not None and self._passes(INDEX_NAME, index, b"")
+        if index is not None and passes and not explain_over_limit(index.decode("utf-8")):
+            self._changes[INDEX_NAME] = index  # `apply_changes` removes lines to refused memories
         if self._changes:
             apply_changes(self._desk, self._changes, self._author, f"took over a snapshot of {self._date}")
         return SnapshotMerge(
@@ -132,10 +126,9 @@ class SnapshotMerger:
             self._put_beside(file, data)
 
     def _put(self, done: str, file: str, data: bytes, old: bytes) -> None:
-        if not self._passes(file, data, old):
-            return
-        self._changes[file] = data
-        self._note(done, file)
+        if self._passes(file, data, old):
+            self._changes[file] = data
+            self._note(done, file)
 
     def _put_beside(self, file: str, data: bytes) -> None:
         """Write the new text to another file, as a memory of another name."""
@@ -154,11 +147,6 @@ class SnapshotMerger:
                 self._note("beside", beside)
                 return
         self._hold(file, "there are too many copies of it; merge them")
-
-    def _take_index(self, data: bytes) -> None:
-        """Take the index; lines to refused memories are removed by `apply_changes`."""
-        if self._passes(INDEX_NAME, data, b"") and not explain_over_limit(data.decode("utf-8")):
-            self._changes[INDEX_NAME] = data
 
     def _passes(self, file: str, data: bytes, old: bytes) -> bool:
         try:
@@ -272,8 +260,7 @@ class AgentSnapshots:
             return
         except _DamagedSnapshot as error:
             raise Refused(str(error)) from error
-        known = self._marker() or SnapshotMarker()
-        self._mark(SnapshotMarker(head.updated, known.files))
+        self._mark(SnapshotMarker(head.updated, (self._marker() or SnapshotMarker()).files))
 
     # --- inside ---------------------------------------------------------------------------------------
 
@@ -327,8 +314,8 @@ class AgentSnapshots:
         """The memories of the snapshot and its index; `_DamagedSnapshot` if it is too large."""
         found = at.list()
         files = [file for file in sorted(found.files) if _counts(file)]
-        if odd := _in_the_way(found):
-            raise _DamagedSnapshot(_bad(at.real / odd[0], odd[1]))
+        if odd := next(iter(found.odd), None):
+            raise _DamagedSnapshot(_bad(at.real / odd.file, odd.why))
         if len(files) > MOST_FILES + 1:
             why = f"it holds {len(files):,} files, and {MOST_FILES} are the most"
             raise _DamagedSnapshot(_bad(at.real, why))
@@ -336,9 +323,8 @@ class AgentSnapshots:
         large = [file for file in files if found.files[file].size > HEAD]
         if large or total > MOST_BYTES:
             where = at.real / large[0] if large else at.real
-            raise _DamagedSnapshot(
-                _bad(where, f"it is larger than {HEAD if large else MOST_BYTES:,} bytes")
-            )
+            why = f"it is larger than {HEAD if large else MOST_BYTES:,} bytes"
+            raise _DamagedSnapshot(_bad(where, why))
         return {file: at.read(file, HEAD)[0] for file in files}
 
     def _marker(self) -> SnapshotMarker | None:
@@ -385,10 +371,6 @@ def _counts(file: str) -> bool:
     return file == INDEX_NAME or (is_topic(file) and not file.startswith(TEAM))
 
 
-def _in_the_way(found: FolderListing) -> tuple[str, str] | None:
-    return next(((odd.file, odd.why) for odd in found.odd), None)
-
-
 def _bad(path: Path, why: str) -> str:
     return f"the snapshot is not used: {path}: {why}; mend it, or remove it"
 
@@ -396,9 +378,7 @@ def _bad(path: Path, why: str) -> str:
 def _moment(text: str) -> float | None:
     try:
         moment = datetime.datetime.fromisoformat(text.strip())
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=datetime.UTC)
-        return moment.timestamp()
+        return moment.replace(tzinfo=moment.tzinfo or datetime.UTC).timestamp()
     except (ValueError, OverflowError):
         return None
 

@@ -22,21 +22,9 @@ from sevenfold.memory.text.links import list_link_names, make_link_key
 from sevenfold.memory.topic_file import Topic, decode_text
 
 Kind: TypeAlias = Literal[
-    "secret",
-    "instruction",
-    "team",
-    "size",
-    "limit",
-    "dangling",
-    "missing",
-    "twice",
-    "frontmatter",
-    "duplicate",
-    "date",
-    "link",
-    "long",
-    "stale",
-]
+    "secret", "instruction", "team", "size", "limit", "dangling", "missing", "twice", "frontmatter",
+    "duplicate", "date", "link", "long", "stale",
+]  # fmt: skip
 STALE: Final = 60  # Days after which a memory about ongoing work is probably out of date
 _ORDER: Final = {kind: at for at, kind in enumerate(get_args(Kind))}
 _SHOWN: Final = 5
@@ -80,24 +68,19 @@ def check_memories(
     findings: list[CheckFinding] = []
     texts = {OWN: index, SHARED: team_index}
     if scan is not None:
-        inside = [(one.file, _text(one)) for one in topics]
+        inside = [
+            (one.file, strip_broken_characters(decode_text(one.data)) if one.data else one.body)
+            for one in topics
+        ]
         findings += _guarded([*inside, *((part.index, text) for part, text in texts.items())], scan)
         findings += _named(topics, scan)
     for part, text in texts.items():
         findings += _index(part, topics, text, also)
     names = {name for topic in topics for name in list_link_names(topic.file, topic.name)}
     for topic in topics:
-        findings += _frontmatter(topic)
-        findings += _personal(topic)
-        findings += _dates(topic)
-        findings += _links(topic, names)
-        findings += _stale(topic, modified, now)
+        findings += _topic(topic, names, modified.get(topic.file), now)
     findings += _duplicates(topics)
     return sorted(findings, key=lambda one: (_ORDER[one.kind], one.file))
-
-
-def _text(topic: Topic) -> str:
-    return strip_broken_characters(decode_text(topic.data)) if topic.data else topic.body
 
 
 def _guarded(
@@ -122,16 +105,6 @@ def _named(topics: Sequence[Topic], scan: Callable[[str], Iterable[GuardHit]]) -
                 yield CheckFinding("secret", topic.file, f"{seen.what} in the name of the file", fix)
 
 
-def _personal(topic: Topic) -> Iterator[CheckFinding]:
-    if is_personal(topic):
-        yield CheckFinding(
-            "team",
-            topic.file,
-            "it is of type 'user' and lies with the team, and what is about a person is never shared",
-            "move it out of team/, or give it another type",
-        )
-
-
 def _index(
     part: FolderPart, every: Sequence[Topic], text: str, also: Collection[str]
 ) -> Iterator[CheckFinding]:
@@ -149,28 +122,16 @@ def _index(
     named = {make_file_key(topic.name) for topic in topics}
     pointed = {make_file_key(one.file) for one in links}
     for one in links:
-        if (
-            not {make_file_key(one.file), make_file_key(f"{one.file}.md")} & there
-            and make_file_key(one.file) not in named
-        ):
-            yield CheckFinding(
-                "dangling",
-                file,
-                f"line {one.line} points to {one.file}, which is not there",
-                "remove the line, or bring the file back from the history",
-            )
+        key = make_file_key(one.file)
+        if not {key, make_file_key(f"{one.file}.md")} & there and key not in named:
+            said = f"line {one.line} points to {one.file}, which is not there"
+            fix = "remove the line, or bring the file back from the history"
+            yield CheckFinding("dangling", file, said, fix)
     for topic in topics:
-        if not pointed & {
-            make_file_key(topic.file),
-            make_file_key(topic.file.removesuffix(".md")),
-            make_file_key(topic.name),
-        }:
-            yield CheckFinding(
-                "missing",
-                part.outer(topic.file),
-                "the index has no line for it",
-                "add one: - [Title](file.md) — hook",
-            )
+        ways = (topic.file, topic.file.removesuffix(".md"), topic.name)
+        if not pointed & set(map(make_file_key, ways)):
+            said, fix = "the index has no line for it", "add one: - [Title](file.md) — hook"
+            yield CheckFinding("missing", part.outer(topic.file), said, fix)
     yield from _crowded(read.pointers, read.lines, file)
 
 
@@ -188,55 +149,28 @@ def _crowded(pointers: Sequence[IndexPointer], lines: Sequence[str], file: str) 
     long = sorted({one.line for one in pointers if len(lines[one.line - 1].rstrip()) > HOOK})
     if long:
         which = "line is" if len(long) == 1 else "lines are"
-        yield CheckFinding(
-            "long",
-            file,
-            f"{len(long)} {which} longer than {HOOK} characters: {_some([str(one) for one in long])}",
-            "keep a short hook there and the rest in the topic file",
-        )
+        text = f"{len(long)} {which} longer than {HOOK} characters: {_some([str(one) for one in long])}"
+        yield CheckFinding("long", file, text, "keep a short hook there and the rest in the topic file")
 
 
-def _frontmatter(topic: Topic) -> Iterator[CheckFinding]:
+def _topic(topic: Topic, names: set[str], modified: float | None, now: float) -> Iterator[CheckFinding]:
+    """Problems of one memory by itself; `names` are those that a link may use."""
+    file = topic.file
     if topic.problems:
-        yield CheckFinding(
-            "frontmatter",
-            topic.file,
-            "; ".join(topic.problems),
-            "edit the first lines: name, description and type between two '---'",
-        )
-
-
-def _dates(topic: Topic) -> Iterator[CheckFinding]:
-    found = list_relative_dates(f"{topic.description}\n{topic.body}")
-    if found:
-        yield CheckFinding(
-            "date",
-            topic.file,
-            f"it says {_some([repr(one) for one in found])}, which means another day every day",
-            "write the date itself, as 2026-03-05",
-        )
-
-
-def _links(topic: Topic, names: set[str]) -> Iterator[CheckFinding]:
-    broken = [one for one in topic.links if make_link_key(one) not in names and make_slug(one) not in names]
-    if broken:
-        yield CheckFinding(
-            "link",
-            topic.file,
-            f"there is no memory for {_some([f'[[{one}]]' for one in broken])}",
-            "correct the name, or write that memory",
-        )
-
-
-def _stale(topic: Topic, modified: Mapping[str, float], now: float) -> Iterator[CheckFinding]:
-    at = modified.get(topic.file)
-    if topic.type == "project" and at is not None and count_days_ago(at, now) >= STALE:
-        yield CheckFinding(
-            "stale",
-            topic.file,
-            f"it is about ongoing work and was last changed {format_age(at, now)}",
-            "check whether it still holds; edit it, or remove it",
-        )
+        fix = "edit the first lines: name, description and type between two '---'"
+        yield CheckFinding("frontmatter", file, "; ".join(topic.problems), fix)
+    if is_personal(topic):
+        text = "it is of type 'user' and lies with the team, and what is about a person is never shared"
+        yield CheckFinding("team", file, text, "move it out of team/, or give it another type")
+    if found := list_relative_dates(f"{topic.description}\n{topic.body}"):
+        text = f"it says {_some([repr(one) for one in found])}, which means another day every day"
+        yield CheckFinding("date", file, text, "write the date itself, as 2026-03-05")
+    if broken := [one for one in topic.links if not {make_link_key(one), make_slug(one)} & names]:
+        text = f"there is no memory for {_some([f'[[{one}]]' for one in broken])}"
+        yield CheckFinding("link", file, text, "correct the name, or write that memory")
+    if topic.type == "project" and modified is not None and count_days_ago(modified, now) >= STALE:
+        text = f"it is about ongoing work and was last changed {format_age(modified, now)}"
+        yield CheckFinding("stale", file, text, "check whether it still holds; edit it, or remove it")
 
 
 def _duplicates(every: Sequence[Topic]) -> Iterator[CheckFinding]:

@@ -1,8 +1,7 @@
 """Reads the frontmatter of a memory file, and rewrites it without changing other bytes.
 
-Lenient on purpose: a memory with a flaw in its first lines is still a memory. YAML is read by PyYAML's
-event stream, with the position of every value. A block that is not quite YAML is read line by line, so
-that one bad line costs one value; a block that was never closed ends where the prose begins.
+Lenient on purpose: a memory with a flaw in its first lines is still a memory. A block that is not quite
+YAML is read line by line, so that one bad line costs one value.
 """
 
 from __future__ import annotations
@@ -47,11 +46,7 @@ class FrontmatterEntry(msgspec.Struct, frozen=True):
 
 def find_last_entry(entries: Iterable[FrontmatterEntry], key: str) -> FrontmatterEntry | None:
     """The entry with this key, in whatever case; written twice, the last one counts."""
-    found = None
-    for entry in entries:
-        if entry.key.casefold() == key:
-            found = entry
-    return found
+    return next((one for one in reversed(list(entries)) if one.key.casefold() == key), None)
 
 
 def find_line_start(text: str, at: int) -> int:
@@ -96,9 +91,7 @@ class FrontmatterError(Exception):
 
 
 def read_strict(text: str) -> tuple[FrontmatterEntry, ...]:
-    """The entries of a block that is one YAML mapping; raises `FrontmatterError` with the reason if
-    it is not.
-    """
+    """The entries of a block that is one YAML mapping; `FrontmatterError` with the reason if it is not."""
     import yaml
 
     loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
@@ -154,9 +147,7 @@ def _mapping(text: str, events: Iterator[Event], depth: int, *, flow: bool) -> t
         if isinstance(event, MappingEndEvent):
             break
         key = event.value if isinstance(event, ScalarEvent) else None
-        behind = _end(event)
-        if key is None:
-            behind = _skip(event, events)
+        behind = _skip(event, events)
         entry = _entry_strict_yaml(text, events, key or "", _start(event), behind, depth, flow)
         if key is not None:
             entries.append(entry)
@@ -183,7 +174,7 @@ def _entry_strict_yaml(
         items, end = _items(events, end, bracketed)
     else:
         end = _skip(event, events)
-    end = max(start, _without_break(text, start, end))
+    end = max(start, start + len(text[start:end].rstrip(" \t\r\n")))
     colon = text.find(":", behind) + 1 or behind
     return FrontmatterEntry(
         key=key, value=value, colon=min(colon, start), start=start, end=end,
@@ -240,18 +231,12 @@ def _skip(event: Event, events: Iterator[Event]) -> int:
     return end
 
 
-def _without_break(text: str, start: int, end: int) -> int:
-    return start + len(text[start:end].rstrip(" \t\r\n"))
-
-
 def _start(event: Event) -> int:
-    mark = event.start_mark
-    return mark.index if mark is not None else 0
+    return event.start_mark.index if event.start_mark is not None else 0
 
 
 def _end(event: Event) -> int:
-    mark = event.end_mark
-    return mark.index if mark is not None else 0
+    return event.end_mark.index if event.end_mark is not None else 0
 
 
 DEEPEST: Final = 2  # The depth to which nested keys are read: `metadata`, `origin` and its fields
@@ -286,8 +271,7 @@ def read_loose(text: str, depth: int = 0) -> tuple[FrontmatterEntry, ...]:
 def _parts(text: str) -> list[tuple[str, int]]:
     """The block, cut in front of every key that stands as far left as the first one."""
     cuts: list[int] = []
-    depth = -1
-    at = 0
+    depth, at = -1, 0
     while at < len(text):
         after = find_line_end(text, at)
         line = text[at:after]
@@ -343,7 +327,7 @@ def _without_remarks(part: str, colon: int) -> int:
         end = len(part[:end].rstrip())
         if end <= colon:
             return colon
-        line = max(part.rfind("\n", 0, end), part.rfind("\r", 0, end)) + 1
+        line = find_line_start(part, end)
         if line <= colon or part[line:end].lstrip()[:1] != "#":
             return end
         end = line
@@ -359,8 +343,7 @@ def _plain(raw: str) -> str:
     if mark not in inside:
         return inside.strip()  # never closed
     if inside.endswith(mark) and mark not in inside[:-1].replace(f"\\{mark}", ""):
-        body = inside[:-1]
-        return _ESCAPES.sub(r"\1", body) if mark == '"' else body
+        return _ESCAPES.sub(r"\1", inside[:-1]) if mark == '"' else inside[:-1]
     return text
 
 
@@ -436,8 +419,7 @@ def detect_line_break(text: str) -> str:
 
 def _read(text: str, start: int, closing: _FrontmatterLine, *, closed: bool = True) -> Frontmatter:
     """The entries of a block, and the reason it is not YAML, if so."""
-    block = strip_broken_characters(text[start : closing.at])
-    why = ""
+    block, why = strip_broken_characters(text[start : closing.at]), ""
     try:
         entries = read_strict(block)
     except FrontmatterError as no:
@@ -473,14 +455,11 @@ def _begins_body(lines: list[_FrontmatterLine]) -> bool:
     """True if prose stands between the two `---`: then the first was never closed."""
     blank = True
     for line in lines:
-        if blank and line.text.strip() and not _belongs(line.text):
+        belongs = count_indent(line.text) > 0 or line.text[:1] in {"#", "-"} or match_key(line.text)
+        if blank and line.text.strip() and not belongs:
             return True
         blank = not line.text.strip()
     return False
-
-
-def _belongs(line: str) -> bool:
-    return count_indent(line) > 0 or line[:1] in {"#", "-"} or match_key(line) is not None
 
 
 def _swallows_a_heading(lines: list[_FrontmatterLine]) -> bool:
@@ -502,8 +481,7 @@ def _without_prose(lines: list[_FrontmatterLine]) -> list[_FrontmatterLine]:
     """The first lines, up to the first that is blank or has no key, as far as they can be a block."""
     kept: list[_FrontmatterLine] = []
     for line in lines:
-        inside = match_key(line.text) or (kept and count_indent(line.text) and line.text.strip())
-        if not inside:
+        if not (match_key(line.text) or (kept and count_indent(line.text) and line.text.strip())):
             break
         kept.append(line)
     return kept
@@ -533,8 +511,7 @@ def format_scalar(text: str, *, flow: bool = False) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    first = text[:1]
-    if _WORD.match(first) is None or _UNSAFE_INSIDE.search(text):
+    if _WORD.match(text[:1]) is None or _UNSAFE_INSIDE.search(text):
         return False
     if _ESCAPED.search(text.replace('"', "").replace("\\", "")):
         return False
@@ -542,10 +519,9 @@ def _is_plain(text: str) -> bool:
 
 
 def _escape(match: re.Match[str]) -> str:
-    letter = match.group()
-    code = ord(letter)
-    if letter in _SHORT:
-        return _SHORT[letter]
+    code = ord(match[0])
+    if match[0] in _SHORT:
+        return _SHORT[match[0]]
     if 0xD800 <= code <= 0xDFFF:
         return "\ufffd"  # half a character: no file can hold it
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

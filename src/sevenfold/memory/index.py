@@ -2,10 +2,6 @@
 
 People write in it too: headings, prose, another order, another bullet. Only pointers are ever added or
 removed here, every other line stays as it is, byte for byte.
-
-    reconcile_index(text, topics)      one pointer for each memory, none for memories that are gone
-    explain_over_limit(text)           the reason an index is too long to be written; empty if it is not
-    load_index(text, modified)         the index as a session sees it: all of it, or a cut with a warning
 """
 
 from __future__ import annotations
@@ -136,8 +132,7 @@ _NAME: Final = 50
 
 def explain_over_limit(text: str, file: str = INDEX) -> str:
     """The reason the index may not be written like this, with the fix; empty if it is fine."""
-    over = list_exceeded_limits(text)
-    if not over:
+    if not (over := list_exceeded_limits(text)):
         return ""
     lines = [(len(row.text.rstrip("\r\n")), row.number) for row in split_rows(text) if row.count == 1]
     long = sorted((one for one in lines if one[0] > HOOK), reverse=True)[:3]
@@ -151,12 +146,9 @@ def explain_over_limit(text: str, file: str = INDEX) -> str:
 
 def list_exceeded_limits(text: str) -> list[str]:
     """The limits that a text exceeds, in words."""
-    count = sum(row.count for row in split_rows(text))
-    over = []
-    if count > LINES:
-        over.append(f"{count:,} lines, {count - LINES:,} over the limit of {LINES}")
-    if len(text) > CHARACTERS:
-        more = len(text) - CHARACTERS
+    count, more = sum(row.count for row in split_rows(text)), len(text) - CHARACTERS
+    over = [f"{count:,} lines, {count - LINES:,} over the limit of {LINES}"] if count > LINES else []
+    if more > 0:
         over.append(f"{len(text):,} characters, {more:,} over the limit of {CHARACTERS:,}")
     return over
 
@@ -168,15 +160,13 @@ def load_index(text: str, modified: Mapping[str, float], file: str = INDEX) -> s
     (to files that are not there before all), and where that is not enough, hand-written lines from
     the end; the order of what stays is kept, and the last line says what is missing.
     """
-    over = list_exceeded_limits(text)
-    if not over:
+    if not (over := list_exceeded_limits(text)):
         return text
     rows = split_rows(text)
     times = {make_file_key(file): at for file, at in modified.items()}
     gone = _gone(rows, [_time(row, times) for row in rows])
     kept = "".join(row.text for at, row in enumerate(rows) if at not in gone)
-    if not kept.strip():
-        kept = _beginning(text)
+    kept = kept if kept.strip() else _beginning(text)
     lead = "" if not kept or kept.endswith(("\n", "\r")) else "\n"
     return f"{kept}{lead}{_warning(file, over, [rows[at] for at in sorted(gone)])}\n"
 
@@ -220,8 +210,7 @@ def _gone(rows: list[IndexRow], times: list[float]) -> set[int]:
 
 
 def _warning(file: str, over: list[str], gone: list[IndexRow]) -> str:
-    pointers = [row for row in gone if row.pointing]
-    files = [link.file[:_NAME] for row in pointers for link in row.links]
+    files = [link.file[:_NAME] for row in gone if row.pointing for link in row.links]
     by_hand = [row for row in gone if not row.pointing and row.text.strip()]
     parts = []
     if files:
@@ -315,21 +304,16 @@ def format_pointer(topic: IndexTarget, bullet: str = "-") -> str:
     title = shorten_text(_harmless(topic.name).replace("[", "(").replace("]", ")"), TITLE)
     title += " " * title.endswith("\\")  # a backslash would escape the bracket behind it
     start = f"{bullet} [{title}]({format_link_target(topic.file)})"
-    hook = _harmless(topic.description)
-    room = HOOK - len(start) - len(" — ")
-    return f"{start} — {shorten_text(hook, max(room, SHORTEST_HOOK))}" if hook else start
+    hook, room = _harmless(topic.description), max(HOOK - len(start) - len(" — "), SHORTEST_HOOK)
+    return f"{start} — {shorten_text(hook, room)}" if hook else start
 
 
 def _harmless(text: str) -> str:
     """Escape a text so that it does not look like a link or like code."""
-    plain = (
-        strip_broken_characters(text)
-        .replace("`", "'")
-        .replace("](", "] (")
-        .replace("[[", "[")
-        .replace("]]", "]")
-    )
-    return " ".join(plain.split())
+    text = strip_broken_characters(text)
+    for link, plain in (("`", "'"), ("](", "] ("), ("[[", "["), ("]]", "]")):
+        text = text.replace(link, plain)
+    return " ".join(text.split())
 
 
 def _known(pairs: Iterable[tuple[str, str]], also: Iterable[str]) -> _KnownFiles:
@@ -347,18 +331,14 @@ def _without(row: IndexRow, files: list[str | None]) -> str:
     for at in reversed(range(len(row.links))):
         if files[at] is not None:
             continue
-        link = row.links[at]
+        link, before = row.links[at], row.links[at - 1].end
         if at + 1 < len(row.links):
             text = text[: link.start] + text[row.links[at + 1].start :]
-        else:
-            before = row.links[at - 1].end
-            bare = not has_text_between(row.text[before : link.start])
+        elif has_text_between(row.text[before : link.start]):
             ending = row.text[len(row.text.rstrip("\r\n")) :]
-            text = (
-                text[:before] + text[link.end :]
-                if bare
-                else text[: link.start].rstrip(" \t,;·|/+&、，；") + ending
-            )
+            text = text[: link.start].rstrip(" \t,;·|/+&、，；") + ending
+        else:
+            text = text[:before] + text[link.end :]
     return text
 
 

@@ -76,8 +76,7 @@ class _IndexUpdate:
     """The index of one part. Files are called here what the index calls them."""
 
     def __init__(self, desk: FolderTransaction, part: FolderPart) -> None:
-        self._desk, self._part = desk, part
-        self._file = part.index
+        self._desk, self._part, self._file = desk, part, part.index
 
     @cached_property
     def _there(self) -> list[str]:
@@ -98,7 +97,8 @@ class _IndexUpdate:
         text = self._planned(retell_index(decode_index(old), told), {})
         inner = [self._part.inner(file) for file in created if self._part.holds(file)]
         own = [file for file in inner if self._wanted(file)]
-        if own and len(own) <= _SWAPPED and (lacking := find_missing_pointers(text, own, self._names())):
+        names = [(file, self._name(file)) for file in self._there if self._wanted(file)]
+        if own and len(own) <= _SWAPPED and (lacking := find_missing_pointers(text, own, names)):
             topics = [topic for file in lacking if (topic := self._read(file)) is not None]
             text = self._with_room_for(text, topics) or text
         new = encode_index(text)
@@ -133,9 +133,7 @@ class _IndexUpdate:
         if all(self._part.outer(file) in self._desk.ledger.rows for file in fresh):
             return text  # every line that is needed is there
         new = self._with_lines(text, own)
-        if self._full and not _fits(new):
-            return self._with_room_for(text, own) or new
-        return new
+        return (self._with_room_for(text, own) or new) if self._full and not _fits(new) else new
 
     def data(self) -> bytes | None:
         """The index as it is; empty when there is none, None when it cannot be used."""
@@ -151,8 +149,8 @@ class _IndexUpdate:
     def _planned(self, text: str, fresh: Mapping[str, Topic | None]) -> str:
         """The text when these topics are new, changed or gone, and with what it lacks."""
         names = {file: self._name(file) for file in self._there if file not in fresh and self._wanted(file)}
-        also = [file for file in self._there if not self._wanted(file)]
-        also = [file for file in also if file not in fresh or fresh[file] is not None]
+        there = [file for file in self._there if file not in fresh or fresh[file] is not None]
+        also = [file for file in there if not self._wanted(file)]
         own = [topic for file, topic in fresh.items() if topic and self._lists(file)]
 
         def rank(file: str) -> tuple[int, str]:
@@ -187,7 +185,7 @@ class _IndexUpdate:
         """With a line for each of these new memories, in the style of the last line."""
         last = text.removesuffix("\n").rpartition("\n")[2]
         usual = not text or (text.endswith("\n") and "\r" not in text and last[:2] in _ITEMS)
-        if usual and not any(_named(text, topic.file) for topic in topics):
+        if usual and not any(topic.file in text or quote(topic.file) in text for topic in topics):
             bullet = last[:1] or "-"
             return text + "".join(f"{format_pointer(topic, bullet)}\n" for topic in topics)
         new = {topic.file for topic in topics}
@@ -219,9 +217,6 @@ class _IndexUpdate:
     def _name(self, file: str) -> str:
         return self._desk.ledger.rows[self._part.outer(file)].name
 
-    def _names(self) -> list[tuple[str, str]]:
-        return [(file, self._name(file)) for file in self._there if self._wanted(file)]
-
     def _modified(self, file: str) -> int:
         stamp = self._desk.stamp(self._part.outer(file))
         return stamp.modified if stamp else 0
@@ -234,10 +229,6 @@ class _IndexUpdate:
 
     def _topic(self, file: str, data: bytes) -> Topic:
         return read_topic(data, self._part.inner(file))
-
-
-def _named(text: str, file: str) -> bool:
-    return file in text or quote(file) in text
 
 
 def retell_index(text: str, retold: Iterable[tuple[Topic, Topic]]) -> str:

@@ -1,8 +1,7 @@
 """Finds the memory that a new one repeats: the same fact, or a similar one.
 
 The same fact may come with another date, or as its opposite: then the new text replaces the old. Texts
-that share most of their words but differ in a name or a number may be about two things; the author of
-the new one has to say which. Sketches of the texts avoid comparing each with each.
+that share most of their words but differ in a name or a number may be about two things.
 """
 
 from __future__ import annotations
@@ -61,8 +60,7 @@ def find_similar_pairs(texts: Iterable[tuple[str, str]], threshold: float = ALIK
     buckets: dict[int, list[int]] = {}
     found: list[SimilarPair] = []
     for name, text in texts:
-        sketch = _sketch(text, numbers)
-        if not sketch:
+        if not (sketch := _sketch(text, numbers)):
             continue
         best = _closest_likeness(sketch, sketches, buckets)
         if best is not None and best[1] >= threshold:
@@ -145,15 +143,15 @@ def is_quote(line: str) -> bool:
 
 def extract_statement(topic: Topic) -> str:
     """The statement of a memory: description and text, without the quotes it rests on."""
-    lines = [line for line in topic.body.split("\n") if not is_quote(line)]
-    body = "\n".join(lines).strip()
+    body = "\n".join(line for line in topic.body.split("\n") if not is_quote(line)).strip()
     return body if topic.description in body else f"{topic.description}\n{body}"
 
 
 def find_similar(new: Topic, known: Iterable[Topic]) -> SimilarMemory | None:
     """The memory that a new one repeats, corrects or comes close to; None: it is about something else."""
     others = [one for one in known if one.file != new.file]
-    closest = _named_the_same(new, others) or _closest(new, others)
+    named = (one for one in others if make_file_key(one.name) == make_file_key(new.name))
+    closest = next(named, None) or _closest(new, others)
     if closest is None:
         return None
     one_kind = new.type == closest.type or None in (new.type, closest.type)
@@ -183,18 +181,13 @@ def _telling(text: str) -> frozenset[str]:
     return frozenset(split_words(text)) - _PLAIN
 
 
-def _named_the_same(new: Topic, others: Sequence[Topic]) -> Topic | None:
-    return next((one for one in others if make_file_key(one.name) == make_file_key(new.name)), None)
-
-
 def _closest(new: Topic, others: Sequence[Topic]) -> Topic | None:
     by_file = {one.file: one for one in others}
     for told, least in ((extract_statement, ALIKE), (_described, DESCRIBED_ALIKE)):
         core = _core(told(new))
-        if len(core) >= _CORE:
-            for one in others:
-                if one.type == new.type and _core(told(one)) == core:
-                    return one
+        for one in others if len(core) >= _CORE else ():
+            if one.type == new.type and _core(told(one)) == core:
+                return one
         texts = [(one.file, told(one)) for one in others]
         for pair in find_similar_pairs([*texts, ("", told(new))], least):
             if pair.second == "" and pair.first in by_file:

@@ -1,8 +1,7 @@
 """Topic files: one memory each, as markdown with a few lines of frontmatter.
 
-Reading never fails: a file with flaws is a memory with its problems named. Both `type: user` and
-`metadata: {type: user}` are read. A file without frontmatter is named after itself and described by its
-first heading or sentence. Writing changes one thing and leaves every other byte as it was.
+Reading never fails: a file with flaws is a memory with its problems named. Writing changes one thing and
+leaves every other byte as it was.
 """
 
 from __future__ import annotations
@@ -76,13 +75,11 @@ def read_topic(data: bytes, file: str) -> Topic:
     entries = found.entries if found else ()
     problems = _flaws(data, text, found)
     body = trim_body(text[found.body if found else len(find_bom(text)) :])
-    name = _prose(entries, "name", problems, found)
-    description = _prose(entries, "description", problems, found)
     return Topic(
         file=file,
         data=data,
-        name=name or stem,
-        description=description or summarise_body(body),
+        name=_prose(entries, "name", problems, found) or stem,
+        description=_prose(entries, "description", problems, found) or summarise_body(body),
         type=_type(entries, problems),
         body=body,
         origin=_origin(entries),
@@ -187,8 +184,7 @@ def _type(entries: tuple[FrontmatterEntry, ...], problems: list[str]) -> Type | 
         for known in TYPES:
             if value.casefold() == known:
                 return known
-    named = next((value for value in written if value), "")
-    if named:
+    if named := next(filter(None, written), ""):
         problems.append(f"'{named[:40]}' is no type; use {', '.join(TYPES)}")
     elif entries:
         problems.append(f"it has no type; use one of {', '.join(TYPES)}")
@@ -248,11 +244,8 @@ def change_topic(
         body=topic.body if body is None else trim_body(body),
         origin=origin or topic.origin,
     )
-    keys = [
-        key
-        for key in ("name", "description", "type", "origin")
-        if getattr(wanted, key) != getattr(topic, key)
-    ]
+    editable = ("name", "description", "type", "origin")
+    keys = [key for key in editable if getattr(wanted, key) != getattr(topic, key)]
     if not keys and wanted.body == topic.body:
         return topic.data
     if why := explain_not_text(topic.data):
@@ -283,15 +276,10 @@ def _or(given: str | None, old: str) -> str:
 
 
 def _says(data: bytes, wanted: Topic, keys: list[str]) -> bool:
-    new = read_topic(data, wanted.file)
-    entries = _block(wanted)
+    new, found = read_topic(data, wanted.file), find_frontmatter(decode_text(wanted.data))
+    entries = found.entries if found else ()
     given = [key for key in ("name", "description") if key in keys or find_last_entry(entries, key)]
     return all(getattr(new, key) == getattr(wanted, key) for key in [*given, "type", "origin", "body"])
-
-
-def _block(topic: Topic) -> tuple[FrontmatterEntry, ...]:
-    found = find_frontmatter(decode_text(topic.data))
-    return found.entries if found else ()
 
 
 def _edited(topic: Topic, wanted: Topic, keys: list[str]) -> bytes:
@@ -305,9 +293,7 @@ def _edited(topic: Topic, wanted: Topic, keys: list[str]) -> bytes:
             mark, nl = find_bom(text), detect_line_break(text)
             text = f"{mark}---{nl}{_known(wanted, nl)}---{nl}{nl}{text[len(mark) :]}"
         return encode_text(text) + rest
-    edits: list[_TextEdit] = []
-    for key in keys:
-        edits += _value_edits(text, found, key, wanted)
+    edits = [edit for key in keys for edit in _value_edits(text, found, key, wanted)]
     edits.sort(key=lambda one: one.start)
     for edit in reversed(edits):  # from the end, so that the other places still hold
         text = text[: edit.start] + edit.text + text[edit.end :]
@@ -322,15 +308,9 @@ def _value_edits(text: str, found: Frontmatter, key: str, wanted: Topic) -> list
     edits = [_put(text, place, format_scalar(value, flow=key == "type")) for place in places if place]
     if edits:
         return edits
-    at, margin = found.start, ""
-    if found.entries:
-        margin = _margin(text, found.entries[0])
-    for before in _BEFORE[key]:
-        if entry := find_last_entry(found.entries, before):
-            at = entry.after
-            break
-    else:
-        at = found.end if key == "type" else at
+    margin = _margin(text, found.entries[0]) if found.entries else ""
+    above = [entry.after for one in _BEFORE[key] if (entry := find_last_entry(found.entries, one))]
+    at = above[0] if above else found.end if key == "type" else found.start
     return [_line(text, at, f"{margin}{key}: {format_scalar(value)}")]
 
 
@@ -363,8 +343,7 @@ def _origin_edit(text: str, found: Frontmatter, origin: Origin) -> _TextEdit:
     if meta is None:
         return _line(text, found.end, f"{margin}metadata:{nl}{margin}  origin: {value}")
     if meta.flow and meta.inner:
-        end = meta.inner[-1].end
-        return _TextEdit(end, end, f", origin: {value}")
+        return _TextEdit(meta.inner[-1].end, meta.inner[-1].end, f", origin: {value}")
     if meta.inner:
         return _line(text, meta.inner[-1].after, f"{_margin(text, meta.inner[0])}origin: {value}")
     if not (meta.value or "").strip() and not meta.items:
@@ -373,15 +352,13 @@ def _origin_edit(text: str, found: Frontmatter, origin: Origin) -> _TextEdit:
 
 
 def _flow(origin: Origin) -> str:
-    parts = []
-    if origin.session:
-        parts.append(f"session: {format_scalar(origin.session, flow=True)}")
-    if origin.entries:
-        parts.append(f"entries: [{', '.join(str(one) for one in origin.entries)}]")
-    if origin.date:
-        parts.append(f"date: {format_scalar(origin.date, flow=True)}")
-    parts.append(f"author: {format_scalar(origin.author, flow=True)}")
-    return f"{{{', '.join(parts)}}}"
+    parts = [
+        f"session: {format_scalar(origin.session, flow=True)}" if origin.session else "",
+        f"entries: [{', '.join(map(str, origin.entries))}]" if origin.entries else "",
+        f"date: {format_scalar(origin.date, flow=True)}" if origin.date else "",
+        f"author: {format_scalar(origin.author, flow=True)}",
+    ]
+    return f"{{{', '.join(filter(None, parts))}}}"
 
 
 def _known(topic: Topic, nl: str) -> str:
@@ -396,8 +373,7 @@ def _known(topic: Topic, nl: str) -> str:
 
 def _new_body(text: str, begin: int, old: str, new: str) -> str:
     """The new body; the lines that it shares with the old one at both ends stay byte for byte."""
-    raw = text[begin:]
-    nl = detect_line_break(text)
+    raw, nl = text[begin:], detect_line_break(text)
     blank = _BLANK_LINES.match(raw)
     lead = blank.group() if blank else ""
     core = raw[len(lead) :].rstrip(" \t\r\n")
@@ -437,12 +413,10 @@ def _ended(line: str, nl: str) -> str:
 def _anew(topic: Topic, wanted: Topic) -> bytes:
     """Known keys, then the old lines as comments, then the body: for what cannot be mended in place."""
     text = decode_text(topic.data)
-    found = find_frontmatter(text)
-    nl = detect_line_break(text)
+    found, nl = find_frontmatter(text), detect_line_break(text)
     old = _LINE.findall(text[found.start : found.end]) if found else []
     remarks = "".join(f"# {line.rstrip(chr(13) + chr(10))}{nl}" for line in old)
-    kept = text[found.body if found else len(find_bom(text)) :]
-    body, rest = kept, topic.data[LARGEST:]
+    body, rest = text[found.body if found else len(find_bom(text)) :], topic.data[LARGEST:]
     if wanted.body != topic.body:
         body, rest = wanted.body.replace("\n", nl) + nl, b""
     head = f"{find_bom(text)}---{nl}{_known(wanted, nl)}{remarks}---{nl}{nl}"

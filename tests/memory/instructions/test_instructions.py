@@ -16,7 +16,6 @@ from memory.instructions.instruction_place import Place, texts
 
 from sevenfold.memory.instructions.loader import (
     InstructionFiles,
-    load_instructions,
     make_text_mark,
     render_instructions,
     render_touched,
@@ -106,7 +105,7 @@ def test_no_files_give_nothing_at_all(place: Place) -> None:
 def test_homes_that_do_not_exist_are_no_problem(place: Place) -> None:
     place.write("CLAUDE.md", "here")
 
-    found = load_instructions(
+    found = InstructionFiles(
         place.root,
         place.root,
         home=place.top / "none",
@@ -115,7 +114,7 @@ def test_homes_that_do_not_exist_are_no_problem(place: Place) -> None:
         trusted=False,
         forbidden=is_secret_file,
         shared_home=place.top / "no",
-    )
+    ).load()
 
     assert texts(found) == ["here"]
     assert found.warnings == ()

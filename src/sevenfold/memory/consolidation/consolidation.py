@@ -1,16 +1,11 @@
-"""Consolidation of a memory folder without a model: what the offline engine does in a dream.
+"""Consolidates a memory folder without a model: the dream of the offline engine.
 
-    report = consolidate(staged.folder, clock.now(), store.modified())
-    commit_dream(store, staged, Author("dream", session), report.explained)
-
-It works on the plain files of a folder, which should be a copy: the commit checks again that nothing is
-lost. Done twice, the second time changes nothing.
+The folder should be a copy: the commit checks again that nothing is lost. A second run changes nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -51,56 +46,48 @@ def consolidate_folder(
     files = StagedFiles(folder, modified)
     known = frozenset(file for file in modified if file not in files.times)
     learned = distil_logs(files, logs, learn) if learn is not None else []
-    done = _ConsolidationLog()
-    for _ in range(_ROUNDS):
+    merged: list[MergedMemory] = []
+    superseded: list[SupersededStatement] = []
+    archived: list[ArchivedMemory] = []
+    dated: list[DatedSentence] = []
+    index: list[str] = []
+    unclear: list[UnclearPair] = []
+    for _ in range(_ROUNDS):  # each step makes way for the next
         before = dict(files.now)
-        done.round(files, now, known)
+        dated += resolve_memory_dates(files)
+        replaced, unclear = supersede_statements(files, now)
+        superseded += replaced
+        merged += merge_duplicates(files)
+        archived += archive_finished(files, now)
+        index += tidy_index(files, known)
         if files.now == before:
             break
     files.write()
     return ConsolidationReport(
-        merged=tuple(done.merged),
-        superseded=tuple(done.superseded),
-        archived=tuple(done.archived),
-        dated=tuple(done.dated),
+        merged=tuple(merged),
+        superseded=tuple(superseded),
+        archived=tuple(archived),
+        dated=tuple(dated),
         learned=tuple(learned),
-        index=tuple(dict.fromkeys(done.index)),
-        unclear=tuple(done.unclear),
+        index=tuple(dict.fromkeys(index)),
+        unclear=tuple(unclear),
         changed=tuple(files.changed()),
-        explained=_explained(files, done),
+        explained=_explained(files, merged, archived, superseded),
     )
 
 
-@dataclass(slots=True)
-class _ConsolidationLog:
-    """The steps done so far."""
-
-    merged: list[MergedMemory] = field(default_factory=list)
-    superseded: list[SupersededStatement] = field(default_factory=list)
-    archived: list[ArchivedMemory] = field(default_factory=list)
-    dated: list[DatedSentence] = field(default_factory=list)
-    index: list[str] = field(default_factory=list)
-    unclear: list[UnclearPair] = field(default_factory=list)
-
-    def round(self, files: StagedFiles, now: float, known: frozenset[str]) -> None:
-        """Everything once, in the order in which one thing makes way for the next."""
-        self.dated += resolve_memory_dates(files)
-        replaced, self.unclear = supersede_statements(files, now)
-        self.superseded += replaced
-        self.merged += merge_duplicates(files)
-        self.archived += archive_finished(files, now)
-        self.index += tidy_index(files, known)
-
-
-def _explained(files: StagedFiles, done: _ConsolidationLog) -> dict[str, LossReason]:
+def _explained(
+    files: StagedFiles,
+    merged: list[MergedMemory],
+    archived: list[ArchivedMemory],
+    superseded: list[SupersededStatement],
+) -> dict[str, LossReason]:
     """For each file and each statement that is gone, what became of it."""
-    went = {one.file: one.into for one in done.merged}
-    went |= {one.file: one.to for one in done.archived}
-    told = {one.file: LossReason("merged", one.into, _last(one.into, went)) for one in done.merged}
-    told |= {one.file: LossReason("stale", one.file, one.to) for one in done.archived}
-    for one in done.superseded:
-        told[one.old] = LossReason("superseded", one.by, _last(one.by, went))
-    return told | _as_the_loss_report_cuts(files, done.superseded, went)
+    went = {one.file: one.into for one in merged} | {one.file: one.to for one in archived}
+    told = {one.file: LossReason("merged", one.into, _last(one.into, went)) for one in merged}
+    told |= {one.file: LossReason("stale", one.file, one.to) for one in archived}
+    told |= {one.old: LossReason("superseded", one.by, _last(one.by, went)) for one in superseded}
+    return told | _as_the_loss_report_cuts(files, superseded, went)
 
 
 def _as_the_loss_report_cuts(
@@ -115,10 +102,9 @@ def _as_the_loss_report_cuts(
         for each in read_facts(files.before[file], file):
             words = normalise_words(each.fact.text)
             places = {file, _last(file, went)}
-            mine = [one for old, one in olds if words and words in old and one.file in places]
-            found = mine[-1] if mine else None
-            if found is not None:
-                told[each.fact.text] = LossReason("superseded", found.by, _last(found.by, went))
+            mine = [one.by for old, one in olds if words and words in old and one.file in places]
+            if mine:
+                told[each.fact.text] = LossReason("superseded", mine[-1], _last(mine[-1], went))
     return told
 
 

@@ -188,14 +188,13 @@ def resolve_memory_dates(files: StagedFiles) -> list[DatedSentence]:
     done: list[DatedSentence] = []
     for topic in files.workable():
         at, source = find_reference_time(topic, files.times.get(topic.file, 0.0))
-        against = f"{format_day(at)} ({source})"
-        body = resolve_dates(topic.body, at)
-        said = read_description(topic)
+        body, said = resolve_dates(topic.body, at), read_description(topic)
         told = resolve_dates(said, at)
         if body == topic.body and told == said:
             continue
         files.put(topic.file, change_topic(topic, body=body, description=told if told != said else None))
         lines = [(said, told), *_changed_lines(topic.body, body)]
+        against = f"{format_day(at)} ({source})"
         done += [DatedSentence(topic.file, old, new, against) for old, new in lines if old != new]
     return [*done, *_hooks(files)]
 
@@ -213,11 +212,8 @@ def _hooks(files: StagedFiles) -> list[DatedSentence]:
     there = {make_file_key(topic.file): topic for topic in files.active()}
     out: list[str] = []
     for row in split_rows(files.index):
-        topic = (
-            there.get(make_file_key(row.links[0].file)) if row.pointing and len(row.links) == 1 else None
-        )
-        text = row.text
-        if topic is not None:
+        text, alone = row.text, row.pointing and len(row.links) == 1
+        if alone and (topic := there.get(make_file_key(row.links[0].file))) is not None:
             at, source = find_reference_time(topic, files.times.get(topic.file, 0.0))
             end = row.links[0].end
             text = row.text[:end] + resolve_dates(row.text[end:], at)

@@ -44,7 +44,7 @@ from sevenfold.memory.frontmatter import (
     find_frontmatter,
     find_last_entry,
 )
-from sevenfold.memory.topic_file import Origin, Topic, change_topic, decode_text, encode_text, read_topic
+from sevenfold.memory.topic_file import Topic, change_topic, decode_text, encode_text, read_topic
 
 _OURS: Final = frozenset(["name", "description", "type", "metadata", "origin"])
 _INNER: Final = frozenset(["type", "origin", "originsessionid", "node_type"])
@@ -75,14 +75,10 @@ def join_origin(kept: Topic, gone: Topic) -> Topic:
     if mine is not None and mine.session and mine.session == other.session:
         entries = tuple(sorted({*mine.entries, *other.entries}))
         origin = msgspec.structs.replace(mine, entries=entries)
-    if origin == mine or not _writable(kept) or not _told(origin):
+    # Without both it is only the id of a session of another program.
+    if origin == mine or not _writable(kept) or not (origin.date or origin.author):
         return kept
     return read_topic(change_topic(kept, origin=origin), kept.file)
-
-
-def _told(origin: Origin) -> bool:
-    """True if an origin says more than the id of a session of another program."""
-    return bool(origin.date or origin.author)
 
 
 def _writable(topic: Topic) -> bool:
@@ -111,9 +107,7 @@ def _found(topic: Topic, key: str) -> FrontmatterEntry | None:
 
 
 def _value(entry: FrontmatterEntry, text: str) -> str:
-    if entry.value is not None:
-        return " ".join(entry.value.split())
-    return " ".join(text[entry.start : entry.end].split())
+    return " ".join((text[entry.start : entry.end] if entry.value is None else entry.value).split())
 
 
 def _added(topic: Topic, entry: FrontmatterEntry, raw: str) -> Topic | None:
@@ -166,7 +160,9 @@ def merge_duplicates(files: StagedFiles) -> list[MergedMemory]:
     for _ in range(_ROUNDS):
         for topic in files.workable():
             if topic.file not in read or read[topic.file].topic.data is not topic.data:
-                read[topic.file] = _read(topic)
+                said = tuple((one, make_wording(one.text)) for one in read_sentences(topic))
+                words = frozenset[str]().union(*(each.content for _, each in said))
+                read[topic.file] = _ComparedMemory(topic, said, words)
         found = _round(files, read, settled)
         done += found
         if not found:
@@ -186,8 +182,7 @@ def _round(
         if {one.topic.file, other.topic.file} & touched or pair in settled:
             continue
         settled.add(pair)
-        why = _why_same(one, other)
-        if not why:
+        if not (why := _why_same(one, other)):
             continue
         kept, gone = _which(files, one.topic, other.topic)
         if (new := join_memories(kept, gone)) is None:
@@ -199,12 +194,6 @@ def _round(
         done.append(MergedMemory(gone.file, kept.file, why))
     relink_files(files, moves)
     return done
-
-
-def _read(topic: Topic) -> _ComparedMemory:
-    said = tuple((one, make_wording(one.text)) for one in read_sentences(topic))
-    words = frozenset[str]().union(*(each.content for _, each in said))
-    return _ComparedMemory(topic, said, words)
 
 
 def _candidates(there: list[_ComparedMemory]) -> Iterator[tuple[_ComparedMemory, _ComparedMemory]]:
@@ -222,8 +211,7 @@ def _candidates(there: list[_ComparedMemory]) -> Iterator[tuple[_ComparedMemory,
     scored: list[tuple[float, int, int]] = []
     for left, right in shared:
         one, other = there[left], there[right]
-        both = len(one.words & other.words)
-        share = both / min(len(one.words), len(other.words))
+        share = len(one.words & other.words) / min(len(one.words), len(other.words))
         if share >= 0.5 and _types_fit(one.topic, other.topic):
             scored.append((-share, left, right))
     for _, left, right in sorted(scored):
@@ -247,9 +235,7 @@ def _why_same(one: _ComparedMemory, other: _ComparedMemory) -> str:
         if any(is_near_wording(mine, theirs) for _, theirs in large.prose()):
             matched += len(mine.words)
     share = matched / total if total else 0.0
-    if share < MATCHED:
-        return ""
-    if share < 1 and not is_same_subject(one.topic, other.topic):
+    if share < MATCHED or (share < 1 and not is_same_subject(one.topic, other.topic)):
         return ""
     return f"{round(100 * share)} % of what it says stands there too"
 
@@ -282,10 +268,8 @@ def _which(files: StagedFiles, one: Topic, other: Topic) -> tuple[Topic, Topic]:
 def join_memories(kept: Topic, gone: Topic) -> Topic | None:
     """One memory that says what both say; None when something would not be in it."""
     new, told = join_keys(kept, gone)
-    new = join_origin(new, gone)
-    new = _described(new, gone)
-    lacking = _lacking(new, gone)
-    extra = _laid_out(lacking) + [f"- {line}" for line in told]
+    new = _described(join_origin(new, gone), gone)
+    extra = _laid_out(_lacking(new, gone)) + [f"- {line}" for line in told]
     if extra:
         if any(one.form == "heading" for one in read_sentences(new)) and not extra[0].startswith("## "):
             extra = [f"## From {gone.name}", "", *extra]
@@ -302,12 +286,12 @@ def _lacking(new: Topic, gone: Topic) -> list[MemorySentence]:
     told = [one for one in read_facts(gone.data, gone.file) if read_description(gone)]
     there = StatementIndex({new.file: new.data})
     summed_up = {one.fact.text for one in told if there.holder(one)}
-    found: list[MemorySentence] = []
-    for one in read_sentences(gone):
-        summary = one.field == "description" and one.text in summed_up
-        if not summary and not any(is_wording_covered(each, make_wording(one.text)) for each in mine):
-            found.append(one)
-    return found
+    return [
+        one
+        for one in read_sentences(gone)
+        if not (one.field == "description" and one.text in summed_up)
+        and not any(is_wording_covered(each, make_wording(one.text)) for each in mine)
+    ]
 
 
 def _described(kept: Topic, gone: Topic) -> Topic:
@@ -316,8 +300,7 @@ def _described(kept: Topic, gone: Topic) -> Topic:
     if not mine or not theirs:
         return kept
     small, large = make_wording(mine), make_wording(theirs)
-    more = small.content < large.content and not has_clash(small, large)
-    if not more or len(theirs) > 300:
+    if not small.content < large.content or has_clash(small, large) or len(theirs) > 300:
         return kept
     return read_topic(change_topic(kept, description=theirs), kept.file)
 

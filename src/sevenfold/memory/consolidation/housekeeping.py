@@ -1,9 +1,7 @@
 """Tidies the index, archives projects that are over, and makes memories of daily logs.
 
-The index gets a line for each memory, none to nowhere, short lines, all within the limits.
-What a line says beyond its memory is moved into the memory before the line is cut. Where there is no room
-for all lines, those of the oldest memories leave the index; the files stay, and recall finds them. Recall
-also finds archived projects, which the index lists no more. A memory from a log is dated by its note.
+What a line of the index says beyond its memory is moved into the memory before the line is cut or removed.
+Recall finds memories that the index has no room for, and archived projects.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from sevenfold.memory.consolidation.staged_memories import (
     relink_text,
     save_hook,
 )
-from sevenfold.memory.daily_logs import parse_log_day as day_of_distilling
+from sevenfold.memory.daily_logs import parse_log_day
 from sevenfold.memory.dates.relative import list_relative_dates
 from sevenfold.memory.dates.written_dates import find_dates
 from sevenfold.memory.dreams.losses import StatementIndex
@@ -73,12 +71,10 @@ _HEADING: Final = re.compile(r"\s*#{1,6}\s")
 def tidy_index(files: StagedFiles, known: frozenset[str]) -> list[str]:
     """Put the index right; `known` are files that exist but are not in this folder. Says what it did."""
     before = files.index
-    done: list[str] = []
     changed = [topic for topic in files.active() if files.before.get(topic.file, topic.data) != topic.data]
     retold = [(read_topic(files.before[topic.file], topic.file), topic) for topic in changed]
     files.index = retell_index(files.index, retold)
-    done += _aimed_anew(files, known)
-    done += _shortened_lines(files)
+    done = [*_aimed_anew(files, known), *_shortened_lines(files)]
     for _ in range(_ROUNDS):
         text = files.index
         done += _fitted(files, known)
@@ -120,9 +116,8 @@ def _shortened_lines(files: StagedFiles) -> list[str]:
     count = 0
     out: list[str] = []
     for row in split_rows(files.index):
-        topic = there.get(make_file_key(row.links[0].file)) if _can_be_cut(row) else None
         text = row.text
-        if topic is not None:
+        if _can_be_cut(row) and (topic := there.get(make_file_key(row.links[0].file))) is not None:
             hook = " ".join(parse_pointers(row)[0].hook.split())
             text = _cut(row, hook)
             if text != row.text and not _kept(files, topic, hook):
@@ -142,21 +137,15 @@ def _can_be_cut(row: IndexRow) -> bool:
 
 
 def _cut(row: IndexRow, hook: str) -> str:
-    link = row.links[0]
-    head = row.text[: link.end]
+    head = row.text[: row.links[0].end]
     ending = row.text[len(row.text.rstrip("\r\n")) :]
     if head.count("**") % 2:
         head += "**"
-    room = max(HOOK - len(head) - len(" — "), SHORTEST_HOOK)
-    return f"{head} — {_balanced(shorten_text(hook, room))}{ending}"
-
-
-def _balanced(text: str) -> str:
-    """Marks that lost their other half in the cut go."""
-    for mark in ("**", "`"):
+    text = shorten_text(hook, max(HOOK - len(head) - len(" — "), SHORTEST_HOOK))
+    for mark in ("**", "`"):  # marks that lost their other half in the cut go
         if text.count(mark) % 2:
             text = text.replace(mark, "")
-    return text
+    return f"{head} — {text}{ending}"
 
 
 def _kept(files: StagedFiles, topic: Topic, hook: str) -> bool:
@@ -179,12 +168,12 @@ def _fitted(files: StagedFiles, known: frozenset[str]) -> list[str]:
         return []
     rows = split_rows(text)
     gone = _oldest(files, rows)
-    left = {row.number for row in gone}
     there = {make_file_key(topic.file): topic.file for topic in topics}
     for row in gone:
         for one in parse_pointers(row):
             if (file := there.get(make_file_key(one.file))) is not None:
                 _kept(files, files.topic(file), one.hook)
+    left = {row.number for row in gone}
     kept = [row for row in rows if row.number not in left]
     moved: list[IndexRow] = []
     while explain_over_limit("".join(row.text for row in kept)) and (part := _section(kept)):
@@ -258,12 +247,8 @@ def _summary(before: str, after: str) -> list[str]:
     new = {make_file_key(link.file): link.file for row in split_rows(after) for link in row.links}
     gone = [old[one] for one in old if one not in new]
     fresh = [new[one] for one in new if one not in old]
-    said = []
-    if gone:
-        said.append(f"No line points to {_some(gone)} any more.")
-    if fresh:
-        said.append(f"There is a line for {_some(fresh)} now.")
-    return said
+    said = [f"No line points to {_some(gone)} any more."] if gone else []
+    return [*said, f"There is a line for {_some(fresh)} now."] if fresh else said
 
 
 def _some(files: list[str]) -> str:
@@ -318,9 +303,8 @@ def _why_over(topic: Topic, modified: float, now: float) -> str:
     days = [day.date for day in find_dates(text)]
     if days and not list_relative_dates(text):
         last = max(days)
-        past = now - find_noon(last)
         brief = len(read_sentences(topic)) <= _SHORT and not _DECIDED.search(text)
-        if past > PAST * DAY and brief and _is_due(text):
+        if now - find_noon(last) > PAST * DAY and brief and _is_due(text):
             return f"its last date, {last.isoformat()}, was more than {PAST} days ago"
     since = now - max([modified, *(find_noon(day) for day in days)])
     if since > UNCHANGED * DAY and _OVER.search(text):
@@ -367,7 +351,7 @@ def distil_logs(files: StagedFiles, logs: Iterable[str], learn: Learn) -> list[L
     fresh: dict[str, bytes] = {}
     names = {make_file_key(topic.name) for topic in files.active()}
     for log in sorted(set(logs)):
-        day = day_of_distilling(log)
+        day = parse_log_day(log)
         if not day or log not in files.now:
             continue
         for text, at in parse_log_notes(files.now[log].decode("utf-8", "replace"), day):
@@ -413,13 +397,7 @@ def _memory(lesson: NoteLesson, day: str, names: set[str], taken: set[str]) -> t
     name = lesson.name if make_file_key(lesson.name) not in names else f"{lesson.name} {day}"
     if lesson.type not in TYPES or explain_bad_name(name) or not lesson.body.strip():
         return None
-    file = choose_file(name, taken)
-    data = encode_new_topic(
-        file,
-        name=name,
-        description=lesson.description,
-        type=lesson.type,
-        body=lesson.body,
-        origin=Origin(date=day, author="dream"),
+    file, origin, about = choose_file(name, taken), Origin(date=day, author="dream"), lesson.description
+    return file, encode_new_topic(
+        file, name=name, description=about, type=lesson.type, body=lesson.body, origin=origin
     )
-    return file, data

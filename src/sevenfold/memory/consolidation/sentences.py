@@ -1,8 +1,6 @@
-"""Reads a memory sentence by sentence, with the place of each, so that one can be replaced.
+"""Reads a memory sentence by sentence, so that one can be replaced, and compares sentences and subjects.
 
 The cut is that of the loss report (`dreams.statements`): what is one statement there is one here.
-It also compares: sentences that are the same, only look alike or clash, and memories that have one subject
-by their names and descriptions.
 """
 
 from __future__ import annotations
@@ -132,8 +130,7 @@ def _place(sentence: str, raw: str, at: int) -> tuple[int, int] | None:
     if found >= 0:
         return found, found + len(sentence)
     pattern = r"\s+".join(map(re.escape, sentence.split()))
-    match = re.compile(pattern).search(raw, at)
-    return match.span() if match else None
+    return match.span() if (match := re.compile(pattern).search(raw, at)) else None
 
 
 _WORD: Final = re.compile(rf"[{CJK}]|->|→|[:=](?=\s|$)|[^\s{CJK}，。；：！？、（）“”「」《》→]+|：|=")
@@ -211,12 +208,9 @@ def split_wording(text: str) -> list[str]:
     """The words as they are written, small, without marks around them; Chinese sign by sign."""
     for pattern, long in _SHORT_FORMS:
         text = pattern.sub(long, text)
-    found = [word if word in ":：=→" else word.strip(_EDGES) for word in _words_of(text)]
+    words = _WORD.findall(re.sub(r"(?<=[\w`*]):(?=\s|$|\*)", " : ", text))
+    found = [word if word in ":：=→" else word.strip(_EDGES) for word in words]
     return [":" if word == "：" else word.lower() for word in found if word]
-
-
-def _words_of(text: str) -> list[str]:
-    return _WORD.findall(re.sub(r"(?<=[\w`*]):(?=\s|$|\*)", " : ", text))
 
 
 def is_same_wording(one: SentenceWording, other: SentenceWording) -> bool:
@@ -248,8 +242,13 @@ def has_clash(one: SentenceWording, other: SentenceWording) -> bool:
         return True
     if one.guards - other.guards and other.guards - one.guards:
         return True
-    mine_only, theirs_only = _odd(one) - _odd(other), _odd(other) - _odd(one)
-    return bool(mine_only and theirs_only) or _order_differs(one.anchors, other.anchors)
+    if _odd(one) - _odd(other) and _odd(other) - _odd(one):
+        return True
+    shared = set(one.anchors) & set(other.anchors)
+    first, second = (
+        [word for word in dict.fromkeys(each.anchors) if word in shared] for each in (one, other)
+    )
+    return first != second
 
 
 def is_near_wording(one: SentenceWording, other: SentenceWording) -> bool:
@@ -287,13 +286,6 @@ def _same_start(one: SentenceWording, other: SentenceWording) -> bool:
     return count >= min(2, len(left), len(right))
 
 
-def _order_differs(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    shared = set(one) & set(other)
-    left = [word for word in dict.fromkeys(one) if word in shared]
-    right = [word for word in dict.fromkeys(other) if word in shared]
-    return left != right
-
-
 SHARED: Final = 0.3  # The part of the words of both names that two memories on one subject have in common
 _VAGUE: Final = frozenset(
     tokenize_text(
@@ -319,20 +311,16 @@ def is_same_subject(one: Topic, other: Topic) -> bool:
     """True if names or descriptions show that two memories are about the same thing."""
     if is_numbered_apart(one, other):
         return False
-    return compute_overlap(
-        find_subject_words(one), find_subject_words(other)
-    ) >= SHARED or _alike_described(one, other)
+    if compute_overlap(find_subject_words(one), find_subject_words(other)) >= SHARED:
+        return True
+    left, right = (frozenset(tokenize_text(each.description)) for each in (one, other))
+    return len(left & right) >= 3 and compute_overlap(left, right) >= 0.5
 
 
 def compute_overlap(one: frozenset[str], other: frozenset[str]) -> float:
     """The part of all their words that two sets share."""
     both = len(one & other)
     return both / (len(one) + len(other) - both) if both else 0.0
-
-
-def _alike_described(one: Topic, other: Topic) -> bool:
-    left, right = (frozenset(tokenize_text(one.description)), frozenset(tokenize_text(other.description)))
-    return len(left & right) >= 3 and compute_overlap(left, right) >= 0.5
 
 
 def is_numbered_apart(one: Topic, other: Topic) -> bool:

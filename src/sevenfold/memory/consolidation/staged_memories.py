@@ -1,7 +1,6 @@
-"""The files of a memory folder while they are consolidated: read once, changed in memory, written once.
+"""The files of a memory folder while they are consolidated, and the report on what was done.
 
-The report says what a consolidation did: each change with the evidence for it, and what it left alone as
-unclear. Links to a memory that was merged or moved are changed in memories and index.
+Links to a memory that was merged or moved are changed in memories and index.
 """
 
 from __future__ import annotations
@@ -82,7 +81,11 @@ class StagedFiles:
 
     def active(self) -> list[Topic]:
         """The memories that may be changed, in the order of their files: no log, no team, no archive."""
-        return [self.topic(file) for file in sorted(self.now) if _is_active(file)]
+        return [
+            self.topic(file)
+            for file in sorted(self.now)
+            if is_changeable(file) and not file.startswith(ARCHIVE)
+        ]
 
     def workable(self) -> list[Topic]:
         """Those of them that can be worked on sentence by sentence."""
@@ -116,24 +119,16 @@ class StagedFiles:
         """Bring the folder to what it is to be: first what is new, then what goes."""
         if not (changed := self.changed()):
             return
-        gone = [file for file in changed if file not in self.now]
         with self._files.opened(make=True) as at:
             for file in changed:
                 if file in self.now:
                     at.write(file, self.now[file], at.stamp(file), lasting=False)
-                    self._keep_time(at.real / file, self.times.get(file))
-            for file in gone:
-                if (stamp := at.stamp(file)) is not None:
+                    if (time := self.times.get(file)) is not None:
+                        with contextlib.suppress(OSError, OverflowError, ValueError):
+                            os.utime(at.real / file, (time, time))
+            for file in changed:
+                if file not in self.now and (stamp := at.stamp(file)) is not None:
                     at.remove(file, stamp)
-
-    def _keep_time(self, path: Path, at: float | None) -> None:
-        if at is not None:
-            with contextlib.suppress(OSError, OverflowError, ValueError):
-                os.utime(path, (at, at))
-
-
-def _is_active(file: str) -> bool:
-    return is_changeable(file) and not file.startswith(ARCHIVE)
 
 
 @lru_cache(maxsize=5_000)
@@ -321,22 +316,16 @@ def _stands_alone(text: str, found: re.Match[str]) -> bool:
 
 def relink_text(text: str, old: str, new: str) -> str:
     """A text whose markdown links to one file lead to another; a link never spans lines."""
-    if "](" not in text or not _mentions(text, old):
-        return text
+    name = old.rpartition("/")[2]
+    if "](" not in text or (name.isascii() and name.casefold() not in text.casefold() and "%" not in text):
+        return text  # no link to this file can be there, as in most texts
     lines, plain = text.split("\n"), blank_out_code(text).split("\n")
     for at, line in enumerate(plain):
         for link in reversed(find_file_links(line)):
             if make_file_key(link.file) == make_file_key(old):
                 raw = lines[at]
-                aimed = _aimed(raw[link.start : link.end], new)
-                lines[at] = raw[: link.start] + aimed + raw[link.end :]
+                lines[at] = raw[: link.start] + _aimed(raw[link.start : link.end], new) + raw[link.end :]
     return "\n".join(lines)
-
-
-def _mentions(text: str, file: str) -> bool:
-    """True if a link to this file may be there at all; most texts have none."""
-    name = file.rpartition("/")[2]
-    return not name.isascii() or name.casefold() in text.casefold() or "%" in text
 
 
 def _aimed(link: str, new: str) -> str:
@@ -344,5 +333,4 @@ def _aimed(link: str, new: str) -> str:
     place = format_link_target(new)
     titled = re.search(r"[ \t]+(\"[^\"\n]*\"|'[^'\n]*')[ \t]*\)$", behind)
     tail = f" {titled[1]}" if titled else ""
-    made = f"{head}]({place}{tail})"
-    return made if parse_local_file(place.strip("<>")) else link
+    return f"{head}]({place}{tail})" if parse_local_file(place.strip("<>")) else link

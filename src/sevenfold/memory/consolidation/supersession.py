@@ -1,8 +1,7 @@
-"""Replaces the older of two sentences that give one thing two values.
+"""Replaces the older of two sentences that give one thing two values: the same words but in one place.
 
 A sentence may say itself that it is new ("now", "no longer", "instead of", 改为); otherwise the dates of
 both decide. Where neither is so, or it is not sure that both are about one thing, both stay.
-Such sentences have the same words, and one place in which they differ.
 """
 
 from __future__ import annotations
@@ -211,8 +210,7 @@ def _needs(verb: str, kind: str, subject: frozenset[str], tail: bool) -> Literal
     if verb in _COPULA and kind == "place":
         return "" if attribute else "subject"
     if verb in _COPULA:
-        sure = attribute or (kind != "words" and len(subject) > 1)
-        return "" if sure else "mark"
+        return "" if attribute or (kind != "words" and len(subject) > 1) else "mark"
     if kind == "words" and not tail and verb in _OPEN | _LOOSE:
         return "subject"
     return ""
@@ -294,15 +292,12 @@ def _comparable(old: tuple[str, ...], new: tuple[str, ...]) -> bool:
     """True if two values are short, of one kind, and neither is part of the other."""
     if not old or not new or (_JOINS | _APART).intersection((*old, *new)):
         return False
-    if any(len(value) > _limit(value) for value in (old, new)):
-        return False
+    for value in (old, new):
+        if len(value) > (_LONGEST_SIGNS if any(_SIGN.match(word) for word in value) else LONGEST):
+            return False
     if set(old) <= set(new) or set(new) <= set(old):
         return False
     return _kind(old) == _kind(new)
-
-
-def _limit(value: tuple[str, ...]) -> int:
-    return _LONGEST_SIGNS if any(_SIGN.match(word) for word in value) else LONGEST
 
 
 def _kind(value: tuple[str, ...]) -> str:
@@ -369,19 +364,22 @@ def supersede_statements(
     done: list[SupersededStatement] = []
     unclear: list[UnclearPair] = []
     for _ in range(_ROUNDS):
-        claims = [claim for topic in files.workable() for claim in _claims(files, topic)]
+        claims = [
+            DatedClaim(
+                topic,
+                one,
+                date_sentence(one.text, topic, files.times.get(topic.file, 0.0)),
+                make_core(one.text),
+            )
+            for topic in files.workable()
+            for one in read_sentences(topic)
+            if one.form == "prose"
+        ]
         found, unclear = _round(files, claims, now)
         done += found
         if not found:
             break
     return done, unclear[:_UNCLEAR]
-
-
-def _claims(files: StagedFiles, topic: Topic) -> Iterator[DatedClaim]:
-    for one in read_sentences(topic):
-        if one.form == "prose":
-            when = date_sentence(one.text, topic, files.times.get(topic.file, 0.0))
-            yield DatedClaim(topic, one, when, make_core(one.text))
 
 
 def _round(
@@ -401,7 +399,9 @@ def _round(
         elif old.topic.file not in touched and new.topic.file not in touched:
             if _is_replaced(files, old, new):
                 touched.add(old.topic.file)
-                done.append(_report(verdict))
+                done.append(
+                    SupersededStatement(old.topic.file, old.text, new.text, new.topic.file, verdict.because)
+                )
             else:
                 unclear.append(_unclear(old, new, "the newer one does not say all of the older"))
     return done, unclear
@@ -461,10 +461,10 @@ def _judged(
             if explain_newer(old.said, new.said, marked=False, now=now):
                 return _SupersededVerdict(old, new, "")  # what it says has changed was said again since
             return _SupersededVerdict(old, new, _shown(new, old, now) or "it says itself that this changed")
-    if is_role_passed_on(one.core, other.core) and _strongly(one.topic, other.topic):
-        return _dated(one, other, None, now)
-    if is_negation(one.core, other.core) and _related(
-        one.topic, other.topic, make_wording(one.text).content
+    passed_on = is_role_passed_on(one.core, other.core) and _strongly(one.topic, other.topic)
+    if passed_on or (
+        is_negation(one.core, other.core)
+        and _related(one.topic, other.topic, make_wording(one.text).content)
     ):
         return _dated(one, other, None, now)
     return None
@@ -489,20 +489,15 @@ def _dated(
 
 def _is_weak(old: DatedClaim, new: DatedClaim) -> bool:
     """True if only the time of a file speaks for it, and the other says that it is the new state."""
-    by_file = new.said.how == "file" and not new.core.marks.changed
-    return by_file and old.core.marks.changed
+    return new.said.how == "file" and not new.core.marks.changed and old.core.marks.changed
 
 
 def _shown(new: DatedClaim, old: DatedClaim, now: float) -> str:
-    if new.topic.file == old.topic.file and not _tells_time(new):
+    # Within one memory only the sentence itself can say that it is newer than the one beside it.
+    if new.topic.file == old.topic.file and new.said.how != "text" and not new.core.marks.changed:
         return ""
     marked = new.core.marks.changed and not old.core.marks.changed
     return explain_newer(new.said, old.said, marked=marked, now=now)
-
-
-def _tells_time(claim: DatedClaim) -> bool:
-    """Within one memory only the sentence itself can say that it is newer than the one beside it."""
-    return claim.said.how == "text" or claim.core.marks.changed
 
 
 def _fits(one: DatedClaim, other: DatedClaim, shape: SentenceFrame) -> bool:
@@ -523,11 +518,8 @@ def _fits(one: DatedClaim, other: DatedClaim, shape: SentenceFrame) -> bool:
 
 def _strongly(one: Topic, other: Topic) -> bool:
     """True if the names alone show that two memories are about one thing."""
-    if one.file == other.file:
-        return True
-    return compute_overlap(
-        find_subject_words(one), find_subject_words(other)
-    ) >= STRONG and not is_numbered_apart(one, other)
+    overlap = compute_overlap(find_subject_words(one), find_subject_words(other))
+    return one.file == other.file or (overlap >= STRONG and not is_numbered_apart(one, other))
 
 
 def _value_is_the_subject(one: DatedClaim, other: DatedClaim, shape: SentenceFrame) -> bool:
@@ -543,9 +535,7 @@ def _related(one: Topic, other: Topic, shared: frozenset[str]) -> bool:
     if one.type == "user" and other.type == "user" and shared & _THE_USER:
         return True
     left, right = find_subject_words(one) & shared, find_subject_words(other) & shared
-    if is_numbered_apart(one, other):
-        return False
-    return bool(left) and bool(right) and len(shared) >= 3
+    return bool(left) and bool(right) and len(shared) >= 3 and not is_numbered_apart(one, other)
 
 
 def _is_replaced(files: StagedFiles, old: DatedClaim, new: DatedClaim) -> bool:
@@ -553,8 +543,7 @@ def _is_replaced(files: StagedFiles, old: DatedClaim, new: DatedClaim) -> bool:
     topic = files.topic(old.topic.file)
     if topic.data is not old.topic.data or not _takes_its_place(old, new):
         return False
-    same_file = old.topic.file == new.topic.file
-    taken_out = same_file and old.statement.field == "body"
+    taken_out = old.topic.file == new.topic.file and old.statement.field == "body"
     text = "" if taken_out else _ending_like(new.text, old.text)
     files.put(topic.file, replace_sentence(topic, old.statement, text), files.times.get(new.topic.file))
     return True
@@ -575,11 +564,6 @@ def _ending_like(text: str, model: str) -> str:
     if model[-1:] in ".。":
         return text if text[-1:] in ".。!?！？" else text + model[-1]
     return text[:-1] if text[-1:] in ".。" else text
-
-
-def _report(verdict: _SupersededVerdict) -> SupersededStatement:
-    old, new = verdict.old, verdict.new
-    return SupersededStatement(old.topic.file, old.text, new.text, new.topic.file, verdict.because)
 
 
 def _unclear(one: DatedClaim, other: DatedClaim, why: str) -> UnclearPair:

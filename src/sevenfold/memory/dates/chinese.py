@@ -73,18 +73,16 @@ def _weekday_number(character: str) -> int:
 
 
 def _weekday(match: re.Match[str], today: datetime.date) -> DaySpan | None:
-    return make_day_span(
-        find_weekday_of_week(today, _weekday_number(match["weekday"]), _SHIFT[match["which"]])
-    )
+    weekday = _weekday_number(match["weekday"])
+    return make_day_span(find_weekday_of_week(today, weekday, _SHIFT[match["which"]]))
 
 
 def _week(match: re.Match[str], today: datetime.date) -> DaySpan | None:
     there = today + datetime.timedelta(days=7 * _SHIFT[match["which"]])
-    if match["end"]:
-        span = make_weekend_span(there)
-        return DaySpan(span.first, span.last, f"{span.first.isoformat()}的周末", "")
-    span = make_week_span(there)
-    return DaySpan(span.first, span.last, f"{span.first.isoformat()}那一周", "")
+    span, words = (
+        (make_weekend_span(there), "的周末") if match["end"] else (make_week_span(there), "那一周")
+    )
+    return DaySpan(span.first, span.last, f"{span.first.isoformat()}{words}", "")
 
 
 def _month(match: re.Match[str], today: datetime.date) -> DaySpan | None:

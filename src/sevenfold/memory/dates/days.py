@@ -41,8 +41,7 @@ def make_week_span(date: datetime.date, edge: str = "") -> DaySpan:
 def make_weekend_span(date: datetime.date) -> DaySpan:
     """Saturday and Sunday of the calendar week of a day."""
     first = date + datetime.timedelta(days=5 - date.weekday())
-    last = first + datetime.timedelta(days=1)
-    return DaySpan(first, last, f"the weekend of {first.isoformat()}")
+    return DaySpan(first, first + datetime.timedelta(days=1), f"the weekend of {first.isoformat()}")
 
 
 def make_month_span(year: int, number: int, edge: str = "") -> DaySpan:
@@ -79,10 +78,8 @@ def make_period_span(unit: str, date: datetime.date, by: int, edge: str = "") ->
 
 def shift_span(unit: str, date: datetime.date, by: int) -> DaySpan:
     """So many days, weeks, months or years from a day. Of months and years people mean no exact day."""
-    if unit == "day":
-        return make_day_span(date + datetime.timedelta(days=by))
-    if unit == "week":
-        return make_day_span(date + datetime.timedelta(days=WEEK * by))
+    if unit in ("day", "week"):
+        return make_day_span(date + datetime.timedelta(days=by if unit == "day" else WEEK * by))
     if unit == "month":
         return make_month_span(date.year, date.month + by)
     return make_year_span(date.year + by)
@@ -105,9 +102,7 @@ def find_previous_weekday(date: datetime.date, weekday: int) -> datetime.date:
 
 def find_day_in_month(span: DaySpan, number: int) -> DaySpan | None:
     """A day of a month by its number; none when the month has no such day."""
-    if not 1 <= number <= span.last.day:
-        return None
-    return make_day_span(span.first.replace(day=number))
+    return make_day_span(span.first.replace(day=number)) if 1 <= number <= span.last.day else None
 
 
 def _edged(named: str, edge: str) -> str:

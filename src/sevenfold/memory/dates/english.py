@@ -23,7 +23,6 @@ from sevenfold.memory.dates.days import (
     make_month_span,
     make_night_span,
     make_period_span,
-    make_week_span,
     shift_span,
 )
 
@@ -103,9 +102,8 @@ def _weekday_of_week(match: re.Match[str], today: datetime.date) -> DaySpan | No
 def _weekday_after_next(match: re.Match[str], today: datetime.date) -> DaySpan | None:
     """The one after the next that comes; on the day itself nobody knows which is counted."""
     weekday = parse_weekday(match["weekday"])
-    if weekday == today.weekday():
-        return None
-    return make_day_span(find_next_weekday(today, weekday) + datetime.timedelta(days=7))
+    date = find_next_weekday(today, weekday) + datetime.timedelta(days=7)
+    return None if weekday == today.weekday() else make_day_span(date)
 
 
 def _edge_of(match: re.Match[str]) -> str:
@@ -115,13 +113,8 @@ def _edge_of(match: re.Match[str]) -> str:
 
 def _period(match: re.Match[str], today: datetime.date) -> DaySpan | None:
     which, unit = match["which"].lower(), re.sub(r"[\s-]", "", match["unit"].lower())
-    if which not in _BEFORE or unit == "yr":
-        by = {"yr": _BEFORE.get(which)}.get(unit)
-        return None if by is None else make_period_span("year", today, by, _edge_of(match))
-    if unit == "weekend" and today.weekday() >= 5:
-        return None  # on a weekend nobody knows which one is meant
-    if unit == "weekend" and which == "next":
-        return None  # the coming one for some, the one after it for others
+    if unit == "weekend" and (which == "next" or today.weekday() >= 5):
+        return None  # the coming one for some, the one after it for others; on a weekend all are unclear
     return make_period_span(unit, today, _BEFORE[which], _edge_of(match))
 
 
@@ -143,9 +136,7 @@ def _named_month(match: re.Match[str], today: datetime.date) -> DaySpan | None:
 
 
 def _counted(match: re.Match[str], today: datetime.date) -> DaySpan | None:
-    words = match["count"].lower()
-    count = _NUMBERS.get(words)
-    count = int(words) if count is None else count
+    count = _NUMBERS.get(match["count"].lower()) or int(match["count"])
     unit = match["unit"].lower().rstrip("s")
     if unit == "fortnight":
         unit, count = "week", count * 2
@@ -154,19 +145,13 @@ def _counted(match: re.Match[str], today: datetime.date) -> DaySpan | None:
 
 
 def _weekdays_ago(match: re.Match[str], today: datetime.date) -> DaySpan | None:
-    words, weekday = match["count"].lower(), parse_weekday(match["weekday"])
-    count = _NUMBERS.get(words)
-    count = int(words) if count is None else count
-    return (
-        make_day_span(find_previous_weekday(today, weekday) - datetime.timedelta(days=7 * (count - 1)))
-        if count
-        else None
-    )
+    count = _NUMBERS.get(match["count"].lower()) or int(match["count"])
+    last = find_previous_weekday(today, parse_weekday(match["weekday"]))
+    return make_day_span(last - datetime.timedelta(days=7 * (count - 1))) if count else None
 
 
 def _end_of(match: re.Match[str], today: datetime.date) -> DaySpan | None:
-    unit = match["unit"].lower()
-    which = (match["which"] or "this").lower()
+    unit, which = match["unit"].lower(), (match["which"] or "this").lower()
     if unit == "day":
         return make_day_span(today + datetime.timedelta(days=_BEFORE[which]))
     if unit.startswith("weekend"):
@@ -178,9 +163,7 @@ def _short_end(match: re.Match[str], today: datetime.date) -> DaySpan | None:
     unit = match["short"].lower()[-1]
     if unit == "d":
         return make_day_span(today)
-    if unit == "w":
-        return make_week_span(today, "the end of")
-    name = {"m": "month", "q": "quarter", "y": "year"}[unit]
+    name = {"w": "week", "m": "month", "q": "quarter", "y": "year"}[unit]
     return make_period_span(name, today, 0, "the end of")
 
 
@@ -191,17 +174,15 @@ def _day_of_month(match: re.Match[str], today: datetime.date) -> DaySpan | None:
 
 def resolve_coming_weekday(match: re.Match[str], today: datetime.date) -> DaySpan | None:
     """`by Friday`; on a Friday nobody knows which one is meant."""
-    weekday = parse_weekday(match["weekday"])
-    if weekday == today.weekday():
-        return None
-    return make_day_span(find_next_weekday(today, weekday), (match["part"] or "").lower())
+    weekday, part = parse_weekday(match["weekday"]), (match["part"] or "").lower()
+    return None if weekday == today.weekday() else make_day_span(find_next_weekday(today, weekday), part)
 
 
 def resolve_past_weekday(match: re.Match[str], today: datetime.date) -> DaySpan | None:
-    weekday = parse_weekday(match["weekday"])
-    if weekday == today.weekday():
-        return None
-    return make_day_span(find_previous_weekday(today, weekday), (match["part"] or "").lower())
+    weekday, part = parse_weekday(match["weekday"]), (match["part"] or "").lower()
+    return (
+        None if weekday == today.weekday() else make_day_span(find_previous_weekday(today, weekday), part)
+    )
 
 
 def _rule(pattern: str, resolve: Resolve) -> tuple[re.Pattern[str], Resolve]:
@@ -383,14 +364,11 @@ def is_standing_expression(before: str, expression: str, behind: str) -> bool:
 def _past(sentence: str) -> bool:
     """The first verb decides: what follows may tell of single things, as in `files changed yesterday`."""
     signs = [one.search(sentence) for one in (_OFTEN, _DOES, _AT_WORK, _DONE)]
-    every = _EVERY.search(sentence)
-    if every and not _SURELY_WAS.search(sentence):
-        signs.append(every)
+    if not _SURELY_WAS.search(sentence):
+        signs.append(_EVERY.search(sentence))
     habits = [sign.start() for sign in signs if sign]
-    if not habits:
-        return False
     was = _WAS.search(sentence)
-    return was is None or was.start() > min(habits)
+    return bool(habits) and (was is None or was.start() > min(habits))
 
 
 def _weekday_habits(before: str, sentence: str) -> bool:
@@ -399,10 +377,8 @@ def _weekday_habits(before: str, sentence: str) -> bool:
         return True
     if _WILL.search(sentence):
         return False
-    if _DONE.search(sentence):
-        return True
     held = any(one.search(sentence) for one in (_HELD, _DOES, _AT_WORK))
-    return held and not _WAS.search(before)
+    return _DONE.search(sentence) is not None or (held and not _WAS.search(before))
 
 
 def is_standing_chinese(before: str, expression: str, behind: str) -> bool:
@@ -410,6 +386,6 @@ def is_standing_chinese(before: str, expression: str, behind: str) -> bool:
     sentence = f"{before}{expression}{behind}"
     if _HAN_ONCE.search(re.split("[，,]", before)[-1] + re.split("[，,]", behind)[0]):
         return False
-    if _HAN_HABIT.search(sentence):
-        return True
-    return bool(_HAN_PAST.match(expression) and _HAN_AT_WORK.search(before))
+    return bool(
+        _HAN_HABIT.search(sentence) or (_HAN_PAST.match(expression) and _HAN_AT_WORK.search(before))
+    )

@@ -4,7 +4,6 @@
     resolve_expression("下周五", at)                           DaySpan(2026-11-13, 2026-11-13, "2026-11-13")
     list_relative_dates("it broke a few days ago")           ["a few days ago"]
 
-`find_date_places` finds; the `resolve` of each place says which days it means on a given day, or None.
 A wrong date is worse than a relative one. So what may mean two things stays as it is: `next weekend`,
 `last Monday` on a Tuesday, `on Friday` without a sign of whether it was or will be, `a few days ago`.
 What is quoted or code is no relative date, and neither is an expression with its date beside it.
@@ -127,15 +126,12 @@ def make_dates_absolute(
     """
     out, done = [], 0
     for place in find_relative_dates(text, at):
-        if (kept and _line_of(text, place.start) in kept) or not is_sure(text, place.start, place.end):
+        line = text[text.rfind("\n", 0, place.start) + 1 :].split("\n", 1)[0] if kept else ""
+        if (kept and line in kept) or not is_sure(text, place.start, place.end):
             continue
         out += [text[done : place.start], _written(text, place)]
         done = place.end
     return "".join([*out, text[done:]])
-
-
-def _line_of(text: str, at: int) -> str:
-    return text[text.rfind("\n", 0, at) + 1 :].split("\n", 1)[0]
 
 
 def resolve_expression(expression: str, at: float) -> DaySpan | None:
@@ -144,13 +140,11 @@ def resolve_expression(expression: str, at: float) -> DaySpan | None:
     words = " ".join(expression.split())
     if today is None or not words:
         return None
-    for rules in (english_dates.make_rules(), chinese_dates.make_rules()):
-        for pattern, resolve in rules:
-            match = pattern.fullmatch(words)
-            if match is not None:
-                return _safely(resolve, match, today)
-    match = english_dates.make_weekday_pattern().fullmatch(words)
-    return _safely(english_dates.resolve_coming_weekday, match, today) if match else None
+    weekday = (english_dates.make_weekday_pattern(), english_dates.resolve_coming_weekday)
+    for pattern, resolve in (*english_dates.make_rules(), *chinese_dates.make_rules(), weekday):
+        if (match := pattern.fullmatch(words)) is not None:
+            return _safely(resolve, match, today)
+    return None
 
 
 def list_relative_dates(text: str) -> list[str]:
@@ -161,8 +155,7 @@ def list_relative_dates(text: str) -> list[str]:
 
 def find_relative_dates(text: str, at: float) -> list[RelativeDate]:
     """The relative dates of a text that are sure, in order."""
-    today = _day(at)
-    if today is None:
+    if (today := _day(at)) is None:
         return []
     return [
         RelativeDate(place.start, place.end, span)
@@ -196,8 +189,10 @@ def _make_place(text: str, match: re.Match[str], resolve: Resolve) -> DatePlace:
     start = match.end("pre") + 1 if "pre" in groups else match.start()
     end = match.start("post") if "post" in groups else match.end()
     before = "" if "pre" in groups else text[max(0, match.start() - 10) : match.start()]
+    while start < len(text) and text[start].isspace():
+        start += 1
     preposition = _PREPOSITION.search(before)
-    return DatePlace(match, _past_spaces(text, start), end, resolve, preposition[0] if preposition else "")
+    return DatePlace(match, start, end, resolve, preposition[0] if preposition else "")
 
 
 def _find_windows(text: str) -> list[tuple[int, int]]:
@@ -259,16 +254,14 @@ def _is_dated(text: str, match: re.Match[str]) -> bool:
 
 def _if_meant(text: str, match: re.Match[str], resolve: Resolve) -> Resolve | None:
     """`resolve`; None when `today` means nowadays, `in two weeks` how long it takes, or a habit is told."""
-    groups = match.re.groupindex
-    before, behind = _around(text, match)
+    groups, (before, behind) = match.re.groupindex, _around(text, match)
     if _COUNTED.search(before) or _MANY_DAYS.search(before + match.group()[:3]):
         return english_dates.resolve_nothing
     if is_standing_expression(before, match.group(), behind) or not _is_owner(before, behind):
         return None
     meant = True
     if "word" in groups and match["word"].lower() == "today":
-        possessive = text[match.end() : match.end() + 1] in "'’" and match.end() < len(text)
-        if possessive:
+        if match.end() < len(text) and text[match.end()] in "'’":
             meant = _EVENT.match(text, match.end()) is not None
         else:
             meant = not before.strip() or _TODAY.search(before) is not None
@@ -314,9 +307,11 @@ def _weekday(text: str, match: re.Match[str]) -> Resolve | None:
 
 def _around(text: str, match: re.Match[str]) -> tuple[str, str]:
     """The rest of its sentence."""
-    before = _CLAUSE.split(text[max(0, match.start() - 120) : match.start()])[-1]
-    behind = _CLAUSE.split(text[match.end() : match.end() + 120])[0]
-    return before, behind
+    before, behind = (
+        text[max(0, match.start() - 120) : match.start()],
+        text[match.end() : match.end() + 120],
+    )
+    return _CLAUSE.split(before)[-1], _CLAUSE.split(behind)[0]
 
 
 def _last(pattern: re.Pattern[str], text: str) -> int:
@@ -331,28 +326,15 @@ def _first(pattern: re.Pattern[str], text: str) -> int:
 # --- how it is written ----------------------------------------------------------------------------------
 
 
-def _past_spaces(text: str, start: int) -> int:
-    while start < len(text) and text[start].isspace():
-        start += 1
-    return start
-
-
 def _written(text: str, place: RelativeDate) -> str:
     """The date, with a preposition where an English sentence needs one."""
     span, before = place.span, text[max(0, place.start - 20) : place.start]
     inside = text[place.start : place.end]
-    if _HAN.search(inside) or _HAN.search(before[-2:]):
+    chinese = _HAN.search(inside) or _HAN.search(before[-2:])
+    owner = text[place.end : place.end + 2] in ("'s", "’s")
+    if chinese or owner or _JOINED.search(before) or _SUBJECT.match(text, place.end):
         return span.words
-    if text[place.end : place.end + 2] in ("'s", "’s") or _JOINED.search(before):
+    alone = not before.strip() and not text[: place.start].strip() and place.end == len(text.rstrip())
+    if alone and not re.match(r"in\s|by\s", inside, re.IGNORECASE):
         return span.words
-    if _SUBJECT.match(text, place.end):
-        return span.words
-    if re.match(r"in\s|by\s", inside, re.IGNORECASE):
-        return f"{_cased(span.join, inside)}{span.words}"
-    if not before.strip() and not text[: place.start].strip() and place.end == len(text.rstrip()):
-        return span.words
-    return f"{_cased(span.join, inside)}{span.words}"
-
-
-def _cased(joint: str, inside: str) -> str:
-    return joint.capitalize() if inside[:1].isupper() else joint
+    return f"{span.join.capitalize() if inside[:1].isupper() else span.join}{span.words}"

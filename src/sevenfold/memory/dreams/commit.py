@@ -1,12 +1,7 @@
 """Takes a dream over into the memory folder, all of it or nothing, as one revision that can be undone.
 
-    staged = stage(store)                     a fork works in staged.folder
-    outcome = commit_dream(store, staged, Author("dream", session), explained)
-    store.undo(to=…)                          or `sevenfold dream undo`
-
-A process that dies on the way leaves a journal. The next one to take the lock finishes the commit or takes
-it back, so that no half dream stays behind. To undo a dream undoes only the dream: what others wrote since
-stays, merged line by line.
+A process that dies on the way leaves a journal; the next one to take the lock finishes the commit or takes
+it back. Undoing a dream keeps what others wrote since, merged line by line.
 """
 
 from __future__ import annotations
@@ -48,16 +43,14 @@ def finish_pending_dream(desk: FolderTransaction, backend: MemoryBackend) -> str
     """Go on or go back, under the lock and before anything else is done; says which, in a sentence."""
     journal = DreamJournal(backend)
     intent = journal.read()
-    if intent is None:
-        journal.end()
-        return ""
-    desk.now = intent.at
-    if _recorded(desk, intent):
+    if intent is not None:
+        desk.now = intent.at
+    if intent is None or _recorded(desk, intent):
         journal.end()
         return ""
     for _ in range(_TRIES):
         try:
-            forward = not journal.turned_back and _nobody_came(desk.at, intent)
+            forward = not journal.turned_back and all(_known(desk.at, step) for step in intent.steps)
             said = _forward(desk, journal, intent) if forward else take_back_dream(desk, journal, intent)
         except ConcurrentWrite:  # somebody writes there right now: look again
             continue
@@ -178,10 +171,6 @@ def _recorded(desk: FolderTransaction, intent: JournalIntent) -> bool:
     return any((one.author, one.summary, one.at) == same for one in recent)
 
 
-def _nobody_came(at: OpenMemories, intent: JournalIntent) -> bool:
-    return all(_known(at, step) for step in intent.steps)
-
-
 def _known(at: OpenMemories, step: JournalStep) -> bool:
     try:
         data, _ = _now(at, step.file)
@@ -195,11 +184,7 @@ def _is(data: bytes | None, expected: str) -> bool:
 
 
 def _now(at: OpenMemories, file: str) -> tuple[bytes | None, FileStamp | None]:
-    stamp = at.stamp(file)
-    if stamp is None:
-        return None, None
-    data, stamp = at.read(file, RECORDED + 1)
-    return data, stamp
+    return (None, None) if at.stamp(file) is None else at.read(file, RECORDED + 1)
 
 
 def _put(at: OpenMemories, file: str, data: bytes | None, stamp: FileStamp | None) -> None:
@@ -246,11 +231,10 @@ def preview_dream(
 def _wanted(
     staged: DreamStage, author: Author, explained: Explanations | None, sessions: Collection[str]
 ) -> DreamInput:
-    by = Author(author.kind, to_safe_line(author.session), to_safe_line(author.reason))
     return DreamInput(
         before=staged.before(),
         dreamt=staged.dreamt(),
-        author=by,
+        author=Author(author.kind, to_safe_line(author.session), to_safe_line(author.reason)),
         explained=add_plain_keys(explained or {}),
         sessions=frozenset(sessions),
         times=staged.times(),
@@ -297,10 +281,10 @@ def _apply(desk: FolderTransaction, journal: DreamJournal, intent: JournalIntent
     """Write what is new before anything goes; whatever is in the way takes everything back."""
     try:
         for file, data in plan.new.items():
-            row = desk.ledger.rows.get(file)
             if data is None:
                 desk.remove(file)
             else:
+                row = desk.ledger.rows.get(file)
                 modified = plan.times[file] / 1e9 if file in plan.times else None
                 desk.write(file, data, held=row.held if row else "", modified=modified)
     except (ConcurrentWrite, StorageFailure, Refused):
@@ -309,12 +293,8 @@ def _apply(desk: FolderTransaction, journal: DreamJournal, intent: JournalIntent
 
 
 def _told(outcome: DreamOutcome) -> str:
-    counts = {
-        "merged": len(outcome.merged),
-        "superseded": len(outcome.superseded),
-        "archived": len(outcome.archived),
-    }
-    parts = [f"{count} {what}" for what, count in counts.items() if count]
+    named = {"merged": outcome.merged, "superseded": outcome.superseded, "archived": outcome.archived}
+    parts = [f"{len(ones)} {what}" for what, ones in named.items() if ones]
     parts.append(f"{len(outcome.files)} {'file' if len(outcome.files) == 1 else 'files'} written")
     return f"dreamt: {', '.join(parts)}"
 
@@ -342,8 +322,7 @@ def _undone(
     desk: FolderTransaction, author: Author, dream: Revision, older: Revision
 ) -> list[DreamConflict]:
     files = [change.file for change in dream.files if change.file != INDEX_NAME]
-    was, made = ({file: data for file in files if (data := _at(desk, one, file)) is not None}
-                 for one in (older, dream))  # fmt: skip
+    was, made = (_at(desk, one, files) for one in (older, dream))
     now = {file: desk.at.read(file, RECORDED)[0] for file in files if desk.stamp(file) is not None}
     found = merge_dream(made, was, now, ())
     for data in found.changes.values():
@@ -355,5 +334,6 @@ def _undone(
     return list(found.conflicts)
 
 
-def _at(desk: FolderTransaction, revision: Revision, file: str) -> bytes | None:
-    return desk.past.ask(lambda history: history.file_at(revision.id, file))
+def _at(desk: FolderTransaction, revision: Revision, files: list[str]) -> dict[str, bytes]:
+    found = desk.past.ask(lambda history: {file: history.file_at(revision.id, file) for file in files})
+    return {file: data for file, data in found.items() if data is not None}

@@ -1,10 +1,7 @@
 """The journal of a dream: what it will write, kept on the disk before the first file changes.
 
-    <state>/dream-journal/<n>.old, <n>.new     every file before and after, whole
-    <state>/dream-journal/intent.json          which file each number is, and who dreams
-
-The intent is written last: from then on the next process to take the folder's lock can go on to the end,
-or back to the beginning. Without it nothing has happened yet.
+`<n>.old` and `<n>.new` are the files before and after. `intent.json` is written last: from then on the next
+process to take the folder's lock can go on to the end, or back. Without it nothing has happened yet.
 """
 
 from __future__ import annotations
@@ -81,8 +78,7 @@ class DreamJournal:
     def read(self) -> JournalIntent | None:
         """The entry of a commit that was begun; None when there is none that can be understood."""
         with contextlib.suppress(StorageFailure, msgspec.DecodeError, UnicodeDecodeError):
-            name = BACK if self.turned_back else INTENT
-            data = self._state.read(name, _LARGEST)
+            data = self._state.read(BACK if self.turned_back else INTENT, _LARGEST)
             return msgspec.json.decode(data, type=JournalIntent) if data is not None else None
         return None
 

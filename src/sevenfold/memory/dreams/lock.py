@@ -1,14 +1,8 @@
 """One dream at a time: `.consolidate-lock` in the memory folder, which other programs know too.
 
 Its body is the number of the process that dreams, empty when none does. Its time is that of the last
-dream; a dream that goes on has set it to its own beginning. It blocks others only while that process lives
-and the lock is younger than an hour: nothing that died can block for long.
-
-What the time was before is kept in `<state>/dream-lock.json`, so that it goes back after a failure, and
-also after a crash: the next one to look puts it back. A time that lies more than an hour in the future
-was written by a wrong clock, and counts as long ago.
-
-A process is known by its number and its start: numbers are given out again.
+dream, or of the beginning of the current one. It blocks others while that process lives, for an hour at
+most. The time before is kept in `<state>/dream-lock.json` and put back after a failure or a crash.
 """
 
 from __future__ import annotations
@@ -48,9 +42,8 @@ class LockProcess(msgspec.Struct, frozen=True):
 
     def lives(self) -> bool:
         """True if it is this very process that has the number now."""
-        if not is_alive(self.pid):
-            return False
-        return not self.began or read_process_start(self.pid) in ("", self.began)
+        same = not self.began or read_process_start(self.pid) in ("", self.began)  # numbers are reused
+        return is_alive(self.pid) and same
 
 
 def read_current_process() -> LockProcess:
@@ -167,7 +160,10 @@ class DreamLock:
 
     def last(self) -> float | None:
         """The time of the last dream: one look at the disk; None when there was none."""
-        return read_last_dream(self.path)
+        try:
+            return self.path.lstat().st_mtime
+        except OSError:
+            return None
 
     def touch(self, held: HeldDreamLock) -> bool:
         """Set its time to now, for a dream that takes long; False when it is not ours any more."""
@@ -272,14 +268,6 @@ class HeldDreamLock:
     def give_back(self) -> None:
         """It failed or was stopped: as if it had never begun."""
         self._lock.release(self, done=False)
-
-
-def read_last_dream(path: Path) -> float | None:
-    """The time of the lock file, with a single look at the disk."""
-    try:
-        return path.lstat().st_mtime
-    except OSError:
-        return None
 
 
 def is_credible_time(at: float, now: float, stale: float = STALE) -> bool:

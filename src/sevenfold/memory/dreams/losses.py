@@ -1,8 +1,7 @@
 """Finds the statements that are gone after a dream, and accounts for each of them.
 
-A statement may be gone because another file says it now, because a newer one took its place, or because
-it was contradicted; for the last two the dream has to name its evidence. Nothing else may be gone. A
-statement is found again among the files that are there afterwards in its own or in other words.
+A statement may be gone because another file says it now, in its own or in other words, or because a newer
+one replaced or contradicted it, for which the dream has to name its evidence. Nothing else may be gone.
 """
 
 from __future__ import annotations
@@ -62,8 +61,10 @@ class StatementIndex:
         bag = frozenset[str]().union(*(one.meaning.order for one in said), *(one.context for one in said))
         exact = frozenset[str]().union(*(one.meaning.exact for one in said))
         one = sought.meaning
-        near = any(_shared(one, each.meaning) >= ABOUT and _agree(one, each.meaning) for each in said)
-        return near and one.exact <= exact and _part(one.words | one.names, bag) >= MERGED
+        words = one.words | one.names
+        agreeing = [frozenset(each.meaning.order) for each in said if each.meaning.negated == one.negated]
+        near = any(_part(words, order) >= ABOUT for order in agreeing)
+        return near and one.exact <= exact and _part(words, bag) >= MERGED
 
     def newer(self, sought: ComparedFact, files: Iterable[str]) -> str | None:
         """A file with another statement on the same subject: a later date, another value, or its denial."""
@@ -103,9 +104,10 @@ class StatementIndex:
         if same_text:
             return True
         exact = frozenset[str]().union(*(each.meaning.exact for each in around))
-        if not one.exact <= exact or (one.relative and not _day(around)):
+        dated = any(each.meaning.dates or each.meaning.relative for each in around)
+        if not one.exact <= exact or (one.relative and not dated):
             return False
-        if not _agree(one, here.meaning) or not one.names <= bag:
+        if one.negated != here.meaning.negated or not one.names <= bag:
             return False
         if _part(one.words, said) < ABOUT or len(one.words - bag) > MISSING:
             return False  # a heading or a description alone says it of something else
@@ -121,30 +123,16 @@ def _fresh(files: Mapping[str, bytes], was: Mapping[str, bytes]) -> frozenset[tu
     return frozenset(found)
 
 
-def _day(around: list[ComparedFact]) -> bool:
-    return any(each.meaning.dates or each.meaning.relative for each in around)
-
-
-def _agree(one: FactMeaning, other: FactMeaning) -> bool:
-    return one.negated == other.negated
-
-
 def _part(words: frozenset[str], bag: frozenset[str]) -> float:
     return len(words & bag) / len(words) if words else 1.0
-
-
-def _shared(one: FactMeaning, other: FactMeaning) -> float:
-    return _part(one.words | one.names, frozenset(other.order))
 
 
 def _in_order(one: FactMeaning, around: list[ComparedFact]) -> bool:
     """True if what stands before another word in the one stands before it in the other."""
     order = [word for each in around for word in each.meaning.order]
     for left, right in one.turns:
-        if left in order and right in order:
-            last = len(order) - 1 - order[::-1].index(right)
-            if order.index(left) > last:
-                return False
+        if left in order and right in order and order.index(left) >= len(order) - order[::-1].index(right):
+            return False
     return True
 
 
@@ -210,7 +198,9 @@ class FilesAfterDream:
         if (by := self.holder(one)) is not None:
             return LossAccount(one.fact, "there" if by == file else "merged", by)
         told = find_explanation(one.fact, explained)
-        if told is None or not self._is_evidence(told.evidence):
+        evidence = told.evidence.strip() if told else ""
+        known = evidence in self._known or evidence.removeprefix("session:") in self._known
+        if told is None or not evidence or not known:
             return None
         if told.reason == "merged":
             into = told.by or told.evidence
@@ -221,10 +211,6 @@ class FilesAfterDream:
         places = list(dict.fromkeys(filter(None, (told.by, file, told.evidence))))
         newer = self._changed.newer(one, places) or self._rest().newer(one, places)
         return LossAccount(one.fact, told.reason, newer, told.evidence) if newer else None
-
-    def _is_evidence(self, name: str) -> bool:
-        name = name.strip()
-        return bool(name) and (name in self._known or name.removeprefix("session:") in self._known)
 
 
 def find_explanation(fact: MemoryFact, explained: Explanations) -> LossReason | None:

@@ -1,9 +1,8 @@
 """Works out what a commit will write: all checks in their order, before the first byte changes.
 
 What others wrote meanwhile comes first, then the guard, then the loss report, then links and the index.
-A check that says no drops the dream's change of that file; what was moved there is then put back by the
-loss report, as lines where their file lives on, else as whole files. `[[links]]` are mended when a dream
-removes or invents memories. Only an index that cannot be made to fit refuses the whole.
+A check that says no drops the dream's change of that file; the loss report then puts back what was moved
+there. Only an index that cannot be made to fit refuses the whole.
 """
 
 from __future__ import annotations
@@ -200,11 +199,11 @@ def append_facts(data: bytes, facts: list[MemoryFact], source: str) -> bytes:
     lead = text.rstrip() + nl
     if not headings or headings[-1] != heading:
         lead += f"{nl}{heading}{nl}{nl}"
-    lines = dict.fromkeys(f"- {_line_keeping(fact, source)}" for fact in facts)
+    lines = dict.fromkeys(f"- {_line_keeping(fact)}" for fact in facts)
     return (lead + nl.join(lines) + nl).encode("utf-8", "surrogateescape")
 
 
-def _line_keeping(fact: MemoryFact, source: str) -> str:
+def _line_keeping(fact: MemoryFact) -> str:
     """A short statement takes its heading along: without it nobody knows what it is about."""
     text = " ".join(fact.text.split())
     short = len(make_meaning(text).everything) < SHORT
@@ -213,18 +212,9 @@ def _line_keeping(fact: MemoryFact, source: str) -> str:
 
 def find_merged_files(draft: CommitDraft) -> list[tuple[str, str]]:
     """The removed files and where what they said is now."""
-    found = []
-    for file, data in draft.changes.items():
-        if data is None and file in draft.now:
-            mine = [one.by for one in draft.accounts if one.fact.file == file]
-            if mine:
-                found.append((file, Counter(mine).most_common(1)[0][0]))
-    return found
-
-
-def find_superseded(draft: CommitDraft) -> list[LossAccount]:
-    """The statements that gave way to something newer, with the evidence."""
-    return [one for one in draft.accounts if one.how in ("superseded", "contradicted")]
+    gone = [file for file, data in draft.changes.items() if data is None and file in draft.now]
+    places = {file: [one.by for one in draft.accounts if one.fact.file == file] for file in gone}
+    return [(file, Counter(mine).most_common(1)[0][0]) for file, mine in places.items() if mine]
 
 
 def drop_revived_facts(draft: CommitDraft, gone: list[ComparedFact]) -> None:
@@ -236,8 +226,7 @@ def drop_revived_facts(draft: CommitDraft, gone: list[ComparedFact]) -> None:
             continue
         old = {file: draft.now[file]} if file in draft.now else {}
         was, new = StatementIndex(old), StatementIndex({file: data}, old)
-        back = [one for one in gone if new.holder(one) and not was.holder(one)]
-        if back:
+        if any(new.holder(one) and not was.holder(one) for one in gone):
             draft.drop(file, "it holds what was removed from the folder meanwhile")
 
 
@@ -326,7 +315,8 @@ def _reconciled(desk: FolderTransaction, draft: CommitDraft, text: str) -> str:
     listed = sorted(file for file in files if is_listed(file) and not file.startswith(ARCHIVE))
 
     def rank(file: str) -> tuple[bool, int, str]:
-        return file not in draft.changes, -_modified(desk, file), file
+        stamp = desk.stamp(file)
+        return file not in draft.changes, -stamp.modified if stamp else 0, file
 
     names = {file: _name(desk, draft, file) for file in listed}
     also = sorted(files.difference(listed))
@@ -348,11 +338,6 @@ def _topic(desk: FolderTransaction, draft: CommitDraft, file: str) -> Topic | No
         return read_topic(desk.at.read(file, HEAD)[0], file)
     except (StorageFailure, Refused):
         return None
-
-
-def _modified(desk: FolderTransaction, file: str) -> int:
-    stamp = desk.stamp(file)
-    return stamp.modified if stamp else 0
 
 
 def mend_links(draft: CommitDraft, names: Mapping[str, str], merged: Mapping[str, str]) -> None:
@@ -435,8 +420,7 @@ def plan_commit(desk: FolderTransaction, wanted: DreamInput, *, keep_orders: boo
     """
     draft = _drafted(desk, wanted)
     _guard(desk, draft, wanted, keep_orders)
-    gone = _taken_out(wanted.before, draft)
-    drop_revived_facts(draft, gone)
+    drop_revived_facts(draft, _taken_out(wanted.before, draft))
     archive_stale(draft)
     index = join_index(draft, wanted.before.get(INDEX_NAME), wanted.dreamt.get(INDEX_NAME))
     index = keep_lines(draft, _harmless(desk, draft, wanted, index))
@@ -450,8 +434,7 @@ def plan_commit(desk: FolderTransaction, wanted: DreamInput, *, keep_orders: boo
 
 def _drafted(desk: FolderTransaction, wanted: DreamInput) -> CommitDraft:
     now = dict(_as_it_is(desk, wanted))
-    taken = desk.listing.taken
-    found = merge_dream(wanted.before, wanted.dreamt, now, taken)
+    found = merge_dream(wanted.before, wanted.dreamt, now, desk.listing.taken)
     rows = desk.ledger.rows
     draft = CommitDraft(
         now=now,
@@ -508,10 +491,8 @@ def _taken_out(before: Files, draft: CommitDraft) -> list[ComparedFact]:
     if not changed:
         return []
     there = StatementIndex({file: data for file, data in draft.now.items() if is_topic(file)})
-    others = draft.others()
-    return [
-        one for one in collect_statements(before, changed) if not (there.holder(one) or others.holder(one))
-    ]
+    known = (there, draft.others())
+    return [one for one in collect_statements(before, changed) if not any(at.holder(one) for at in known)]
 
 
 def _guard(desk: FolderTransaction, draft: CommitDraft, wanted: DreamInput, keep_orders: bool) -> None:
@@ -569,12 +550,15 @@ def _plan(
     topics = {file for file in desk.ledger.rows if is_topic(file)}
     after = {file for file in {*topics, *written} if new.get(file, b"") is not None}
     outcome = DreamOutcome(
-        files=tuple(_altered(file, old[file], data) for file, data in new.items()),
+        files=tuple(
+            AlteredFile(file, "created" if old[file] is None else "removed" if data is None else "changed")
+            for file, data in new.items()
+        ),
         merged=tuple(MergedFile(file, into) for file, into in merged if not into.startswith(ARCHIVE)),
-        superseded=tuple(find_superseded(draft)),
+        superseded=tuple(one for one in draft.accounts if one.how in ("superseded", "contradicted")),
         archived=tuple(MergedFile(file, into) for file, into in merged if into.startswith(ARCHIVE)),
         kept=tuple(draft.kept),
-        conflicts=tuple(_once(draft.conflicts)),
+        conflicts=tuple(dict.fromkeys(draft.conflicts)),
         files_before=len(topics),
         files_after=len(after),
     )
@@ -600,13 +584,3 @@ def _times(
         if known and None not in found:
             times[file] = max(known)
     return times
-
-
-def _altered(file: str, old: bytes | None, new: bytes | None) -> AlteredFile:
-    if old is None:
-        return AlteredFile(file, "created")
-    return AlteredFile(file, "removed" if new is None else "changed")
-
-
-def _once(conflicts: list[DreamConflict]) -> list[DreamConflict]:
-    return list(dict.fromkeys(conflicts))

@@ -1,11 +1,8 @@
 """The private copy of a memory folder that a dream works on, and the copy it is compared with later.
 
-    <state>/dreams/<id>/staged     what the dream may change: its fork is told this folder
-    <state>/dreams/<id>/base       the same files as they were when the dream began
-    <state>/dreams/<id>/dream.json what is in there, and whose it is
-
-Too large files, files with secrets, links and whatever cannot be read are not copied: the dream cannot
-change what it was not given.
+Both are in `<state>/dreams/<id>`: `staged`, which the dream may change, and `base`; `dream.json` names the
+owner. Too large files, files with secrets, links and files that cannot be read are not copied: the dream
+cannot change what it was not given.
 """
 
 from __future__ import annotations
@@ -87,11 +84,11 @@ class DreamStage:
         found = _contents(self.folder)
         with MemoryFiles(self.folder).opened() as at:
             there = at.list()
-        odd = [one.file for one in there.odd]
-        odd += [file for file in there.files if file not in found]
+        odd = [*(one.file for one in there.odd), *(file for file in there.files if file not in found)]
         for file in self._digests.keys() - found.keys():
             if any(one == "." or file == one or file.startswith(f"{one}/") for one in odd):
-                found[file] = self._began_with(file)
+                with MemoryFiles(self.place / "base").opened() as at:
+                    found[file] = at.read(file, RECORDED)[0]
         return found
 
     def times(self) -> dict[str, int]:
@@ -99,10 +96,6 @@ class DreamStage:
         with MemoryFiles(self.folder).opened() as at:
             stamps = at.list().files
         return {file: one.modified for file, one in stamps.items() if one.modified / 1e9 < self.at}
-
-    def _began_with(self, file: str) -> bytes:
-        with MemoryFiles(self.place / "base").opened() as at:
-            return at.read(file, RECORDED)[0]
 
     def changes(self) -> list[StagedChange]:
         """The changes of the dream so far, in the order of the files."""

@@ -1,9 +1,7 @@
-"""Reads the statements of a memory in a form in which two wordings can be compared.
+"""Reads the statements of a memory, one per sentence, in a form in which two wordings can be compared.
 
 Numbers, dates, paths and identifiers count exactly; names have to be there; other words may be left out
 to a small part. "Not" turns a statement into another one, and "tabs over spaces" is not "spaces over tabs".
-
-A statement is a sentence of a list item or of a paragraph.
 """
 
 from __future__ import annotations
@@ -124,7 +122,7 @@ class FactMeaning(msgspec.Struct, frozen=True):
 
     @property
     def empty(self) -> bool:
-        return not (self.exact or self.names or self.words)
+        return not self.everything
 
 
 class ComparedFact(msgspec.Struct, frozen=True):
@@ -144,10 +142,8 @@ def read_facts(data: bytes, file: str) -> tuple[ComparedFact, ...]:
     if explain_not_text(data):  # nobody can tell what it says: only the same bytes say the same
         same = frozenset([f"bytes:{digest_bytes(data)}"])
         whole = FactMeaning(same, frozenset(), frozenset(), (), (), False, False, ())
-        text = "(not text)"
-        return (
-            ComparedFact(MemoryFact(file, text), digest_bytes(data), whole, 0, frozenset(), frozenset()),
-        )
+        fact, none = MemoryFact(file, "(not text)"), frozenset[str]()
+        return (ComparedFact(fact, digest_bytes(data), whole, 0, none, none),)
     topic = read_topic(data, file)
     name = frozenset(tokenize_text(topic.name)) | frozenset(tokenize_text(file.rpartition("/")[2][:-3]))
     about = name | frozenset(tokenize_text(topic.description))
@@ -157,7 +153,8 @@ def read_facts(data: bytes, file: str) -> tuple[ComparedFact, ...]:
         for text in split_sentences(block.text):
             said = make_meaning(text)
             if not said.empty and not _is_label(text, said):
-                subject = _subject(said, heading or name)
+                short = len(said.everything) < SHORT  # then its subject is said above it
+                subject = (heading or name) - _VAGUE if short else frozenset[str]()
                 fact = MemoryFact(file, text, block.under)
                 plain = normalise_words(text)
                 found.append(ComparedFact(fact, plain, said, number, subject, heading | about))
@@ -170,11 +167,6 @@ def read_facts(data: bytes, file: str) -> tuple[ComparedFact, ...]:
 def _is_label(text: str, said: FactMeaning) -> bool:
     """True if it only announces what comes below: "Repositories:"."""
     return text.rstrip(" *_").endswith((":", "：")) and len(said.everything) <= _LABEL
-
-
-def _subject(said: FactMeaning, about: frozenset[str]) -> frozenset[str]:
-    """The subject of a short statement is said above it."""
-    return about - _VAGUE if len(said.everything) < SHORT else frozenset()
 
 
 def _blocks(data: bytes, body: str) -> Iterator[TextBlock]:
@@ -196,11 +188,10 @@ def make_meaning(text: str) -> FactMeaning:
     names = frozenset(word for found in _NAME.findall(plain) for word in tokenize_text(found))
     order = tuple(tokenize_text(plain))
     pieces = frozenset(word for one in exact for word in tokenize_text(one))
-    words = frozenset(order) - names - pieces
     return FactMeaning(
         exact=exact,
         names=names - pieces,
-        words=words,
+        words=frozenset(order) - names - pieces,
         order=order,
         turns=_turns(plain),
         negated=_NOT.search(plain) is not None,
@@ -225,8 +216,7 @@ def _without_markup(text: str) -> str:
 def _dated(text: str) -> tuple[str, bool]:
     phrases = list_relative_dates(text)
     for phrase in phrases:
-        pattern = r"\s+".join(map(re.escape, phrase.split()))
-        text = re.sub(pattern, " ", text)
+        text = re.sub(r"\s+".join(map(re.escape, phrase.split())), " ", text)
     return text, bool(phrases)
 
 

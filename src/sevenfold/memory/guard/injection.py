@@ -31,9 +31,14 @@ def find_instructions(text: str, source: str = "") -> list[GuardFinding]:
 
     `source` says whose words they are ("user", "web", "team"): the user is trusted further.
     """
-    # The patterns are compiled when the first text is looked at, not when something imports this.
-
-    return find_signs(text, source)
+    passage = weigh_text(text)
+    if passage.score < find_threshold(source):
+        return []
+    shown = remove_disguises(text)
+    return [
+        GuardFinding("instruction", hit.said, format_line_number(shown, hit.at), f"sign: {hit.name}")
+        for hit in passage.hits
+    ]
 
 
 TABLE: Final = Path(__file__).with_name("signals.toml")
@@ -108,7 +113,7 @@ class _CompiledSignal(msgspec.Struct, frozen=True):
 
 @functools.cache
 def _ready(chinese: bool) -> tuple[_CompiledSignal, ...]:
-    """The rows for texts with or without Chinese, those that only support others last."""
+    """The rows for texts with or without Chinese, supporting ones last; compiled at first use."""
     out = []
     for row in load_signal_table().signal:
         words, patterns = (
@@ -138,10 +143,8 @@ def find_hits(text: str) -> list[InjectionHit]:
     for one in _ready(not text.isascii() and _CHINESE.search(text) is not None):
         if one.row.weight < SUPPORTING and not out:
             break
-        for word in one.words:
-            if word in text:
-                out += _hits(one, text)
-                break
+        if any(word in text for word in one.words):
+            out += _hits(one, text)
     return out
 
 
@@ -198,18 +201,6 @@ _ENCODED_ORDER: Final = 3.0
 _IN_WORDS_MOST: Final = 2
 
 
-def find_signs(text: str, source: str) -> list[GuardFinding]:
-    """The signs in the passage that gives the text away; empty when it may be saved."""
-    passage = weigh_text(text)
-    if passage.score < find_threshold(source):
-        return []
-    shown = remove_disguises(text)
-    return [
-        GuardFinding("instruction", hit.said, format_line_number(shown, hit.at), f"sign: {hit.name}")
-        for hit in passage.hits
-    ]
-
-
 def weigh_text(text: str) -> InjectionPassage:
     """The passage of a text that is most like an attack, whatever it comes to."""
     return find_worst_passage([*_hidden(text), *_read(text)])
@@ -219,22 +210,15 @@ def _read(text: str) -> Iterator[InjectionHit]:
     shown = remove_disguises(text)
     lower = undo_lookalikes(shown).lower()
     yield from find_hits(lower)
-    yield from _spaced_weighing(lower)
+    for run in _SPACED.finditer(lower):  # s p a c e d  o u t, to get past a search for words
+        if _RUN_ON.search(_SPACES.sub("", run[0])):
+            said = "spaces its letters out to hide an order"
+            yield InjectionHit("spaced letters", said, 6.0, run.start())
     for at, said in find_base64_text(shown):
         inside = find_worst_passage(find_hits(undo_lookalikes(remove_disguises(said)).lower()))
         if inside.score >= _ENCODED_ORDER:
             yield InjectionHit("base64", "hides an order in base64", _ENCODED_ORDER, at)
             yield from (InjectionHit(hit.name, hit.said, hit.weight, at) for hit in inside.hits)
-
-
-def _spaced_weighing(lower: str) -> Iterator[InjectionHit]:
-    """S p a c e d  o u t, to get past a search for words."""
-    for run in _SPACED.finditer(lower):
-        order = _RUN_ON.search(_SPACES.sub("", run[0]))
-        if order:
-            yield InjectionHit(
-                "spaced letters", "spaces its letters out to hide an order", 6.0, run.start()
-            )
 
 
 def _hidden(text: str) -> Iterator[InjectionHit]:
@@ -250,9 +234,8 @@ def _hidden(text: str) -> Iterator[InjectionHit]:
     for pattern, weight, name, said in _UNSEEN_SIGNS:
         if found := pattern.search(text):
             yield InjectionHit(name, said, weight, len(remove_disguises(text[: found.start()])))
-    if len(_IN_WORDS.findall(text)) > _IN_WORDS_MOST:
-        first = _IN_WORDS.search(text)
-        place = len(remove_disguises(text[: first.start()])) if first else 0
+    if len(split := list(_IN_WORDS.finditer(text))) > _IN_WORDS_MOST:
+        place = len(remove_disguises(text[: split[0].start()]))
         yield InjectionHit("split words", "splits words with invisible characters", 4.0, place)
 
 

@@ -1,8 +1,7 @@
 """Finds secrets in a text: keys, tokens, passwords and private keys, also in disguise.
 
-Known examples (`AKIAIOSFODNN7EXAMPLE`), placeholders, names of variables, hashes and paths are no secrets.
-The findings never hold the secret. Three readers look for them: tokens with a known shape
-(`formats.toml`), values behind a telling name, and the detectors of `detect-secrets`.
+Examples, placeholders, names of variables, hashes and paths are no secrets. Three readers look: for tokens
+of a known shape (`formats.toml`), for values behind a telling name, and the detectors of `detect-secrets`.
 """
 
 from __future__ import annotations
@@ -23,19 +22,12 @@ import msgspec
 
 from sevenfold.memory.guard.text import (
     GuardFinding,
-    decode_short_base64,
+    decode_base64,
     find_base64_text,
     find_split_tokens,
+    format_line_number,
     remove_disguises,
 )
-from sevenfold.memory.guard.text import format_line_number as line_spotting
-
-
-def find_secrets(text: str) -> list[GuardFinding]:
-    """Every secret in a text, in the order of its lines."""
-    # The detectors are loaded when the first text is looked at, not when something imports this.
-
-    return spot_secrets(text)
 
 
 def load_detectors() -> None:
@@ -88,11 +80,9 @@ def is_random(value: str, least: int = 16) -> bool:
     solid = sum(map(len, pieces))
     if solid < least * 3 // 4 or solid / len(pieces) > _LONGEST_PIECE:
         return False
-    return (any(map(str.isdigit, value)) and any(map(str.isalpha, value))) or _alternating(value)
-
-
-def _alternating(value: str) -> bool:
-    """Letters alone: only a long run that changes its case all the time."""
+    if any(map(str.isdigit, value)) and any(map(str.isalpha, value)):
+        return True
+    # Letters alone: only a long run that changes its case all the time.
     return len(value) >= 24 and not value.islower() and not value.isupper()
 
 
@@ -172,7 +162,7 @@ def find_tokens(text: str) -> Iterator[SecretSpan]:
 
 def _counts(row: SecretFormat, value: str) -> bool:
     if row.what == "JSON web token":
-        return (decode_short_base64(value.split(".")[0]) or "").startswith("{")
+        return (decode_base64(value.split(".")[0]) or "").startswith("{")
     if "PRIVATE KEY" in row.heads:
         return True  # its pattern asks for the key itself, not only for its first line
     head = _head(row, value)
@@ -269,11 +259,10 @@ def find_named_secrets(text: str) -> Iterator[SecretSpan]:
     for word in _WORD.finditer(lower):
         if word.start() < seen:
             continue
-        if word[0] != "key" or _KIND_OF_KEY.search(lower, max(0, word.start() - 12), word.start()):
-            said = _said(word, text)
-            if said is not None:
-                yield from _judged(word, said)
-                seen = said.end() if said.end() - said.start() > _LONG else 0
+        named = word[0] != "key" or _KIND_OF_KEY.search(lower, max(0, word.start() - 12), word.start())
+        if named and (said := _said(word, text)) is not None:
+            yield from _judged(word, said)
+            seen = said.end() if said.end() - said.start() > _LONG else 0
     yield from _headers(text)
     yield from _urls(text)
     for match in _COMMAND.finditer(text):
@@ -350,7 +339,7 @@ def _headers(text: str) -> Iterator[SecretSpan]:
     for match in _BEARER.finditer(text):
         value = match["value"]
         if match["scheme"].lower() == "basic":
-            said = decode_short_base64(value) or ""
+            said = decode_base64(value) or ""
             if ":" in said and said.isascii() and not is_placeholder(said):
                 yield SecretSpan("credentials in a header", *match.span("value"))
         elif _secret(value):
@@ -425,7 +414,8 @@ class SecretDetectors:
             for what, pattern in self._patterns:
                 for match in pattern.finditer(part):
                     first, last = _span(match)
-                    if _is_value(part[first:last]):
+                    value = part[first:last].strip(" \t\"'=:")
+                    if not is_documented_example(value) and is_random(value, 10):
                         yield SecretSpan(what, start + first, start + last)
             if _NAMED.search(part):
                 yield from self._named(start, part)
@@ -479,21 +469,12 @@ def _span(match: re.Match[str]) -> tuple[int, int]:
     return match.span()
 
 
-def _is_value(found: str) -> bool:
-    found = found.strip(" \t\"'=:")
-    return not is_documented_example(found) and is_random(found, 10)
-
-
-def _worth_a_look(line: str) -> bool:
-    """True if a run is long enough for a token and has a digit."""
-    return any(_DIGIT.search(run[0]) for run in _LONG_MAINTAINED.finditer(line))
-
-
 def _parts(text: str) -> Iterator[tuple[int, str]]:
     """The lines that could hold a token, long ones in pieces, with where they begin."""
     start = 0
     for line in text.split("\n"):
-        if _worth_a_look(line):
+        # A run that is long enough for a token, and has a digit.
+        if any(_DIGIT.search(run[0]) for run in _LONG_MAINTAINED.finditer(line)):
             for at in range(0, max(1, len(line) - _OVERLAP), _LONGEST - _OVERLAP):
                 yield start + at, line[at : at + _LONGEST]
         start += len(line) + 1
@@ -503,14 +484,14 @@ SHOWN: Final = 4  # Characters of a token that may be told, where all tokens of 
 _MOST: Final = 50  # Findings that are reported; more would not change what is done
 
 
-def spot_secrets(text: str) -> list[GuardFinding]:
+def find_secrets(text: str) -> list[GuardFinding]:
     """Every secret in a text, in the order of its lines."""
     text = remove_disguises(text)
     seen = _distinct(_tokens(text))
     found = [(token.start, _told(token, text, token.start)) for token in seen]
     for start, joined in find_split_tokens(text):
         if not any(token.start <= start < token.end for token in seen):
-            whole = _distinct(_shapes(joined))[:1]
+            whole = _distinct(_tokens(joined, named=False))[:1]
             found += [(start, _told(token, text, start, "it is broken over lines")) for token in whole]
     for start, said in find_base64_text(text):
         hidden = _distinct(_tokens(remove_disguises(said)))
@@ -519,14 +500,10 @@ def spot_secrets(text: str) -> list[GuardFinding]:
     return [told for _, told in found[:_MOST]]
 
 
-def _tokens(text: str) -> Iterator[SecretSpan]:
+def _tokens(text: str, *, named: bool = True) -> Iterator[SecretSpan]:
     yield from find_tokens(text)
-    yield from find_named_secrets(text)
-    yield from get_detectors().tokens(text)
-
-
-def _shapes(text: str) -> Iterator[SecretSpan]:
-    yield from find_tokens(text)
+    if named:
+        yield from find_named_secrets(text)
     yield from get_detectors().tokens(text)
 
 
@@ -543,12 +520,8 @@ def _distinct(found: Iterator[SecretSpan]) -> list[SecretSpan]:
 
 def _told(token: SecretSpan, text: str, position: int, how: str = "") -> GuardFinding:
     why = f"it begins like one, {token.head[:SHOWN]}…" if token.head else _WHY.get(token.what, _SHAPE)
-    return GuardFinding(
-        kind="secret",
-        what=token.what,
-        where=line_spotting(text, position),
-        why=f"{why}; {how}" if how else why,
-    )
+    where = format_line_number(text, position)
+    return GuardFinding("secret", token.what, where, f"{why}; {how}" if how else why)
 
 
 _SHAPE: Final = "it has the shape of one"

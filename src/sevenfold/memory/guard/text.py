@@ -93,7 +93,6 @@ def remove_disguises(text: str) -> str:
         text = _BREAKS.sub("\n", text)
     if not text.isascii():
         text = _HIDDEN.sub("", unicodedata.normalize("NFKC", text))
-        text = _HIDDEN.sub("", text)
     return _ODD_BREAKS.sub(" ", text)
 
 
@@ -117,7 +116,7 @@ def find_base64_text(text: str) -> Iterator[tuple[int, str]]:
     for count, run in enumerate(_ENCODED.finditer(text)):
         if count >= _ENCODED_MOST:
             return
-        if (said := _opened(run[0])) is not None:
+        if (said := decode_base64(run[0])) is not None:
             yield run.start(), said
 
 
@@ -160,12 +159,8 @@ def _solid(run: str) -> bool:
     return any(map(str.isdigit, run)) or not (run.islower() or run.istitle())
 
 
-def decode_short_base64(value: str) -> str | None:
-    """A short base64 value as text, or None when it is none."""
-    return _opened(value)
-
-
-def _opened(value: str) -> str | None:
+def decode_base64(value: str) -> str | None:
+    """A base64 value as text, or None when it is none."""
     value = re.sub(r"[\s>]", "", value).rstrip("=").replace("-", "+").replace("_", "/")
     if len(value) % 4 == 1:
         value = value[:-1]

@@ -2,11 +2,8 @@
 
 Only the folders from the project's root to the working folder are looked at; everything below waits
 until a file there is touched, so the size of a repository does not matter. Files are shown from the
-least to the most particular, but room is given out in another order: what is the user's own before
-what the project says, and near folders before far ones. A repository full of rules cannot push out
-what the user wrote.
-
-In the conversation each file stands with its path, and none can end its own part.
+least to the most particular. Room is given to the user's own first and to near folders before far ones: a
+repository full of rules cannot push out what the user wrote.
 """
 
 from __future__ import annotations
@@ -77,9 +74,8 @@ def find_folder_files(folder: Path, root: Path) -> Iterator[InstructionSource]:
         yield InstructionSource(folder / name, "project", f"of {_whose(folder, root)}", str(folder))
 
 
-def find_local_files(folder: Path) -> Iterator[InstructionSource]:
-    for name in LOCAL:
-        yield InstructionSource(folder / name, "local", _SAID["local"], str(folder))
+def find_local_files(folder: Path) -> list[InstructionSource]:
+    return [InstructionSource(folder / name, "local", _SAID["local"], str(folder)) for name in LOCAL]
 
 
 def find_owner_rules(
@@ -129,12 +125,12 @@ class RuleFolders:
                 why = f"it holds more than {limits.names:,} names or {limits.folders:,} folders"
                 self._warnings.leave_out(folder, why)
                 return []
-            found += [inner / name for name, is_folder in entries if _is_rule(name, is_folder)]
             waiting += [inner / name for name, is_folder in entries if is_folder]
+            files = [name for name, is_folder in entries if not is_folder and not name.startswith(".")]
+            found += [inner / name for name in files if name.lower().endswith(".md")]
         found.sort(key=lambda path: os.fsencode(path.relative_to(folder).as_posix()))
         for path in found[limits.rules :]:
-            why = f"there are more than {limits.rules:,} rule files in one folder"
-            self._warnings.leave_out(path, why)
+            self._warnings.leave_out(path, f"there are more than {limits.rules:,} rule files in one folder")
         return found[: limits.rules]
 
     def _listed(self, folder: Path, most: int) -> list[tuple[str, bool]]:
@@ -160,10 +156,6 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return entry.is_dir()
     except OSError:  # a link that leads to itself; it must not hide its neighbours
         return False
-
-
-def _is_rule(name: str, is_folder: bool) -> bool:
-    return not is_folder and name.lower().endswith(".md") and not name.startswith(".")
 
 
 class _ConditionalRule(msgspec.Struct, frozen=True):
@@ -205,8 +197,7 @@ class InstructionFiles:
         self._managed = managed
         self._homes = [_real(path) for path in (shared_home, home) if path]
         self._limits = limits or InstructionLimits()
-        own = (_real(managed), *self._homes)
-        border = ProjectBorder(self._root, trusted, forbidden, own)
+        border = ProjectBorder(self._root, trusted, forbidden, (_real(managed), *self._homes))
         self._taking = InstructionReader(border, user_home, self._limits, suspicious, tuple(already))
         self._look = RuleFolders(border, self._limits, self._taking.warnings)
         self._waiting: list[_ConditionalRule] = []
@@ -252,15 +243,14 @@ class InstructionFiles:
         owners += [(home, "user") for home in self._homes]
         for number, (folder, kind) in enumerate(owners):
             rules = find_owner_rules(folder, kind, self._root, self._look)
-            sources = [*find_owner_files(folder, kind), *rules]
-            yield _SourceGroup((0, number), (0, number), sources)
+            yield _SourceGroup((0, number), (0, number), [*find_owner_files(folder, kind), *rules])
 
     def _project(self) -> Iterator[_SourceGroup]:
         for folder in sorted(self._folders):
             deep = len(folder.parts)
             yield _SourceGroup((1, deep, 0), (2, -deep), list(find_folder_files(folder, self._root)))
             yield _SourceGroup((1, deep, 1), (3, -deep), self._rules(folder))
-            yield _SourceGroup((2, deep), (1, -deep), list(find_local_files(folder)))
+            yield _SourceGroup((2, deep), (1, -deep), find_local_files(folder))
 
     def _rules(self, folder: Path) -> list[InstructionSource]:
         return list(find_folder_rules(folder, self._root, self._look))
@@ -279,8 +269,7 @@ class InstructionFiles:
     def _put_aside(self, rule: CleanedInstruction, start: Path) -> None:
         from sevenfold.memory.instructions.rules import RuleGlobs
 
-        warnings, path = self._taking.warnings, rule.source.path
-        globs = RuleGlobs(rule.paths)
+        warnings, path, globs = self._taking.warnings, rule.source.path, RuleGlobs(rule.paths)
         if globs.problems:
             bad = format_path(", ".join(globs.problems))
             warnings.add(f"{format_path(path)}: these paths are too long or stand for too many: {bad}")
@@ -318,30 +307,6 @@ class InstructionFiles:
                 left.append(one)
         self._waiting = left
         return found
-
-
-def load_instructions(
-    root: Path,
-    cwd: Path,
-    *,
-    home: Path,
-    managed: Path,
-    user_home: Path,
-    trusted: bool,
-    forbidden: Callable[[Path], bool],
-    shared_home: Path | None = None,
-) -> Instructions:
-    """The instructions that a conversation in this folder opens with; nothing is loaded later."""
-    return InstructionFiles(
-        root,
-        cwd,
-        home=home,
-        managed=managed,
-        user_home=user_home,
-        trusted=trusted,
-        forbidden=forbidden,
-        shared_home=shared_home,
-    ).load()
 
 
 def _instruction(rule: CleanedInstruction) -> Instruction:

@@ -1,8 +1,7 @@
-"""Takes one instruction file with what it includes: once, whole, within the limits, or says why not.
+"""Takes one instruction file with what it includes (`@path`): whole and within the limits, or says why not.
 
 Another person may have written the file: only ordinary files are read, and only so much of each. Inside
-the project every text may be read, outside it only what the user allows. `@path` in a text is an include
-if there is such a file.
+the project every text may be read, outside it only what the user allows.
 """
 
 from __future__ import annotations
@@ -94,12 +93,7 @@ def _open(real: Path) -> int:
 
 def decode_text(data: bytes) -> DecodedText | str:
     """The text of a file whatever editor wrote it, lines ended by a newline alone, or why not."""
-    if data.startswith(_UTF16):
-        encoding = "utf-16"
-    elif b"\0" in data:
-        return "it is not a text file"
-    else:
-        encoding = "utf-8-sig"
+    encoding = "utf-16" if data.startswith(_UTF16) else "utf-8-sig"
     try:
         text, mended = data.decode(encoding), False
     except UnicodeDecodeError:
@@ -149,13 +143,12 @@ class ProjectBorder(msgspec.Struct, frozen=True):
 
     def refusal(self, asked: Path, real: Path, *, free: bool) -> str:
         """The reason why a file may not be read; empty: it may. `free`: its place does not matter."""
-        if _special(real):
+        special = any(real.is_relative_to(place) for place in SPECIAL)
+        if special and not real.is_relative_to(_SHARED_MEMORY):
             return "it is no ordinary file"
         if self.secret(asked) or self.secret(real):
             return SECRET
-        if not (free or self.trusted or self.inside(real)):
-            return OUTSIDE
-        return ""
+        return "" if free or self.trusted or self.inside(real) else OUTSIDE
 
     def secret(self, path: Path) -> bool:
         """Judged by its place in the project: where the project itself lies says nothing."""
@@ -175,10 +168,6 @@ def normalise_path(path: Path) -> Path:
     return Path(os.path.normpath(path))
 
 
-def _special(real: Path) -> bool:
-    return any(real.is_relative_to(place) for place in SPECIAL) and not real.is_relative_to(_SHARED_MEMORY)
-
-
 _MENTION: Final = re.compile(
     r"""
     (?<![A-Za-z0-9_.+%/@\\`-])@          # not after a letter: that is an e-mail address
@@ -193,19 +182,12 @@ _TRAILING: Final = ".,;:!?)]}'*_"
 def find_mentions(text: str, cut: Sequence[MarkdownPiece]) -> Iterator[tuple[str, ...]]:
     """For each mention outside code and comments the paths it may mean, the likeliest first."""
     for kind, start, end in cut:
-        if kind != "text":
-            continue
-        at = text.find("@", start, end)
-        if at < 0:
-            continue
-        for found in _MENTION.finditer(text, at, end):
-            yield _readings(found[1].replace("\\ ", " "))
-
-
-def _readings(mention: str) -> tuple[str, ...]:
-    """As written, without the punctuation of the sentence around it, without `#section`."""
-    bare = mention.rstrip(_TRAILING)
-    return tuple(dict.fromkeys(filter(None, (mention, bare, bare.partition("#")[0]))))
+        at = text.find("@", start, end) if kind == "text" else -1
+        for found in _MENTION.finditer(text, at, end) if at >= 0 else ():
+            # As written, without the punctuation of the sentence around it, without `#section`.
+            mention = found[1].replace("\\ ", " ")
+            bare = mention.rstrip(_TRAILING)
+            yield tuple(dict.fromkeys(filter(None, (mention, bare, bare.partition("#")[0]))))
 
 
 Kind: TypeAlias = Literal["managed", "user", "project", "local", "included", "rule"]
@@ -285,19 +267,15 @@ class InstructionWarnings:
 
     def drain(self) -> tuple[str, ...]:
         """The notices since the last time."""
-        said = [_sentence(list(paths), why) for why, paths in self._left_out.items()]
+        said: list[str] = []
+        for why, paths in self._left_out.items():
+            more = f" and {len(paths) - NAMED:,} more" if len(paths) > NAMED else ""
+            said.append(f"not loaded: {', '.join(list(paths)[:NAMED])}{more}: {why}")
         said += list(self._said)[: self._most]
-        if len(self._said) > self._most:
-            more = len(self._said) - self._most
-            said.append(f"there are {more:,} more warnings of this kind about instruction files")
+        if (rest := len(self._said) - self._most) > 0:
+            said.append(f"there are {rest:,} more warnings of this kind about instruction files")
         self._left_out, self._said = {}, {}
         return tuple(said)
-
-
-def _sentence(paths: list[str], why: str) -> str:
-    named, more = paths[:NAMED], len(paths) - NAMED
-    rest = f" and {more:,} more" if more > 0 else ""
-    return f"not loaded: {', '.join(named)}{rest}: {why}"
 
 
 def format_path(path: Path | str) -> str:
@@ -367,12 +345,9 @@ class InstructionReader:
         if real is None or str(real) in self.taken:
             return None
         content = self._content(source, real)
-        if isinstance(content, str):
-            self._leave_out(source, content)
-            return None
-        decoded = decode_text(content.data)
-        if isinstance(decoded, str):
-            self._leave_out(source, decoded)
+        decoded = content if isinstance(content, str) else decode_text(content.data)
+        if isinstance(content, str) or isinstance(decoded, str):
+            self._leave_out(source, str(decoded))
             return None
         # Only comments and the head of a rule can make it smaller: what cannot fit is not looked through.
         room = self._limits.characters
@@ -441,15 +416,11 @@ class InstructionReader:
 
     # --- with what it includes ------------------------------------------------------------------------
 
-    def take(self, source: InstructionSource) -> list[Instruction]:
-        """The file and, after it, what it includes; nothing when it is there already or refused."""
-        cleaned = self.clean(source)
-        return self.include(cleaned) if cleaned else []
-
     def include(self, cleaned: CleanedInstruction, above: tuple[Path, ...] = ()) -> list[Instruction]:
         """A cleaned file as an instruction, with its includes behind it."""
         source = cleaned.source
-        if not self._is_new(cleaned):
+        copied = cleaned.identity in self._identities or cleaned.copy in self._copies
+        if copied or str(cleaned.real) in self.taken:
             return []
         if self._characters + len(cleaned.text) > self._limits.characters:
             self._leave_out(source, self._too_much)
@@ -470,13 +441,6 @@ class InstructionReader:
             if next_one := self.clean(included):
                 found += self.include(next_one, above)
         return found
-
-    def _is_new(self, cleaned: CleanedInstruction) -> bool:
-        return not (
-            str(cleaned.real) in self.taken
-            or cleaned.identity in self._identities
-            or cleaned.copy in self._copies
-        )
 
     def _remark(self, source: InstructionSource, text: str) -> None:
         if len(text) > LONG:
@@ -506,7 +470,9 @@ class InstructionReader:
                     self.warnings.leave_out(f"what {format_path(by)} includes", why)
                     return
                 self._lookups += 1
-                path = self._meant(by, reading)
+                path = by.parent / reading
+                if reading == "~" or reading.startswith("~/"):
+                    path = normalise_path(self._user_home / reading[2:].lstrip("/"))
                 if why := self._out_of_reach(path, reading, free=free):
                     self.warnings.leave_out(path, why, by)
                     break
@@ -517,11 +483,6 @@ class InstructionReader:
                 if self._wanted(path, real, above, by):
                     yield path
                 break
-
-    def _meant(self, by: Path, reading: str) -> Path:
-        if reading == "~" or reading.startswith("~/"):
-            return normalise_path(self._user_home / reading[2:].lstrip("/"))
-        return by.parent / reading
 
     def _out_of_reach(self, path: Path, reading: str, *, free: bool) -> str:
         """Judged by the words alone: a folder that is not trusted cannot make us touch another."""
@@ -555,8 +516,7 @@ class InstructionReader:
             return Path(os.path.realpath(path, strict=True))
         except OSError as error:
             if error.errno not in _ABSENT:
-                why = (error.strerror or str(error)).lower()
-                self.warnings.leave_out(path, why, by)
+                self.warnings.leave_out(path, (error.strerror or str(error)).lower(), by)
             elif not by and error.errno == errno.ENOENT and path.is_symlink():
                 self.warnings.leave_out(path, "it is a link that leads nowhere")
             return None

@@ -1,8 +1,7 @@
 """Reads the head of a rule file, and matches the files that the rule is for.
 
 The head is read line by line and not as YAML: people write `paths: **/*.ts` without quotes, which no
-YAML reader takes, and nothing else in it concerns us. Globs such as `src/**/*.{ts,tsx}` are matched without
-ever taking long.
+YAML reader takes. Matching a glob never takes long, whatever it is.
 """
 
 from __future__ import annotations
@@ -52,8 +51,7 @@ def parse_rule_head(text: str) -> RuleHead:
     globs, problem = _globs([line.rstrip("\n") for line in lines[first:last]])
     left = "".join(lines[:first] + lines[last:])
     body = text[found.end() :].lstrip("\n")
-    rest = f"---\n{left}---\n{body}" if left.strip() else body
-    return RuleHead(globs, rest, problem)
+    return RuleHead(globs, f"---\n{left}---\n{body}" if left.strip() else body, problem)
 
 
 def _continues(line: str) -> bool:
@@ -69,7 +67,7 @@ def _globs(lines: list[str]) -> tuple[tuple[str, ...], str]:
         joined = " ".join([value, *(_REMARK.sub("", line).strip() for line in lines[1:])])
         items = _split(joined.strip().removeprefix("[").removesuffix("]"))
     elif value and value not in {"|", ">", "|-", ">-"}:
-        items = _split(_unquoted(value)) if _quoted(value) else _split(value)
+        items = _split(_unquoted(value))
     else:
         items = [part for line in lines[1:] for part in _listed(line)]
     globs = tuple(dict.fromkeys(filter(None, items)))
@@ -181,9 +179,6 @@ def _same(name: re.Pattern[str] | str, actual: str) -> bool:
     return name == actual if isinstance(name, str) else bool(name.fullmatch(actual))
 
 
-# --- braces -----------------------------------------------------------------------------------------
-
-
 def expand_braces(glob: str) -> tuple[str, ...]:
     """Every glob that one with braces stands for; none: there are too many."""
     done: list[str] = []
@@ -192,13 +187,11 @@ def expand_braces(glob: str) -> tuple[str, ...]:
         if len(done) + len(waiting) > MOST_READINGS:
             return ()
         one = waiting.pop()
-        cuts = _choice(one)
-        if cuts is None:
+        if (cuts := _choice(one)) is None:
             done.append(one)
             continue
-        begin, end = cuts[0], cuts[-1]
         choices = [one[a + 1 : b] for a, b in pairwise(cuts)]
-        waiting += [one[:begin] + choice + one[end + 1 :] for choice in reversed(choices)]
+        waiting += [one[: cuts[0]] + choice + one[cuts[-1] + 1 :] for choice in reversed(choices)]
     return tuple(dict.fromkeys(done))
 
 

@@ -75,12 +75,11 @@ def find_file_links(line: str) -> list[MarkdownLink]:
     """The links of one line (code already blanked out) that lead to a markdown file in the folder."""
     if "](" not in line:
         return []
-    links = []
-    for found in _INLINE.finditer(line):
-        file = parse_local_file(found["angled"] or found["bare"] or "")
-        if file:
-            links.append(MarkdownLink(file, found["title"].strip(), found.start(), found.end()))
-    return links
+    return [
+        MarkdownLink(file, found["title"].strip(), *found.span())
+        for found in _INLINE.finditer(line)
+        if (file := parse_local_file(found["angled"] or found["bare"] or ""))
+    ]
 
 
 def find_name_links(line: str) -> list[MarkdownLink]:
@@ -93,9 +92,7 @@ def find_name_links(line: str) -> list[MarkdownLink]:
 def format_link_target(file: str) -> str:
     """The target of a link to this file, written so that it is read back as this file."""
     path = _RISKY.sub(lambda found: quote(found.group()), file)
-    if re.search(r"[\s()'\"]", path):
-        return f"<{path}>"
-    return path
+    return f"<{path}>" if re.search(r"[\s()'\"]", path) else path
 
 
 def parse_local_file(target: str) -> str:

@@ -1,10 +1,6 @@
 """Reads Markdown: its blocks with their places, and its code and comments.
 
-`split_blocks` gives paragraphs, list items, table rows and lines of code, for readers that compare or
-replace statements. `split_pieces` gives text, code and comments, for readers that look for mentions: a
-mention in code is an example, and a comment in code is code.
-
-This follows CommonMark where it matters here: fences of backticks or tildes, code spans, indented code
+It follows CommonMark where it matters here: fences of backticks or tildes, code spans, indented code
 outside lists, comments that begin a line and comments within one. A fence may be closed at any depth,
 because people who indent one forget to indent its end. Every text takes time in proportion to its length.
 """
@@ -150,9 +146,8 @@ def find_unclosed_comment(text: str, cut: Sequence[MarkdownPiece]) -> int | None
     last = cut[-1] if cut else None
     if not last or last.kind != "comment" or text.startswith(_EMPTY, last.start):
         return None
-    if text.endswith(_CLOSE, last.start + 4, last.end):
-        return None
-    return text.count("\n", 0, last.start) + 1
+    closed = text.endswith(_CLOSE, last.start + 4, last.end)
+    return None if closed else text.count("\n", 0, last.start) + 1
 
 
 class _MarkdownCutter:
@@ -249,9 +244,8 @@ def _after(pattern: re.Pattern[str], text: str, at: int, end: int) -> int:
 
 def _comment_end(text: str, start: int, limit: int) -> int:
     """The end of the comment that begins here; 0: none before the limit."""
-    for short in _EMPTY:
-        if text.startswith(short, start):
-            return start + len(short)
+    if short := next((one for one in _EMPTY if text.startswith(one, start)), ""):
+        return start + len(short)
     close = text.find(_CLOSE, start + 4, limit)
     return close + len(_CLOSE) if close >= 0 else 0
 

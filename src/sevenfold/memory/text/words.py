@@ -1,8 +1,7 @@
 """Cuts texts into words: as they are written, or as recall compares them.
 
 `tokenize_text` gives small letters with their endings cut, and Chinese in pairs of signs. It leaves out
-words that say nothing about a subject ("the", "when", "please", 什么), in memories and in questions, so a
-question made of nothing else has no words at all, and recall has no answer to it.
+words that say nothing about a subject ("the", "when", "please", 什么), in memories and in questions.
 """
 
 from __future__ import annotations
@@ -90,8 +89,7 @@ def tokenize_text(
 def split_written_words(text: str) -> Iterator[tuple[str, bool]]:
     """The words as they are written, and whether it is a run of Chinese, Japanese or Korean signs."""
     for match in _PIECE.finditer(unicodedata.normalize("NFKC", text)):
-        piece = match.group()
-        yield piece, _SIGN.match(piece) is not None
+        yield match[0], _SIGN.match(match[0]) is not None
 
 
 def find_names(text: str) -> list[str]:
@@ -155,8 +153,7 @@ _IRREGULAR: Final = {word: one.split()[0] for one in _ROOTS.split(",") for word 
 @lru_cache(maxsize=200_000)
 def stem_word(word: str) -> str:
     """The word without the endings English puts on it; the result need not be a word."""
-    if word in _IRREGULAR:
-        word = _IRREGULAR[word]
+    word = _IRREGULAR.get(word, word)
     if len(word) < 4 or not word.isascii() or not word.isalpha():
         return word
     return _without_suffix(_without_ending(_without_plural(word)))
@@ -183,9 +180,7 @@ def _without_ending(word: str) -> str:
         root = word[: -len(ending)]
         if len(root) < 2 or not re.search("[aeiouy]", root):
             return word
-        if root[-1] == root[-2] and root[-1] not in "lsz":
-            return root[:-1]
-        return root
+        return root[:-1] if root[-1] == root[-2] and root[-1] not in "lsz" else root
     return word
 
 
