@@ -80,7 +80,9 @@ class Microcompaction:
             return again
         if not self._worth_a_look(view, pressure) or self._broken():
             return again
-        return (*again, *self._clear(view, self._decide(request, pressure), "cost"))
+        self._need, rates = self._need or NeedModel.load(), self._rates(request)
+        batch = decide_clearing(view, self._scan, self._need, rates, pressure, self._settings)
+        return (*again, *self._clear(view, batch, "cost"))
 
     def _recall(self, view: View) -> None:
         """After a resume: what had been asked for again."""
@@ -125,11 +127,6 @@ class Microcompaction:
             return False
         self._looked_at = now
         return now > 0
-
-    def _decide(self, request: Request, pressure: Pressure) -> ClearDecision | None:
-        self._need = self._need or NeedModel.load()
-        rates = self._rates(request)
-        return decide_clearing(request.view, self._scan, self._need, rates, pressure, self._settings)
 
     def _rates(self, request: Request) -> CacheRates:
         frame = request.frame

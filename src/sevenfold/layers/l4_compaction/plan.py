@@ -55,8 +55,7 @@ def split_rounds(placed: Sequence[PlacedMessage]) -> list[Sequence[PlacedMessage
         for at in range(1, len(placed))
         if placed[at].message.role == "assistant" and placed[at - 1].message.role != "assistant"
     ]
-    bounds = [0, *starts, len(placed)]
-    return [placed[a:b] for a, b in pairwise(bounds) if a < b]
+    return [placed[a:b] for a, b in pairwise([0, *starts, len(placed)]) if a < b]
 
 
 def find_tail_starts(view: View) -> Iterator[int]:
@@ -235,9 +234,8 @@ class CompactionPlan(msgspec.Struct, frozen=True, dict=True):
 def plan_everything(request: Request, pressure: Pressure, trigger: str) -> CompactionPlan:
     """Nothing is kept."""
     before = count_context_tokens(request, pressure)
-    return CompactionPlan(
-        request, pressure, trigger, 0, len(request.view), before, compute_target_tokens(before, pressure)
-    )
+    most = compute_target_tokens(before, pressure)
+    return CompactionPlan(request, pressure, trigger, 0, len(request.view), before, most)
 
 
 def make_plan(
