@@ -142,11 +142,8 @@ class Microcompaction:
             return ()
         why = f"layer 2 cleared {decision.why}"
         self._parts.expect(why)
-        self._emit(
-            Cleared(
-                rule, tuple(shown), decision.freed, decision.rewritten, decision.saving, decision.price, why
-            )
-        )
+        freed, rewritten = decision.freed, decision.rewritten
+        self._emit(Cleared(rule, tuple(shown), freed, rewritten, decision.saving, decision.price, why))
         self._cleared += len(shown)
         first, last = decision.clear[0].at, decision.clear[-1].at
         then = next((one.at for one in self._scan.found if one.at > last), len(view))

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from sevenfold.core.errors import StorageFailure
 from sevenfold.core.events import Cleared, Emit, Failed
-from sevenfold.core.messages import Json, Message, make_context_message
+from sevenfold.core.messages import Json, make_context_message
 from sevenfold.core.protocols import Accounts, Capabilities, Change, Fit
 from sevenfold.core.request import Frame, Request
 from sevenfold.core.tokens import MessageSize, Pressure, scale_constant
@@ -189,8 +189,12 @@ class CacheEditing:
         done = [one for one, _ in kept]
         ids, frees = tuple(one.use.id for one in done), estimate_freed_tokens(done, view)
         self._tell(request, ids, frees)
+        lines = (f"- {describe_call(one.use)}: {path}" for one, path in kept)
         # First where they are: a write that is torn between the two deletes nothing.
-        return (make_deletion_note(kept), Pin(view[-1].id, {"type": KIND, "delete": list(ids)}, frees))
+        return (
+            make_context_message(GONE, *lines),
+            Pin(view[-1].id, {"type": KIND, "delete": list(ids)}, frees),
+        )
 
     def _kept(self, old: Sequence[Candidate], view: View) -> list[tuple[Candidate, Path]]:
         """Those that are on disk, each with its path. What is not on disk is not deleted."""
@@ -230,12 +234,6 @@ def estimate_freed_tokens(candidates: Sequence[Candidate], view: View) -> int:
         return tokens
     counted = view.calibration.tokens(view.reported.size)
     return int(tokens * min(1.0, view.reported.tokens / max(1, counted)))
-
-
-def make_deletion_note(kept: Sequence[tuple[Candidate, Path]]) -> Message:
-    """The message that tells the model which results are gone, and where they are stored."""
-    lines = [GONE, *(f"- {describe_call(one.use)}: {path}" for one, path in kept)]
-    return make_context_message(*lines)
 
 
 _check_cache_editing: type[Fit] = CacheEditing

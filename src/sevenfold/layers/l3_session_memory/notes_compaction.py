@@ -139,7 +139,8 @@ def make_notes_message(
     """
     said = number_turns(gone.said)
     told_there = " ".join(notes.split())
-    missing = [(n, text) for n, text in said if not _in(text, told_there)]
+    flat = ((turn, " ".join(turn[1].split())) for turn in said)
+    missing = [turn for turn, text in flat if text and (len(text) < SHORT or text not in told_there)]
     if asking and said and missing[-1:] != said[-1:]:
         missing.append(said[-1])
     byte = int(room / TEXT_RATE)
@@ -149,12 +150,6 @@ def make_notes_message(
     if words := format_quotes(missing, byte - count_line_bytes(told), last_whole=asking):
         lines += ["", _SAID, *words]
     return NotesMessage(enclose_in_tag(TAG, lines), replace(gone, account=notes))
-
-
-def _in(said: str, notes: str) -> bool:
-    """True if it is in the notes, which stand on one line."""
-    flat = " ".join(said.split())
-    return not flat or (len(flat) >= SHORT and flat in notes)
 
 
 def _fitted(texts: Sequence[str], room: int) -> list[str]:

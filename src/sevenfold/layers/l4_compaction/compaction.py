@@ -78,7 +78,6 @@ class Compaction:
     label: ClassVar[str] = BY
 
     def __init__(self, parts: LayerParts, score: Score = score_replacement) -> None:
-        """`score` measures how much of what is removed can still be found."""
         self._parts, self._score, self.emit = parts, score, parts.emit
         self._digest, self.settings = Digest(parts), parts.settings.compaction
         self._summarise = Summariser(parts.get_fork(), self.settings, parts.emit)
@@ -242,7 +241,7 @@ class Compaction:
         if why and breaker.told != why:
             self.emit(Notice(why, "warning"))
             breaker = replace(breaker, told=why)
-        if planned.automatic or planned.full_from_the_start:  # the last rung, for a window that is full
+        if planned.automatic or (planned.full and planned.first == 0):  # the last rung, for a full window
             made = self._digest.draft(planned.request, planned.pressure, self.stands)
             if made is not None:
                 return draft_from_digest(made, used), breaker.compacted(planned.view)

@@ -59,9 +59,7 @@ def split_rounds(placed: Sequence[PlacedMessage]) -> list[Sequence[PlacedMessage
 
 
 def find_tail_starts(view: View) -> Iterator[int]:
-    """The places where the kept part may begin, the gentlest first: the newest round, what came after its
-    results, and the end, where nothing is kept.
-    """
+    """Yields where a tail may begin, the gentlest first: newest round, after its results, the end."""
     loop = find_thinking_loop(view)
     newest = len(view) - len(split_rounds(list(view))[-1]) if len(view) else 0
     answered = next((at for at in range(newest + 1, len(view)) if can_cut_at(view, at)), len(view))
@@ -196,11 +194,6 @@ class CompactionPlan(msgspec.Struct, frozen=True, dict=True):
     @property
     def full(self) -> bool:
         return self.before > self.pressure.thresholds.auto_compact
-
-    @property
-    def full_from_the_start(self) -> bool:
-        """True if what is replaced is the older part of a full window."""
-        return self.full and self.first == 0
 
     @property
     def promising(self) -> bool:

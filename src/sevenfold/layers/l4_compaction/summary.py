@@ -1,10 +1,12 @@
 """Gets a summary out of a model: the wording, the reply, and the text that takes the place of the messages.
 
-on the prefix   the conversation's own request, one directive more; almost all of it is in the cache
-a nudge         once, when the reply has no summary in it
-plain           the record as text under a system prompt of its own, where the first way is closed:
-                the request was not accepted, was too long, or the model would only call tools
-shortened       too long again: the oldest rounds go, as many as the provider's numbers ask for
+    on the prefix   the conversation's own request, one directive more; almost all of it is in the cache
+    a nudge         once, when the reply has no summary in it
+    plain           the record as text under a system prompt of its own, where the first way is closed:
+                    the request was not accepted, was too long, or the model would only call tools
+    shortened       too long again: the oldest rounds go, as many as the provider's numbers ask for
+
+Whatever comes of it, the conversation is not touched here.
 """
 
 from __future__ import annotations

@@ -247,9 +247,7 @@ class WarmSummary:
         self._found: tuple[CompactionPlan, SummaryWorth] | None = None
 
     def offered(self, request: Request, now: float) -> tuple[float, float, float, float] | None:
-        """Tokens freed, what later requests save by that, what it costs, and how many times as much it has
-        to save: all but the last in base-price input tokens.
-        """
+        """Tokens freed, saved by later requests, the price, and how many times that must be saved."""
         pressure = measure_pressure(request, self._parts.conversation.thresholds, now)
         self._found = self._compaction.paying(request, pressure, margin=0.0)
         if self._found is None or not pressure.warm:

@@ -145,9 +145,8 @@ class Extraction:
     async def _looked_through(self, request: Request, trailing: bool) -> Sequence[Mark]:
         state = self._state
         state.waits = False
-        if state.failures >= FAILURES or not any(
-            tool.get("name") in EDITORS for tool in request.frame.tools
-        ):
+        can_write = any(tool.get("name") in EDITORS for tool in request.frame.tools)
+        if state.failures >= FAILURES or not can_write:  # the list of tools cannot be changed
             return ()
         view = find_cached_view(request.view)
         places = map(view.where, self._cursors(view))  # none when those messages have left the view
@@ -157,7 +156,9 @@ class Extraction:
             return (self._advanced(view),) if saved else ()
         if len(said) < self._set.every and not trailing:
             return ()
-        state.waits = not trailing and self._can_wait(request, said)
+        price = self._parts.prices.of(request.frame.model)
+        costs = price is not None and price.input > 0
+        state.waits = not trailing and self._set.patient and costs and not is_urgent(said)
         if state.waits:
             return ()
         tools, may = self._learning.tools()
@@ -199,11 +200,6 @@ class Extraction:
             elif self._wrote_memory(view[at], view):
                 turn, saved = [], True
         return said + turn, saved
-
-    def _can_wait(self, request: Request, said: Sequence[str]) -> bool:
-        price = self._parts.prices.of(request.frame.model)
-        costs = price is not None and price.input > 0
-        return self._set.patient and costs and not is_urgent(said)
 
     def _advanced(self, view: View) -> Mark:
         self._state.cursor = view[-1].id

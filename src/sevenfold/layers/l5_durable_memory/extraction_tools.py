@@ -279,9 +279,8 @@ def make_fork_tools(
     own = replace(workspace, seen=dict(workspace.seen))  # what is read from now on is not shared
     own.cwd = workspace.cwd
     gate = ToolGate(permissions, own)
-    toolbox = Toolbox(
-        make_standard_tools(own), gate, lambda event: None
-    )  # the fork counts what it is denied
+    # Events are dropped: the fork counts what it is denied.
+    toolbox = Toolbox(make_standard_tools(own), gate, lambda event: None)
     return (HookedTools(toolbox, hooks) if hooks is not None else toolbox), gate
 
 

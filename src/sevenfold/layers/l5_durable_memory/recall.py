@@ -105,13 +105,6 @@ def count_words(text: str) -> float:
     return count + len(re.findall(_WORD, text))
 
 
-def make_search_text(question: str) -> str:
-    """The text to search for."""
-    if len(question) <= LONGEST:
-        return question
-    return f"{question[: LONGEST // 2]}\n{question[-LONGEST // 2 :]}"
-
-
 RECENT: Final = 20  # Messages in which a call counts as now
 _USAGE: Final = (
     r"(?i)\b(?:usage|how[ -]to(?:[ -]use)?|using|syntax|flags?|options?|arguments?|parameters?|commands?"
@@ -249,9 +242,13 @@ class Recall:
         if self._search is None or not self._search.found.done():
             return ()
         search, self._search = self._search, None
-        found = self._result(search)
-        made = self._attachment(found, seen) if found and found.memories else None
-        if found is None or made is None:
+        try:
+            found = search.found.result()
+        except SevenfoldError as error:  # the turn reports others
+            self._emit(Failed(BY, str(error)))
+            return ()
+        made = self._attachment(found, seen) if found.memories else None
+        if made is None:
             return ()
         names, files = tuple(m.name for m in made.shown), tuple(m.file for m in made.shown)
         self._emit(Surfaced(names, files, made.bytes, found.selector, found.milliseconds))
@@ -279,7 +276,10 @@ class Recall:
             before.drop()
         if not is_worth_a_search(question.text) or self._limits(seen.shown).left < LEAST or seen.ignored:
             return
-        wanted = RecallQuery(make_search_text(question.text), self._settings.limit, seen.files)
+        text = question.text
+        if len(text) > LONGEST:
+            text = f"{text[: LONGEST // 2]}\n{text[-LONGEST // 2 :]}"
+        wanted = RecallQuery(text, self._settings.limit, seen.files)
         self._search = self._by_a_model(question, wanted)
         if self._search is None:
             spare = self._settings.limit if seen.tools else 0  # some may be left out
@@ -331,14 +331,6 @@ class Recall:
         return ByModel(sources, choose, selector, self._emit)
 
     # --- handing back -----------------------------------------------------------------------------------
-
-    def _result(self, search: _RunningSearch) -> Selection | None:
-        """The result of a search. Emits our own errors; the turn reports others."""
-        try:
-            return search.found.result()
-        except SevenfoldError as error:
-            self._emit(Failed(BY, str(error)))
-            return None
 
     def _attachment(self, found: Selection, seen: _RecallView) -> RecallAttachment | None:
         """The memories that are not in view by now, without those about tools in use."""

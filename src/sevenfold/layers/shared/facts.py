@@ -172,7 +172,8 @@ class FactCollector:
 
     def _told(self, by: str, text: str, media: list[Block]) -> None:
         if by in TYPED and (text.strip() or media):
-            self._said.append(UserTurn(text + _named(media)))
+            images, documents = (sum(isinstance(b, kind) for b in media) for kind in (Image, Document))
+            self._said.append(UserTurn(text + "\n[an image]" * images + "\n[a document]" * documents))
         elif by not in (PROMPTED, RECALLED) and text.strip():
             _newest(self._contexts, text, None)
 
@@ -325,13 +326,6 @@ def find_pointed_file(text: str) -> str:
 
 
 # --- words --------------------------------------------------------------------------------------------
-
-
-def _named(blocks: list[Block]) -> str:
-    """The other things that the user sent, in brackets: a digest is words."""
-    images = sum(isinstance(b, Image) for b in blocks)
-    documents = sum(isinstance(b, Document) for b in blocks)
-    return "\n[an image]" * images + "\n[a document]" * documents
 
 
 def to_bounded_line(text: str, most: int) -> str:

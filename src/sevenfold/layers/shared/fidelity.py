@@ -136,17 +136,15 @@ class _ItemCounter:
         said = extract_user_text(one)
         if said:
             self._said.append(said)
-        short = [text for use in message.tool_uses for text in self._called(use)]
+        for call in map(summarise_call, message.tool_uses):
+            if call.kind in ("read", "change"):
+                self._paths[call.about] += TWICE
+        texts = (text for use in message.tool_uses for text in iterate_strings(use.input))
+        short = [text for text in texts if len(text) <= SHORT]
         for result in message.results:
             if error := find_error_line(result):
                 self._errors[error] = None
         self._note(message.text, short, TWICE if said else 1)
-
-    def _called(self, use: ToolUse) -> list[str]:
-        call = summarise_call(use)
-        if call.kind in ("read", "change"):
-            self._paths[call.about] += TWICE
-        return [text for text in iterate_strings(use.input) if len(text) <= SHORT]
 
     def _note(self, text: str, short: Sequence[str], times: int) -> None:
         """Each thing once a message, however often the message says it."""

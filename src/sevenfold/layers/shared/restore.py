@@ -203,17 +203,12 @@ def find_touched_files(messages: Sequence[PlacedMessage]) -> list[str]:
     paths: dict[str, None] = {}
     for placed in reversed(messages):
         restored = find_restored_names(placed, _FILES, _GONE)  # worked on then, and maybe still
-        for path in (*_called(placed.message, failed), *restored):
+        calls = (summarise_call(use) for use in reversed(placed.message.tool_uses) if use.id not in failed)
+        touched = (call.about for call in calls if call.kind in ("read", "change"))
+        for path in (*touched, *restored):
             if path.isprintable():
                 paths.setdefault(posixpath.normpath(path))
     return list(paths)
-
-
-def _called(message: Message, failed: set[str]) -> Iterator[str]:
-    for use in reversed(message.tool_uses):
-        call = summarise_call(use)
-        if call.kind in ("read", "change") and use.id not in failed:
-            yield call.about
 
 
 def find_restored_names(placed: PlacedMessage, what: str, until: str = "") -> Iterator[str]:
