@@ -1,16 +1,14 @@
 """The tokens that each layer kept out of the window, and what that saved, from the transcript alone.
 
-Every request is compared with the one there would have been without the layer. Of what is kept out, the
-part that is new would have been written to the provider's cache and the rest read from it; after a pause
-longer than the cache lives, all of it would have been written. Against that stands the break: what an
-edit leaves behind itself has to be written again instead of read. Tokens are estimates, so the money is
-simulated, and a saving can be negative.
+Every request is compared with the one there would have been without the layer: what is kept out would have
+been written to the provider's cache once and read from it later. Against that stands the break: what an
+edit leaves behind itself is written again. Tokens are estimates, so the money is simulated.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -122,7 +120,9 @@ class _ShownView:
         else:
             self.view = self.view.after(entry)
         if isinstance(what, Message):
-            self._message(entry, what)
+            self.times[STORED] += self._spare(entry.id, what)
+            if entry.by == CacheEditing.label:  # tells the model what was deleted
+                self._keep_out(CLEARED, entry.id, -self.weigh(measure_message(what)), True)
         elif isinstance(what, Reply):
             self._reply(entry)
         elif isinstance(what, Pin):
@@ -145,11 +145,6 @@ class _ShownView:
                 new.fresh[layer] += tokens
         new.behind, new.broken = new._behind(), Counter()
         return new
-
-    def _message(self, entry: Entry, message: Message) -> None:
-        self.times[STORED] += self._spare(entry.id, message)
-        if entry.by == CacheEditing.label:  # tells the model what was deleted
-            self._keep_out(CLEARED, entry.id, -self.weigh(measure_message(message)), True)
 
     def _spare(self, id: Id, message: Message) -> int:
         """Take note of the envelopes in a message; returns how many there are."""
@@ -289,8 +284,8 @@ class _SavingsSums:
     def __init__(self, price: Price | None) -> None:
         self._price = price
         self._so_far: Counter[int] = Counter()
-        self._units: dict[int, float] = {}
-        self._breaks: dict[int, float] = {}
+        self._units: defaultdict[int, float] = defaultdict(float)
+        self._breaks: defaultdict[int, float] = defaultdict(float)
         self._cleared, self._cached = 0, 0
         self.times: Counter[int] = Counter()
 
@@ -308,13 +303,9 @@ class _SavingsSums:
             fresh = shown.fresh[layer]
             cost = broken * (write - read)
             self._so_far[layer] += tokens
-            self._add(self._units, layer, (tokens - fresh) * read + fresh * write - cost)
-            self._add(self._breaks, layer, cost)
+            self._units[layer] += (tokens - fresh) * read + fresh * write - cost
+            self._breaks[layer] += cost
         self._cached = usage.cache_read + usage.cache_write
-
-    @staticmethod
-    def _add(sums: dict[int, float], layer: int, units: float) -> None:
-        sums[layer] = sums.get(layer, 0.0) + units
 
     def _rates(self, shown: _ShownView, usage: Usage) -> tuple[float, float]:
         """The price of a new token and of one that was sent before, in this request."""
@@ -336,8 +327,8 @@ class _SavingsSums:
             shown.times[layer] + self.times[layer],
             now,
             self._so_far[layer],
-            self._money(self._units.get(layer, 0.0)),
-            self._money(self._breaks.get(layer, 0.0)),
+            self._money(self._units[layer]),
+            self._money(self._breaks[layer]),
         )
 
     def _money(self, units: float) -> float | None:

@@ -1,7 +1,4 @@
-"""The envelope that the model sees in place of a stored result: length, path, beginning.
-
-Shows part of a long text in a bounded answer: some of its lines, or those that hold something.
-"""
+"""Shows part of a long text within a limit: the envelope of a stored result, a page, or matching lines."""
 
 from __future__ import annotations
 
@@ -125,7 +122,7 @@ def _title(which: str, part: str, whole_lines: bool) -> str:
 
 
 def _lines(text: str) -> str:
-    n = text.count("\n") + (not text.endswith("\n"))
+    n = count_lines(text)
     return f"{n:,} line{'s' if n != 1 else ''}"
 
 
@@ -173,24 +170,18 @@ def format_page(text: str, first: int, count: int, character: int = 1, most: int
         if not answer.add(str(number), text[at:end]):
             if answer.lines:
                 return answer.told(f"there is no room for more; go on with offset={number}")
-            return _piece(answer, text, at, end, number, character)
+            label = f"{number}:{character}"  # The line is longer than an answer: a part of it
+            shown = answer.room - len(label) - 2
+            answer.add(label, text[at : at + shown])
+            return answer.told(
+                f"line {number} has {end - at - shown:,} more characters; go on with offset={number},"
+                f" character={character + shown}"
+            )
         number += 1
         if end + 1 >= len(text):
             return answer.told()
         at, end = end + 1, _line_end(text, end + 1)
-    total = count_lines(text)
-    return answer.told(f"lines {first}-{number - 1} of {total:,}; go on with offset={number}")
-
-
-def _piece(answer: NumberedLines, text: str, at: int, end: int, number: int, character: int) -> str:
-    """A part of a line that is longer than an answer."""
-    label = f"{number}:{character}"
-    shown = answer.room - len(label) - 2
-    answer.add(label, text[at : at + shown])
-    return answer.told(
-        f"line {number} has {end - at - shown:,} more characters; go on with offset={number},"
-        f" character={character + shown}"
-    )
+    return answer.told(f"lines {first}-{number - 1} of {count_lines(text):,}; go on with offset={number}")
 
 
 def _place(text: str, line: int, character: int) -> tuple[int, int]:

@@ -91,8 +91,7 @@ class ReadResultTool:
             return path
         if not (use_id := args.get("id", "")):
             raise ToolFailed("say which result: give its path, or the id of the tool call")
-        found = self._store.find(use_id)
-        if found is None:
+        if (found := self._store.find(use_id)) is None:
             raise ToolFailed(f"no result of the call {use_id[:100]!r} is stored; give its path")
         return found
 
@@ -106,15 +105,15 @@ class ReadResultTool:
             raise ToolFailed(str(make_storage_failure(error, path, "read"))) from error
         if len(data) > LARGEST:
             raise ToolFailed(f"{path} is larger than {LARGEST:,} bytes; it is not read")
-        return _words(path, data) if path.suffix == BLOCKS else data.decode("utf-8", "replace")
-
-
-def _words(path: Path, data: bytes) -> str:
-    try:
-        blocks = parse_message("user", data).content
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ToolFailed(f"{path} is damaged and cannot be read: {error}; call the tool again") from error
-    return "\n".join(block.text for block in blocks if isinstance(block, Text))
+        if path.suffix != BLOCKS:
+            return data.decode("utf-8", "replace")
+        try:
+            blocks = parse_message("user", data).content
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise ToolFailed(
+                f"{path} is damaged and cannot be read: {error}; call the tool again"
+            ) from error
+        return "\n".join(block.text for block in blocks if isinstance(block, Text))
 
 
 _check: type[Tool] = ReadResultTool

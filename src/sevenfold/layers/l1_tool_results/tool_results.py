@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import ClassVar, Final
 
 from msgspec.structs import replace
@@ -43,7 +42,9 @@ class ToolResults:
         for i, result in enumerate(batch):
             tool = arrival.tools[i]
             if is_empty(result):
-                arrival.shown[i] = replace(result, content=_nothing(tool, result.is_error))
+                said = "failed and said nothing" if result.is_error else "returned nothing"
+                name = strip_half_characters(tool) or "the tool"
+                arrival.shown[i] = replace(result, content=f"[{name} {said}]")
             elif (limit := self.limit(tool)) is not None and count_characters(result) > limit:
                 self._store_one(arrival, i, f"over {limit:,} characters")
         if self._parts.switches.aggregate_budget:
@@ -88,13 +89,12 @@ class ToolResults:
         except StorageFailure as refusal:
             self._refused(arrival, i, str(refusal))
             return
-        text = result.text
+        text, how = result.text, self._parts.conversation.reading_hint
         with_tail = tool == "Bash" and result.is_error
-        preview = self._settings.preview_bytes
-        how = self._parts.conversation.reading_hint
-        shown = make_envelope(text, path, how, preview, with_tail=with_tail)
+        shown = make_envelope(text, path, how, self._settings.preview_bytes, with_tail=with_tail)
         arrival.shown[i] = replace(result, content=shown)
-        self._emit(_stored(result.tool_use_id, tool, path, text, shown, why))
+        where, spared = strip_half_characters(str(path)), estimate_tokens(text) - estimate_tokens(shown)
+        self._emit(Stored(result.tool_use_id, tool, where, len(text), max(0, spared), why))
 
     def _refused(self, arrival: _ResultBatch, i: int, cause: str) -> None:
         """The disk said no: the result is shown as it came, unless no window could hold it."""
@@ -103,8 +103,7 @@ class ToolResults:
         ending = "the result is shown whole"
         if count_characters(result) > self._scaled(TOO_LONG_FOR_ANY_WINDOW):
             ending = "only the beginning and the end of the result are shown"
-            budget = self.limit(arrival.tools[i]) or self._scaled(OTHER_CAP)
-            budget = min(budget, OTHER_CAP)
+            budget = min(self.limit(arrival.tools[i]) or self._scaled(OTHER_CAP), OTHER_CAP)
             cut = cut_middle(result.text, budget, strip_half_characters(cause))
             arrival.shown[i] = replace(result, content=cut)
         if (said := f"{cause}; until then {ending}") not in arrival.said:
@@ -176,16 +175,6 @@ def is_empty(result: ToolResult) -> bool:
     if isinstance(content, str):
         return not content or content.isspace()
     return all(isinstance(b, Text) and (not b.text or b.text.isspace()) for b in content)
-
-
-def _nothing(tool: str, failed: bool) -> str:
-    name = strip_half_characters(tool) or "the tool"
-    return f"[{name} failed and said nothing]" if failed else f"[{name} returned nothing]"
-
-
-def _stored(use_id: str, tool: str, path: Path, text: str, shown: str, why: str) -> Stored:
-    spared = max(0, estimate_tokens(text) - estimate_tokens(shown))
-    return Stored(use_id, tool, strip_half_characters(str(path)), len(text), spared, why)
 
 
 _check: type[Intake] = ToolResults

@@ -1,15 +1,13 @@
-"""Acts in a silence, before the cache is lost: let it go, keep it warm, or sum up what is in it.
+"""Acts in a silence, before the cache is lost: lets it go, keeps it warm, or sums up what is in it.
 
-It is off unless the flag `pre_cold` is set, because it spends while the user is away.
-`choose_cache_action` is the whole decision: the expected cost of each way on top of a next request that
-finds everything in the cache, in base-price input tokens. Clearing is none of the ways: once the cache is
-cold it is free, and the next request does it; before that it can only be dearer.
+It is off unless the flag `pre_cold` is set, because it spends while the user is away. `choose_cache_action`
+is the whole decision. Clearing is none of the ways: it is free once the cache is cold, and dearer before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias
+from typing import ClassVar, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -137,8 +135,9 @@ class CacheExpiry:
 
     def _situation(self, request: Request, idle: float, time_left: float, price: Price) -> CacheSituation:
         frame, kept = request.frame, self._so_far(request.view)
-        fresh = 0 if kept.times else _fresh(request.view)
-        now = (request.view.replied_at or 0.0) + idle
+        view = request.view
+        replied = not kept.times and len(view) and view[-1].by == "model"  # no request has ended behind it
+        now = (view.replied_at or 0.0) + idle
         offer = self._summary.offered(request, now) if self._summary else None
         freed, saved, costs, margin = offer or (0.0, 0.0, 0.0, 1.0)
         thinking = (frame.params.get("thinking") or {}).get("budget_tokens") or 0
@@ -153,7 +152,7 @@ class CacheExpiry:
             write_hour=price.write_1h,
             output=price.units(Usage(output=1)),
             answer=1 + int(thinking),
-            fresh=fresh,
+            fresh=view.calibration.tokens(view[-1].size) if replied else 0,
             left=max(0, self._parts.settings.micro.keep_warm - kept.times),
             freed=freed,
             saved=saved,
@@ -175,7 +174,10 @@ class CacheExpiry:
 
     def _so_far(self, view: View) -> CacheRefresh:
         """The requests of this silence, also those by a process that is gone."""
-        marked = _kept_in(view.marks.get(KEPT_WARM))
+        try:
+            marked = msgspec.convert(view.marks.get(KEPT_WARM), CacheRefresh)
+        except msgspec.ValidationError:
+            marked = CacheRefresh()
         known = [k for k in (self._kept, marked) if k.since == view.replied_at]
         return max(known, key=lambda k: k.times, default=CacheRefresh())
 
@@ -200,19 +202,6 @@ class CacheRefresh(msgspec.Struct, frozen=True):
 
     def life(self, frame: Frame) -> float:
         return HOUR if self.hour else TTL_SECONDS[frame.ttl]
-
-
-def _kept_in(value: Any) -> CacheRefresh:
-    try:
-        return msgspec.convert(value, CacheRefresh)
-    except msgspec.ValidationError:
-        return CacheRefresh()
-
-
-def _fresh(view: View) -> int:
-    """Tokens of the last message, if it is the reply: no request has ended behind it yet."""
-    last = view[-1] if len(view) else None
-    return view.calibration.tokens(last.size) if last and last.by == "model" else 0
 
 
 _check: Callable[..., IdleStep] = CacheExpiry

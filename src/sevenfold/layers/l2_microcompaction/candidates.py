@@ -183,7 +183,7 @@ class ViewScan:
                 self._last[asked] = self.calls
                 self._touch(use)
             return
-        if placed.by == "user" and _speaks(message):
+        if placed.by == "user" and any(isinstance(block, Text) for block in message.content):
             self.turns += 1
         for result in message.results:
             size = placed.size if len(message.content) == 1 else measure_message(Message("user", (result,)))
@@ -200,7 +200,10 @@ class ViewScan:
         if _hidden(result):
             self._went(result)
         elif self._may_go(use, result):
-            self._add(at, use, call, result, size)
+            tokens, path = _weight(size), find_call_path(use)
+            one = Candidate(use, at, size, tokens, call, self.requests, self.turns, path, result.is_error)
+            self.found.append(one)
+            self.clearable += tokens
 
     def _asks_again(self, use: ToolUse) -> None:
         what = describe_subject(use)
@@ -233,8 +236,7 @@ class ViewScan:
         return sum(self.gone[call].tokens for call in calls) if calls else None
 
     def _touch(self, use: ToolUse) -> None:
-        path = find_call_path(use)
-        if path and (use.name in READERS or use.name in WRITERS):
+        if (path := find_call_path(use)) and (use.name in READERS or use.name in WRITERS):
             touched = self.files.setdefault(path, FileTouch())
             touched.request = self.requests
             if use.name in READERS:
@@ -245,30 +247,16 @@ class ViewScan:
     def _may_go(self, use: ToolUse, result: ToolResult) -> bool:
         if use.name not in self._tools or not _is_text(result) or result.text.startswith(STORED):
             return False
-        again = self.asked_again
-        if again and again.get(describe_subject(use), 0) >= OFTEN:  # clearing it would go on for ever
-            return False
+        if self.asked_again and self.asked_again.get(describe_subject(use), 0) >= OFTEN:
+            return False  # clearing it would go on for ever
         if self._kept and name_of_read_file(use) in self._kept:  # and so would this
             return False
         return not self._memory or not _names(use, self._memory)
-
-    def _add(self, at: int, use: ToolUse, call: int, result: ToolResult, size: MessageSize) -> None:
-        tokens = _weight(size)
-        self.found.append(
-            Candidate(
-                use, at, size, tokens, call, self.requests, self.turns, find_call_path(use), result.is_error
-            )
-        )
-        self.clearable += tokens
 
 
 def name_of_read_file(use: ToolUse) -> str:
     """The name of the file that a call reads, without its folder."""
     return PurePath(find_call_path(use)).name if use.name in READERS else ""
-
-
-def _speaks(message: Message) -> bool:
-    return any(isinstance(block, Text) for block in message.content)
 
 
 def describe_subject(use: ToolUse) -> tuple[str, str]:
@@ -349,10 +337,7 @@ def _weight(size: MessageSize) -> int:
 
 def find_call_path(use: ToolUse) -> str:
     """The file that a call is about, as it was named."""
-    for key in PATH_KEYS:
-        if isinstance(path := use.input.get(key), str):
-            return path
-    return ""
+    return next((path for key in PATH_KEYS if isinstance(path := use.input.get(key), str)), "")
 
 
 LONGEST_NAME: Final = 120
@@ -386,9 +371,8 @@ def store_cleared_results(
 
 
 def format_marker(tokens: int, file: str, first: int, lines: int) -> str:
-    """The marker that stands in place of a result. Every word is paid for at every request, so only the
-    newest of a batch has the whole path: it is the last to leave the view. The call above it says what
-    was asked for.
+    """The marker in place of a result. Every word is paid for at every request, so only the newest of a
+    batch has the whole path: it is the last to leave the view.
     """
     return f"{CLEARED}{tokens:,} tokens, kept in {file} lines {first}-{first + lines - 1})"
 

@@ -1,11 +1,8 @@
-"""The decision what to clear, if clearing pays, in base-price input tokens.
+"""Decides what to clear, if clearing pays, in base-price input tokens.
 
-Clearing a result of t tokens saves its share of every request still to come (t x read price). If it is
-needed after all, reading it again costs a request over the whole context, its own tokens written anew, and
-carrying it again. The first change in the prompt breaks the cache from there on: what stands behind it is
-written once more, unless the cache is cold and all of it would be written anyway.
-
-The chance that a result is needed again comes from a logistic model whose few coefficients are data.
+Clearing a result saves its share of every request still to come. If it is needed after all (a logistic
+model with coefficients from a file gives the chance), it is read again, written anew and carried again. The
+first change in the prompt breaks the cache from there on: the rest is written once more, unless it is cold.
 """
 
 from __future__ import annotations
@@ -27,22 +24,9 @@ from sevenfold.layers.l2_microcompaction.candidates import READERS, WRITERS, Can
 from sevenfold.settings.layers import MicroSettings
 
 COEFFICIENTS: Final = Path(__file__).with_name("need.toml")
-FEATURES: Final = (
-    "always",
-    "read",
-    "search",
-    "shell",
-    "change",
-    "size",
-    "age",
-    "turns",
-    "changed_since",
-    "read_since",
-    "untouched",
-    "error",
-)
 CHANGING: Final = ("age", "turns", "changed_since", "read_since", "untouched")
-"""Those that change while a result stands in the view."""
+"""The features that change while a result stands in the view."""
+FEATURES: Final = ("always", "read", "search", "shell", "change", "size", *CHANGING, "error")
 SEARCHERS: Final = frozenset({"Grep", "Glob"})
 
 
@@ -91,9 +75,7 @@ class NeedModel:
             ) from error
 
     def chance(self, candidate: Candidate, scan: ViewScan) -> float:
-        """The same as `compute_probability` of all `compute_features`; what never changes of them is
-        summed up once.
-        """
+        """`compute_probability` of all `compute_features`; those that never change are summed up once."""
         lasting = self._lasting.get(candidate.use.id)
         if lasting is None:
             values = compute_features(candidate, scan)
@@ -168,10 +150,9 @@ class ClearDecision(msgspec.Struct, frozen=True):
             return f"{saves}; the cache is cold, so nothing is lost"
         if self.price <= 0:
             return f"{saves}; nothing has to be written again for it"
-        times = self.saving / self.price
         return (
-            f"{saves}, {times:.1f} times the {self.price:,.0f} that writing {self.rewritten:,} tokens "
-            "again costs (in base-price tokens)"
+            f"{saves}, {self.saving / self.price:.1f} times the {self.price:,.0f} that writing "
+            f"{self.rewritten:,} tokens again costs (in base-price tokens)"
         )
 
 

@@ -80,7 +80,9 @@ class Microcompaction:
             return again
         if not self._worth_a_look(view, pressure) or self._broken():
             return again
-        return (*again, *self._clear(view, self._decide(request, pressure), "cost"))
+        self._need, rates = self._need or NeedModel.load(), self._rates(request)
+        batch = decide_clearing(view, self._scan, self._need, rates, pressure, self._settings)
+        return (*again, *self._clear(view, batch, "cost"))
 
     def _recall(self, view: View) -> None:
         """After a resume: what had been asked for again."""
@@ -126,11 +128,6 @@ class Microcompaction:
         self._looked_at = now
         return now > 0
 
-    def _decide(self, request: Request, pressure: Pressure) -> ClearDecision | None:
-        self._need = self._need or NeedModel.load()
-        rates = self._rates(request)
-        return decide_clearing(request.view, self._scan, self._need, rates, pressure, self._settings)
-
     def _rates(self, request: Request) -> CacheRates:
         frame = request.frame
         caches = self._parts.conversation.capabilities.caches_prompts
@@ -145,11 +142,8 @@ class Microcompaction:
             return ()
         why = f"layer 2 cleared {decision.why}"
         self._parts.expect(why)
-        self._emit(
-            Cleared(
-                rule, tuple(shown), decision.freed, decision.rewritten, decision.saving, decision.price, why
-            )
-        )
+        freed, rewritten = decision.freed, decision.rewritten
+        self._emit(Cleared(rule, tuple(shown), freed, rewritten, decision.saving, decision.price, why))
         self._cleared += len(shown)
         first, last = decision.clear[0].at, decision.clear[-1].at
         then = next((one.at for one in self._scan.found if one.at > last), len(view))

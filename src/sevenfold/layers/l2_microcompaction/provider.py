@@ -1,9 +1,7 @@
 """The provider's own context management: one parameter, set when a session begins, and its reports.
 
-The parameter is part of the frame, which is stored with the session and sent again on resume: a session
-that began without it goes on without it. What the server clears stays in the transcript as it was; the
-server says only how much it took out, and clears anew for each request from the whole history.
-
+The parameter is part of the frame, which is stored and sent again on resume. What the server clears stays
+in the transcript; the server says only how much it took out, and clears anew for each request.
 `CacheEditing` is for providers that can delete from their cached prefix: the prompt keeps every byte.
 """
 
@@ -17,7 +15,7 @@ from msgspec.structs import replace
 
 from sevenfold.core.errors import StorageFailure
 from sevenfold.core.events import Cleared, Emit, Failed
-from sevenfold.core.messages import Json, Message, make_context_message
+from sevenfold.core.messages import Json, make_context_message
 from sevenfold.core.protocols import Accounts, Capabilities, Change, Fit
 from sevenfold.core.request import Frame, Request
 from sevenfold.core.tokens import MessageSize, Pressure, scale_constant
@@ -37,23 +35,26 @@ SPARED: Final = ("Edit", "Write")
 
 def is_wanted(switches: Switches, settings: MicroSettings) -> bool:
     """True if the provider should clear: where our cost model clears, it would clear anew each time."""
-    ours = switches.micro_cost and settings.policy == "cost"
-    return switches.micro_api and not ours
+    return switches.micro_api and not (switches.micro_cost and settings.policy == "cost")
 
 
 def add_context_management(frame: Frame, able: Capabilities, settings: MicroSettings) -> Frame:
     """The frame with the provider's context management, where there is any and none was asked for."""
     if not able.context_management or PARAMETER in frame.params:
         return frame
+    # Results of other tools are not cleared by us, so not by the provider either.
+    names = (str(tool.get("name")) for tool in frame.tools)
+    others = (name for name in names if name not in settings.tools and name not in SPARED)
     clear: Json = {
         "type": TOOL_USES,
         "trigger": _tokens(TRIGGER, able.window),
         "keep": {"type": "tool_uses", "value": settings.keep_recent},
         "clear_at_least": _tokens(AT_LEAST, able.window),
-        "exclude_tools": _excluded(frame, settings),
+        "exclude_tools": [*SPARED, *others],
     }
     edits = [clear]
-    if _thinks(frame):  # first, or it is refused; thinking that stays keeps the prefix as it was
+    if (frame.params.get("thinking") or {}).get("type") in ("enabled", "adaptive"):
+        # First, or it is refused; thinking that stays keeps the prefix as it was.
         edits.insert(0, {"type": THINKING, "keep": "all"})
     return replace(frame, params={**frame.params, PARAMETER: {"edits": edits}})
 
@@ -66,17 +67,6 @@ def is_clear_request(frame: Frame) -> bool:
 
 def _tokens(constant: int, window: int) -> Json:
     return {"type": "input_tokens", "value": int(scale_constant(constant, window))}
-
-
-def _excluded(frame: Frame, settings: MicroSettings) -> list[str]:
-    """Results of other tools are not cleared by us, so not by the provider either."""
-    names = (str(tool.get("name")) for tool in frame.tools)
-    return [*SPARED, *(n for n in names if n not in settings.tools and n not in SPARED)]
-
-
-def _thinks(frame: Frame) -> bool:
-    thinking = frame.params.get("thinking") or {}
-    return thinking.get("type") in ("enabled", "adaptive")
 
 
 class ProviderEdits:
@@ -119,7 +109,6 @@ def find_newly_cleared(request: Request, reply: Reply, known: tuple[int, int] = 
     results, tokens = read_cleared_counts(reply)
     if results <= known[0]:
         return None
-    came = results - known[0]
     freed = max(0, tokens - known[1])
     return Cleared(
         by="provider",
@@ -128,25 +117,18 @@ def find_newly_cleared(request: Request, reply: Reply, known: tuple[int, int] = 
         rewritten=reply.usage.cache_write,
         saving=0.0,
         price=0.0,
-        why=f"the provider cleared {came} tool results of {freed:,} tokens, as its context management "
-        f"says; {results} of {tokens:,} tokens in all",
+        why=f"the provider cleared {results - known[0]} tool results of {freed:,} tokens, as its context "
+        f"management says; {results} of {tokens:,} tokens in all",
     )
 
 
 def _oldest(request: Request) -> tuple[str, ...]:
     """The results in the order in which the provider clears them; it does not say which they were."""
-    spared = _spared(request.frame)
+    edits = (request.frame.params.get(PARAMETER) or {}).get("edits") or ()
+    spared = {name for edit in edits for name in edit.get("exclude_tools") or ()}
     uses = {use.id: use.name for placed in request.view for use in placed.message.tool_uses}
-    return tuple(id for id in _answered(request.view) if uses.get(id) not in spared)
-
-
-def _answered(view: View) -> Iterable[str]:
-    return (result.tool_use_id for placed in view for result in placed.message.results)
-
-
-def _spared(frame: Frame) -> frozenset[str]:
-    edits = (frame.params.get(PARAMETER) or {}).get("edits") or ()
-    return frozenset(name for edit in edits for name in edit.get("exclude_tools") or ())
+    ids = (result.tool_use_id for placed in request.view for result in placed.message.results)
+    return tuple(id for id in ids if uses.get(id) not in spared)
 
 
 _check: type[Accounts] = ProviderEdits
@@ -207,8 +189,12 @@ class CacheEditing:
         done = [one for one, _ in kept]
         ids, frees = tuple(one.use.id for one in done), estimate_freed_tokens(done, view)
         self._tell(request, ids, frees)
+        lines = (f"- {describe_call(one.use)}: {path}" for one, path in kept)
         # First where they are: a write that is torn between the two deletes nothing.
-        return (make_deletion_note(kept), Pin(view[-1].id, {"type": KIND, "delete": list(ids)}, frees))
+        return (
+            make_context_message(GONE, *lines),
+            Pin(view[-1].id, {"type": KIND, "delete": list(ids)}, frees),
+        )
 
     def _kept(self, old: Sequence[Candidate], view: View) -> list[tuple[Candidate, Path]]:
         """Those that are on disk, each with its path. What is not on disk is not deleted."""
@@ -248,12 +234,6 @@ def estimate_freed_tokens(candidates: Sequence[Candidate], view: View) -> int:
         return tokens
     counted = view.calibration.tokens(view.reported.size)
     return int(tokens * min(1.0, view.reported.tokens / max(1, counted)))
-
-
-def make_deletion_note(kept: Sequence[tuple[Candidate, Path]]) -> Message:
-    """The message that tells the model which results are gone, and where they are stored."""
-    lines = [GONE, *(f"- {describe_call(one.use)}: {path}" for one, path in kept)]
-    return make_context_message(*lines)
 
 
 _check_cache_editing: type[Fit] = CacheEditing

@@ -1,14 +1,8 @@
-"""The form of the notes: fixed sections with free text in them.
+"""The notes on a session: their form, their wording and their file.
 
-    # Current state                     the heading, fixed
-    _What is being worked on …_         its description, fixed
-                                        everything else is the section's own
-
-A form is read from a template. A text is of that form when it has each heading once, in order, with its
-description below. Other lines that look like headings are text like any other.
-
-The notes on disk: read, checked, repaired when they were damaged, written all or nothing.
-The template and the instruction: ours, or the user's own from `<home>/session-memory/config`.
+The form comes from a template: fixed headings, each with a fixed description below, and free text under
+them. Notes are of that form when they have each heading once, in order. Template and instruction are ours,
+or the user's own from `<home>/session-memory/config`. The file is checked, repaired and written whole.
 """
 
 from __future__ import annotations
@@ -78,9 +72,7 @@ class NotesForm(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, template: str) -> NotesForm:
-        """The form that a template gives; `NotesFormError` when it has no sections, or one of them
-        twice.
-        """
+        """The form of a template; `NotesFormError` when it has no sections, or one of them twice."""
         lines = normalise_text(template).split("\n")
         starts = list(_headings(lines))
         if not starts:
@@ -104,12 +96,6 @@ class NotesForm(msgspec.Struct, frozen=True):
             else:
                 found.append(at)
                 parts.append([])
-        self._check(found)
-        if "\n".join(parts[0]).strip() != self.preamble:
-            raise NotesFormError("what stands before the first heading was changed")
-        return tuple(map(_body, self.sections, parts[1:]))
-
-    def _check(self, found: Sequence[int]) -> None:
         for n, section in enumerate(self.sections):
             if (times := found.count(n)) != 1:
                 wrong = "is missing or was changed" if not times else "stands there more than once"
@@ -117,6 +103,9 @@ class NotesForm(msgspec.Struct, frozen=True):
         for n, at in enumerate(found):
             if at != n:
                 raise NotesFormError(f"the section '{self.sections[at].heading}' was moved")
+        if "\n".join(parts[0]).strip() != self.preamble:
+            raise NotesFormError("what stands before the first heading was changed")
+        return tuple(map(_body, self.sections, parts[1:]))
 
     def empty(self, text: str) -> bool:
         """True if nothing was noted yet."""
@@ -174,21 +163,16 @@ def _headings(lines: Sequence[str]) -> Iterator[int]:
 
 
 def _description(lines: Sequence[str], heading: int) -> str:
-    for line in lines[heading + 1 :]:
-        if line.strip():
-            return line.strip() if re.fullmatch(_ITALIC, line.strip()) else ""
-    return ""
+    first = next(filter(None, map(str.strip, lines[heading + 1 :])), "")
+    return first if re.fullmatch(_ITALIC, first) else ""
 
 
 def _body(section: NotesSection, lines: Sequence[str]) -> str:
-    if not section.description:
-        return "\n".join(lines).strip()
-    for at, line in enumerate(lines):
-        if line.strip():
-            if line.strip() == section.description:
-                return "\n".join(lines[at + 1 :]).strip()
-            break
-    raise NotesFormError(f"the description under '{section.heading}' is missing or was changed")
+    text = "\n".join(lines).strip()
+    first, _, rest = text.partition("\n")
+    if section.description and first.strip() != section.description:
+        raise NotesFormError(f"the description under '{section.heading}' is missing or was changed")
+    return rest.strip() if section.description else text
 
 
 CONFIG: Final = "session-memory/config"
@@ -269,11 +253,8 @@ def _own(home: Path | None, name: str, emit: Emit) -> tuple[Path, str] | None:
     try:
         data = read_if_there(path, LARGEST_WORDING)
         text = None if data is None else normalise_text(data.decode("utf-8"))
-    except StorageFailure as error:
-        _unused(path, str(error), emit)
-        return None
-    except UnicodeDecodeError:
-        _unused(path, "it is not UTF-8 text", emit)
+    except (StorageFailure, UnicodeDecodeError) as error:
+        _unused(path, str(error) if isinstance(error, StorageFailure) else "it is not UTF-8 text", emit)
         return None
     if text is None:
         return None
@@ -404,8 +385,11 @@ class Notebook:
         right from here (a link, a folder, no permission) is a `StorageFailure`.
         """
         path = self.path
-        data = _whole(path)
-        if data is None:
+        try:
+            data = read_head(path, LARGEST + 1, nofollow=True)
+        except StorageFailure as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
             gone = self._good is not None or (expected and not self._missed)
             return self._put_back(path, "was deleted") if gone else None
         if len(data) > LARGEST:
@@ -449,8 +433,7 @@ class Notebook:
             return
         except OSError as error:
             raise make_storage_failure(error, path, "put aside") from error
-        text = f"{path} told what was undone: it is now {UNDONE}, and the notes are begun anew"
-        self._emit(Notice(text))
+        self._emit(Notice(f"{path} told what was undone: it is now {UNDONE}, and the notes are begun anew"))
 
     def write(self, text: str, before: str | None, covered: NotesCoverage) -> None:
         """Put new notes in place of those that were read before, unless another writer just did."""
@@ -468,13 +451,3 @@ class Notebook:
         line = next(filter(None, map(str.strip, self.form.bodies(notes)[0].splitlines())), "")
         title = " ".join(line.split())[:LONGEST_TITLE].strip()
         return (Mark(TITLE, title),) if title and title != view.marks.get(TITLE) else ()
-
-
-def _whole(path: Path) -> bytes | None:
-    """The bytes of a file, one more than allowed if it is larger; None when there is none."""
-    try:
-        return read_head(path, LARGEST + 1, nofollow=True)
-    except StorageFailure as error:
-        if isinstance(error.__cause__, FileNotFoundError):
-            return None
-        raise

@@ -6,7 +6,7 @@ words, and where the rest is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any, ClassVar, Final
@@ -78,24 +78,18 @@ def find_tail_start(view: View, anchor: int, keep: TailSize) -> int | None:
         return None
     floor = find_boundary_end(view)
     chosen = cuts[0]  # a cut that splits nothing, whatever it has to keep for that
-    for at, size, messages in _growing(view, cuts):
-        if at != chosen and (size > keep.most or at < floor):
-            break
-        chosen = at
-        if size >= keep.tokens and messages >= keep.messages:
-            break
-    return chosen
-
-
-def _growing(view: View, cuts: list[int]) -> Iterator[tuple[int, int, int]]:
-    """Each cut with the padded tokens and the messages with words behind it."""
     size, messages, end = MessageSize(), 0, len(view)
     for at in cuts:
         for n in range(at, end):
             size += view[n].size
             messages += bool(view[n].message.text.strip())
-        end = at
-        yield at, estimate_padded_tokens(view, size), messages
+        end, tokens = at, estimate_padded_tokens(view, size)
+        if at != chosen and (tokens > keep.most or at < floor):
+            break
+        chosen = at
+        if tokens >= keep.tokens and messages >= keep.messages:
+            break
+    return chosen
 
 
 def find_boundary_end(view: View) -> int:
@@ -145,7 +139,8 @@ def make_notes_message(
     """
     said = number_turns(gone.said)
     told_there = " ".join(notes.split())
-    missing = [(n, text) for n, text in said if not _in(text, told_there)]
+    flat = ((turn, " ".join(turn[1].split())) for turn in said)
+    missing = [turn for turn, text in flat if text and (len(text) < SHORT or text not in told_there)]
     if asking and said and missing[-1:] != said[-1:]:
         missing.append(said[-1])
     byte = int(room / TEXT_RATE)
@@ -155,12 +150,6 @@ def make_notes_message(
     if words := format_quotes(missing, byte - count_line_bytes(told), last_whole=asking):
         lines += ["", _SAID, *words]
     return NotesMessage(enclose_in_tag(TAG, lines), replace(gone, account=notes))
-
-
-def _in(said: str, notes: str) -> bool:
-    """True if it is in the notes, which stand on one line."""
-    flat = " ".join(said.split())
-    return not flat or (len(flat) >= SHORT and flat in notes)
 
 
 def _fitted(texts: Sequence[str], room: int) -> list[str]:
@@ -225,8 +214,13 @@ class NotesCompaction:
         await self._book.settled(settings.wait_seconds, settings.stale_seconds)
         try:
             draft = self._draft(request, pressure)
-            await self._agreed(request.view)
-        except (NotesNotUsable, StorageFailure) as why:
+            asked = await self._hooks.ask(request.view)
+            why = "a hook gave instructions, and only a summary can follow them" if asked else ""
+        except CompactionRefused as refusal:
+            why = f"a hook refused: {refusal}"
+        except (NotesNotUsable, StorageFailure) as error:
+            why = str(error)
+        if why:
             self._emit(Progress(BY, f"the notes cannot stand in: {why}", done=True))
             return ()
         restored, tokens = self._restored(request, pressure, draft)
@@ -255,29 +249,21 @@ class NotesCompaction:
         self._emit(boundary.event(perf_counter() - began))
         return draft.quoted.mark, *draft.edits, boundary.mark, *restored
 
-    async def _agreed(self, view: View) -> None:
-        """`NotesNotUsable` when a hook refuses, or wants what only a model can do."""
-        try:
-            instructions = await self._hooks.ask(view)
-        except CompactionRefused as why:
-            raise NotesNotUsable(f"a hook refused: {why}") from why
-        if instructions:
-            raise NotesNotUsable("a hook gave instructions, and only a summary can follow them")
-
     def _draft(self, request: Request, pressure: Pressure) -> NotesDraft:
         """The edit, and what the view would be like; `NotesNotUsable` when it would not do."""
-        view, window = request.view, pressure.window
+        view, window, settings = request.view, pressure.window, self._set
         notes = self._notes(view, window)
         anchor = self._book.anchor(view)
         if anchor is None:
             raise NotesNotUsable("the last message they cover is not in view")
-        cut = find_tail_start(view, anchor, self._keep(window))
+        keep, most = (int(scale_constant(n, window)) for n in (settings.keep_tokens, settings.keep_at_most))
+        cut = find_tail_start(view, anchor, TailSize(keep, settings.keep_messages, most))
         if cut is None:
             raise NotesNotUsable("there is nothing that could leave the view without tearing something")
         last = find_last_typed(view)
         apart = last if last is not None and last < cut else None
         asking = apart is None and is_question_before(view, cut)
-        room = int(scale_constant(self._set.user_words, window))
+        room = int(scale_constant(settings.user_words, window))
         removed = [view[at] for at in range(cut) if at != apart]
         gone = collect_removed_facts(removed, view.marks, started=not self._parts.restorer.sources)
         text = make_notes_message(
@@ -288,17 +274,13 @@ class NotesCompaction:
         if not is_thinking_allowed(view, after, self._parts.conversation.capabilities):
             raise NotesNotUsable("the model still needs thinking that is bound to what stands before it")
         tokens = count_context_tokens(replace(request, view=after), pressure)
-        left = tokens + self._back(request, pressure, cut)
+        free = pressure.thresholds.auto_compact - count_fixed_tokens(request, pressure.tokens)
+        left = tokens + RestoreEstimate(view, self._parts.restorer.stands, free).between(0, cut)
         if left >= pressure.tokens:
             raise NotesNotUsable("the conversation would not get smaller")
         if left > pressure.thresholds.auto_compact:
             raise NotesNotUsable(f"about {left:,} tokens would be left, which is still too much")
         return NotesDraft(edits, text, cut, after, tokens)
-
-    def _back(self, request: Request, pressure: Pressure, cut: int) -> int:
-        """Tokens of what leaves the view and has to come back."""
-        room = pressure.thresholds.auto_compact - count_fixed_tokens(request, pressure.tokens)
-        return RestoreEstimate(request.view, self._parts.restorer.stands, room).between(0, cut)
 
     def _notes(self, view: View, window: int) -> str:
         book = self._book
@@ -310,13 +292,6 @@ class NotesCompaction:
         limits = NotesLimits.of(self._set.section_tokens, self._set.total_tokens, window)
         cut = book.form.cut_to(notes, limits, f"; all of it is in {book.path}")
         return book.form.shown(cut)
-
-    def _keep(self, window: int) -> TailSize:
-        tokens, most = (
-            int(scale_constant(constant, window))
-            for constant in (self._set.keep_tokens, self._set.keep_at_most)
-        )
-        return TailSize(tokens, self._set.keep_messages, most)
 
     def _restored(
         self, request: Request, pressure: Pressure, draft: NotesDraft

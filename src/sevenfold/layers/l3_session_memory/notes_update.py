@@ -1,15 +1,14 @@
 """Keeps the notes on a session: a fork edits them now and then, as the conversation grows.
 
-It costs one small reply on a prefix that is in the provider's cache, off the user's path. Nothing is
-written that is not of the form, and a failed update leaves the notes, and how far they go, as they were.
-
-The only tool of an update is Edit, on a copy of the one file.
+It costs one small reply on a cached prefix, off the user's path. Its only tool is Edit, on a copy of the
+file; an update that fails or breaks the form leaves the notes, and how far they go, as they were.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -87,10 +86,7 @@ class NotesEdits:
 
 
 def _places(text: str, old: str) -> list[tuple[int, int]]:
-    """As `find_occurrences`; where all lines end alike, which is what notes do, a plain search is
-    enough.
-    """
-    if "\r" in text:
+    if "\r" in text:  # else all lines end alike, and a plain search is enough
         return find_occurrences(text, old)
     spans, at = list[tuple[int, int]](), text.find(old)
     while at >= 0:
@@ -184,9 +180,8 @@ class NotesUpdater:
     def _pays(self, request: Request) -> bool:
         """Every update reads the context once: where that costs, more than the first has to be worth it."""
         price = self._parts.prices.of(request.frame.model)
-        if price is None or not price.input:
-            return True
-        return request.tokens >= scale_constant(self._set.pays_from, self._parts.window)
+        free = price is None or not price.input
+        return free or request.tokens >= scale_constant(self._set.pays_from, self._parts.window)
 
     def _look_at_what_is_new(self, view: View, covered: NotesCoverage | None, tokens: int) -> None:
         """Cost grows with what came since the last look."""
@@ -260,10 +255,8 @@ class NotesUpdater:
 
 def _calling(view: View) -> bool:
     """True if the last thing the model did was to call tools."""
-    for at in range(len(view) - 1, -1, -1):
-        if view[at].message.role == "assistant":
-            return bool(view[at].message.tool_uses)
-    return False
+    replies = (placed.message for placed in reversed(view) if placed.message.role == "assistant")
+    return any(reply.tool_uses for reply in islice(replies, 1))
 
 
 _check: type[BackgroundStep] = NotesUpdater

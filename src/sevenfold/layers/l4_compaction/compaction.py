@@ -2,17 +2,13 @@
 
     1  what would be replaced, and what stays word for word    plan.py
     2  do the user's hooks agree? may a model be asked?        `agreed`, `CompactionBreaker`
-    3  a summary: on the cached prefix, nudged, plain,
-       or of as much as fits                                   summary.py
+    3  a summary, or one of as much as fits                    summary.py
     4  all headings, the user's words, smaller than before     `draft`
     5  where any of that fails: a digest, without a model      digest.py
     6  restored, measured, told, and handed back in one piece  `finished`
 
-A full window is often answered before this layer: by the notes (`l3_session_memory/notes_compaction.py`)
-or by a summary made ahead (`summary_ahead.py`). `paying` is about a window that is not full.
-
-Nothing leaves the view before 6 hands everything back, and the turn writes that at once or not at all:
-a compaction that is cancelled earlier leaves the view as it was.
+A full window is often answered before this layer, by the notes (layer 3) or by a summary made ahead.
+Nothing leaves the view before 6, and the turn writes that at once or not at all.
 """
 
 from __future__ import annotations
@@ -82,7 +78,6 @@ class Compaction:
     label: ClassVar[str] = BY
 
     def __init__(self, parts: LayerParts, score: Score = score_replacement) -> None:
-        """`score` measures how much of what is removed can still be found."""
         self._parts, self._score, self.emit = parts, score, parts.emit
         self._digest, self.settings = Digest(parts), parts.settings.compaction
         self._summarise = Summariser(parts.get_fork(), self.settings, parts.emit)
@@ -246,9 +241,10 @@ class Compaction:
         if why and breaker.told != why:
             self.emit(Notice(why, "warning"))
             breaker = replace(breaker, told=why)
-        instead = self._without_a_model(planned, used)
-        if instead is not None:
-            return instead, breaker.compacted(planned.view)
+        if planned.automatic or (planned.full and planned.first == 0):  # the last rung, for a full window
+            made = self._digest.draft(planned.request, planned.pressure, self.stands)
+            if made is not None:
+                return draft_from_digest(made, used), breaker.compacted(planned.view)
         if not planned.automatic:
             self.emit(Notice(f"nothing was compacted: {failed}", "warning"))
         return None, breaker
@@ -275,8 +271,8 @@ class Compaction:
         the view up to the newest reply, which the request before had.
         """
         request, pressure, view = planned.request, planned.pressure, planned.view
-        budget = int(scale_constant(self.settings.summary_tokens, pressure.window))
-        longest = min(budget, self._able.max_output)
+        most = scale_constant(self.settings.summary_tokens, pressure.window)
+        longest = min(int(most), self._able.max_output)
         on: View | None = view
         seen, gap = len(view), 0
         if pressure.refused or pressure.tokens + longest > pressure.window:
@@ -288,13 +284,6 @@ class Compaction:
             gap = pressure.over or int(planned.tokens * UNKNOWN_GAP)
         scope = format_scope(view, planned.first, planned.cut, seen)
         return SummaryJob(request, on, scope, planned.stretch, instructions, longest, gap)
-
-    def _without_a_model(self, planned: CompactionPlan, used: Usage) -> Draft | None:
-        """The last rung, for a window that is full."""
-        if not (planned.automatic or planned.full_from_the_start):
-            return None
-        made = self._digest.draft(planned.request, planned.pressure, self.stands)
-        return None if made is None else draft_from_digest(made, used)
 
     # --- what comes of it -------------------------------------------------------------------------------
 
@@ -317,7 +306,10 @@ class Compaction:
     ) -> tuple[Boundary, Sequence[Message]]:
         """The record of it, and what the model should see again."""
         view, gone = planned.view, draft.gone(planned.view)
-        added = self._restored(planned, draft, gone)
+        small = planned.tokens_with(draft.after)
+        cut = CompactionCut(view, range(gone[0], gone[-1] + 1), planned.pressure.window)
+        room = min(planned.most, planned.before) - small
+        added = self._parts.restorer(cut, room, planned.most - small)
         now = planned.tokens_with(apply_edits(draft.after, added, BY))
         score = self._score([view[at] for at in gone], [*draft.after.messages, *added])
         boundary = Boundary(
@@ -354,11 +346,6 @@ class Compaction:
         before, now = boundary.tokens_before, boundary.tokens_after
         self._say(f"{before:,} tokens before, about {now:,} after", done=True)
         return *draft.marks, *draft.edits, boundary.mark, breaker.mark, *added
-
-    def _restored(self, planned: CompactionPlan, draft: Draft, gone: list[int]) -> Sequence[Message]:
-        now = planned.tokens_with(draft.after)
-        cut = CompactionCut(planned.view, range(gone[0], gone[-1] + 1), planned.pressure.window)
-        return self._parts.restorer(cut, min(planned.most, planned.before) - now, planned.most - now)
 
     def _declined(self, planned: CompactionPlan, known: CompactionBreaker, reason: str) -> Sequence[Change]:
         """A hook says no: nothing happens and nothing is counted. It is said once."""

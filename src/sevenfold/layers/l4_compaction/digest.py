@@ -1,12 +1,8 @@
 """The last rung of the ladder: a digest of the older part, made by rule, which always can be made.
 
-It needs no model, no network and no luck, so that "cannot compact, too long" is never the end. Nothing
-leaves the view before a replacement exists that is valid and smaller. What the user said last stays a
-message of its own, the newest rounds stay word for word where they fit, and everything else that the
-user said stands in the digest word for word before anything else does.
-
-`format_digest` makes the text: sections in order of worth, each within its share of the room.
-`CompactionDraft` is a replacement before it is written: from a model's summary, or from the digest.
+It needs no model and no network, so that "cannot compact, too long" is never the end. The user's last
+message stays as it is, the newest rounds stay where they fit, and all else that the user said stands in the
+digest word for word before anything else does. `CompactionDraft` is a replacement before it is written.
 """
 
 from __future__ import annotations
@@ -121,8 +117,14 @@ def format_digest(facts: Facts, form: DigestForm) -> str | None:
     if said is None:
         return None
     left -= count_line_bytes(said)
-    told = _context(facts, int(left * TOLD_SHARE))
-    rest = _sections(facts, form, min(left - count_line_bytes(told), form.facts))
+    # Texts of the program, and last what a model wrote about all this, which counts most.
+    texts = [escape_quote(text) for text in (*facts.contexts, facts.account) if text]
+    told = _listed("## What the model was told besides", texts, int(left * TOLD_SHARE), clip=True)
+    left, rest = min(left - count_line_bytes(told), form.facts), list[str]()
+    for section, share in _SHARES:  # each takes at most its share of what those before it have left
+        lines = section(facts, form, int(left * share))
+        rest += lines
+        left -= count_line_bytes(lines)
     return enclose_in_tag(TAG, [*head, *said, *told, *rest, end])
 
 
@@ -145,23 +147,6 @@ def _words(said: Numbered, room: int, form: DigestForm) -> list[str] | None:
 # --- what was done ------------------------------------------------------------------------------------
 
 _Section = Callable[[Facts, DigestForm, int], list[str]]
-
-
-def _sections(facts: Facts, form: DigestForm, room: int) -> list[str]:
-    """Each takes at most its share of what those before it have left."""
-    out: list[str] = []
-    for section, share in _SHARES:
-        lines = section(facts, form, int(room * share))
-        out += lines
-        room -= count_line_bytes(lines)
-    return out
-
-
-def _context(facts: Facts, room: int) -> list[str]:
-    """Texts of the program, and last what a model wrote about all this, which counts most."""
-    texts = (*facts.contexts, facts.account)
-    told = [escape_quote(text) for text in texts if text]
-    return _listed("## What the model was told besides", told, room, clip=True)
 
 
 def _work(facts: Facts, form: DigestForm, room: int) -> list[str]:
@@ -205,8 +190,7 @@ def _kept(facts: Facts, form: DigestForm, room: int) -> list[str]:
 
 
 def _troubles(facts: Facts, form: DigestForm, room: int) -> list[str]:
-    lines = [f"- {escape_quote(format_failed_call(t))}" for t in facts.troubles]
-    return _listed("## Errors", lines, room)
+    return _listed("## Errors", [f"- {escape_quote(format_failed_call(t))}" for t in facts.troubles], room)
 
 
 def format_failed_call(t: FailedCall) -> str:
@@ -215,8 +199,7 @@ def format_failed_call(t: FailedCall) -> str:
 
 
 def _commands(facts: Facts, form: DigestForm, room: int) -> list[str]:
-    lines = [f"- {escape_quote(format_command(c))}" for c in facts.commands]
-    return _listed("## Commands", lines, room)
+    return _listed("## Commands", [f"- {escape_quote(format_command(c))}" for c in facts.commands], room)
 
 
 def format_command(c: CommandFact) -> str:
@@ -226,12 +209,8 @@ def format_command(c: CommandFact) -> str:
 
 
 def _answers(facts: Facts, form: DigestForm, room: int) -> list[str]:
-    told = [(n, one.answer) for n, one in enumerate(facts.said, 1) if one.answer]
-    return _listed(
-        "## How the answers began, by number of what was said",
-        [f"- {n}: {escape_quote(text)}" for n, text in told],
-        room,
-    )
+    told = [f"- {n}: {escape_quote(one.answer)}" for n, one in enumerate(facts.said, 1) if one.answer]
+    return _listed("## How the answers began, by number of what was said", told, room)
 
 
 def _others(facts: Facts, form: DigestForm, room: int) -> list[str]:
@@ -380,9 +359,8 @@ class Digest:
             edits = make_replacements(view, 0, plan.cut, plan.apart, message)
             after = apply_edits(view, edits, BY)
             if edits and is_thinking_allowed(view, after, self._parts.conversation.capabilities):
-                tokens = count_context_tokens(replace(request, view=after), pressure) + back.between(
-                    0, plan.cut
-                )
+                tokens = count_context_tokens(replace(request, view=after), pressure)
+                tokens += back.between(0, plan.cut)
                 kept_from = view[plan.cut].id if plan.cut < len(view) else -1
                 yield DigestDraft(edits, message, facts, after, kept_from, tokens)
 

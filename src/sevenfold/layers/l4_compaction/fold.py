@@ -1,11 +1,8 @@
 """Stretches of the view that a short message stands for: how they are recorded, found and put back.
 
-Snipping and collapsing leave the same traces: an edit that puts one message in place of a stretch, the
-record of what it stands for, and the boundary that ends the write. Taking the edit back brings every
-message back as it was.
-
-`Snip` takes whole old rounds out and leaves a short note. `Collapse` turns finished runs of tool rounds
-into a short projection, which can be expanded again.
+`Snip` takes whole old rounds out and leaves a note. `Collapse` turns finished runs of tool rounds into a
+short projection. Both leave an edit, the record of what it stands for, and a boundary at the end; taking
+the edit back brings every message back as it was.
 """
 
 from __future__ import annotations
@@ -114,16 +111,12 @@ def read_server_summary(message: Message) -> str:
     """The provider's own summary in a reply; empty when there is none, or it failed to make one."""
     for block in message.content:
         if isinstance(block, Opaque) and block.kind == SERVER_SUMMARY:
-            return _content(block)
+            try:
+                content = msgspec.json.decode(block.raw).get("content")
+            except (msgspec.DecodeError, AttributeError):
+                return ""
+            return content if isinstance(content, str) else ""
     return ""
-
-
-def _content(block: Opaque) -> str:
-    try:
-        content = msgspec.json.decode(block.raw).get("content")
-    except (msgspec.DecodeError, AttributeError):
-        return ""
-    return content if isinstance(content, str) else ""
 
 
 # --- what was folded, and putting it back -------------------------------------------------------------
@@ -148,7 +141,9 @@ def expand_folds(transcript: Transcript, by: str, ids: Iterable[Id]) -> tuple[Un
         if chosen:
             back += chosen
             undone |= {fold.id for fold in chosen}
-            undone |= {e.id for e in group if _belongs(e, chosen, transcript)}
+            places = (transcript.view.where(fold.id) for fold in chosen)
+            own = {record_name(transcript.view[at].message) for at in places if at is not None}
+            undone |= {e.id for e in group if isinstance(e.what, Mark) and e.what.name in own}
         if chosen and len(chosen) == len(here):  # nothing is left of this write
             undone |= {e.id for e in group if _is_boundary(e)}
     if not back:
@@ -202,14 +197,6 @@ def _folds_of(transcript: Transcript, group: Sequence[Entry]) -> list[Fold]:
     return out
 
 
-def _belongs(entry: Entry, chosen: Sequence[Fold], transcript: Transcript) -> bool:
-    """True if this is the record of one of them."""
-    view = transcript.view
-    places = (view.where(fold.id) for fold in chosen)
-    own = {record_name(view[at].message) for at in places if at is not None}
-    return isinstance(entry.what, Mark) and entry.what.name in own
-
-
 def _is_boundary(entry: Entry) -> bool:
     return isinstance(entry.what, Mark) and entry.what.name == BOUNDARY
 
@@ -252,9 +239,13 @@ class Snip:
         before = count_context_tokens(request, pressure)
         target = compute_target_tokens(before, pressure) if pressure.refused else int(limit * LOW)
         draft = self._best(request, pressure, target)
-        if draft is None or not _worth_it(draft, before, target, pressure):
+        if draft is None:
             return ()
-        if not is_thinking_allowed(request.view, draft.after, self._parts.conversation.capabilities):
+        # After a refusal, what does not help enough is left to those that can do more.
+        enough = draft.tokens <= target if pressure.refused else before - draft.tokens >= LEAST * limit
+        if not enough or not is_thinking_allowed(
+            request.view, draft.after, self._parts.conversation.capabilities
+        ):
             return ()
         return self._finished(request.view, draft, before, pressure)
 
@@ -278,12 +269,19 @@ class Snip:
     def _draft(self, request: Request, pressure: Pressure, first: int, cut: int) -> FoldDraft | None:
         view = request.view
         edits, records = list[Replace](), list[Mark]()
-        for a, b in _stretches(view, first, cut):
+        where = format_transcript_hint(self._parts.conversation.transcript_path)
+        last = find_last_typed(view)
+        apart = last if last is not None and first <= last < cut else None  # The user's last message stays
+        bounds = [(first, cut)] if apart is None else [(first, apart), (apart + 1, cut)]
+        for a, b in bounds:
+            if a == b:
+                continue
             stretch = [view[at] for at in range(a, b)]
             facts = collect_facts(stretch, view.marks)
             tokens = view.calibration.tokens(sum_sizes(stretch))
             rounds = count_replies(stretch)
-            note = user(self._note(facts, stretch, rounds, tokens))
+            head = _WHAT.format(rounds=rounds, messages=len(stretch), tokens=tokens, where=where)
+            note = user(enclose_in_tag(TAG, [head, *_said(facts), *_told(facts), *_changed(facts)]))
             if view.calibration.tokens(measure_message(note)) <= tokens // 2:
                 edits.append(Replace(stretch[0].id, stretch[-1].id, (note,)))
                 records.append(BoundaryRecord(facts, rounds, tokens).mark(note))
@@ -292,11 +290,6 @@ class Snip:
         after = apply_edits(view, edits, BY)
         count = count_context_tokens(replace(request, view=after), pressure)
         return FoldDraft(tuple(edits), tuple(records), first, cut, after, count)
-
-    def _note(self, facts: Facts, stretch: Sequence[PlacedMessage], rounds: int, tokens: int) -> str:
-        where = format_transcript_hint(self._parts.conversation.transcript_path)
-        head = _WHAT.format(rounds=rounds, messages=len(stretch), tokens=tokens, where=where)
-        return enclose_in_tag(TAG, [head, *_said(facts), *_told(facts), *_changed(facts)])
 
     def _finished(self, view: View, draft: FoldDraft, before: int, pressure: Pressure) -> Sequence[Change]:
         boundary = Boundary(
@@ -323,12 +316,6 @@ def expand_snip(transcript: Transcript, id: Id | None = None) -> tuple[Undo, Mar
     """The changes that put the rounds behind this note back; without an id, behind all notes."""
     known = [fold.id for fold in find_snips(transcript)]
     return expand_folds(transcript, BY, known if id is None else [id])
-
-
-def _worth_it(draft: FoldDraft, before: int, target: int, pressure: Pressure) -> bool:
-    if pressure.refused:  # what does not help enough is left to those that can do more
-        return draft.tokens <= target
-    return before - draft.tokens >= LEAST * pressure.thresholds.auto_compact
 
 
 # --- what goes ----------------------------------------------------------------------------------------
@@ -360,14 +347,6 @@ def _after_replaced(view: View) -> int:
     return 0
 
 
-def _stretches(view: View, first: int, cut: int) -> list[tuple[int, int]]:
-    """The stretches that go. The user's last message between them stays."""
-    last = find_last_typed(view)
-    if last is None or not first <= last < cut:
-        return [(first, cut)]
-    return [(a, b) for a, b in ((first, last), (last + 1, cut)) if a < b]
-
-
 # --- what the note says -------------------------------------------------------------------------------
 
 
@@ -392,9 +371,6 @@ def _changed(facts: Facts) -> list[str]:
 
 
 _check: type[Fit] = Snip
-
-
-_folding_newest = find_newest_rounds
 
 
 BY_COLLAPSE: Final = "Collapse"
@@ -436,9 +412,11 @@ class Collapse:
         effective = pressure.thresholds.effective
         if not pressure.refused and pressure.tokens <= effective * COMMIT:
             return ()
-        before = count_context_tokens(request, pressure)
+        before, target = count_context_tokens(request, pressure), int(effective * LOW_COLLAPSE)
+        if pressure.refused:
+            target = min(target, compute_target_tokens(before, pressure))
         for urgent in (False, True) if _blocked(pressure) else (False,):
-            chosen = self._chosen(request.view, before, _target(before, pressure), urgent)
+            chosen = self._chosen(request.view, before, target, urgent)
             after = apply_edits(request.view, _edits(request.view, chosen), BY_COLLAPSE) if chosen else None
             able = self._parts.conversation.capabilities
             if after is None or not is_thinking_allowed(request.view, after, able):
@@ -518,19 +496,12 @@ def _blocked(pressure: Pressure) -> bool:
     return pressure.refused or pressure.tokens > pressure.thresholds.effective * BLOCK
 
 
-def _target(before: int, pressure: Pressure) -> int:
-    low = int(pressure.thresholds.effective * LOW_COLLAPSE)
-    return min(low, compute_target_tokens(before, pressure)) if pressure.refused else low
-
-
 def _enough(before: int, after: int, pressure: Pressure) -> bool:
     """True if it is worth the break and, in a full window, frees enough."""
     effective = pressure.thresholds.effective
     if pressure.refused:
         return after <= compute_target_tokens(before, pressure)
-    if before - after < effective * LEAST_COLLAPSE:
-        return False
-    return after <= effective * BLOCK
+    return before - after >= effective * LEAST_COLLAPSE and after <= effective * BLOCK
 
 
 def _scale(view: View) -> float:
@@ -547,10 +518,12 @@ def _scale(view: View) -> float:
 def _runs(view: View, *, urgent: bool) -> list[tuple[int, int]]:
     """Runs that are over, the oldest first; with `urgent` also what is old of the one going on."""
     back = frozenset[int]() if urgent else find_restored_positions(view)
-    loop, newest = find_open_loop(view), _folding_newest(view)
+    loop, newest = find_open_loop(view), find_newest_rounds(view)
     found, at = list[tuple[int, int]](), find_visible_start(view)
     while at < len(view):
-        end = _end(view, at)
+        end = at  # behind the last of the tool rounds that follow one another from here on
+        while end + 1 < len(view) and _round(view[end], view[end + 1]):
+            end += 2
         over = end <= loop and end < len(view)
         old = max(0, min(end, newest) - at) // 2 * 2 if urgent else 0
         cut = end if over else at + old
@@ -559,13 +532,6 @@ def _runs(view: View, *, urgent: bool) -> list[tuple[int, int]]:
             found.append((at, cut))
         at = max(end, at + 1)
     return found
-
-
-def _end(view: View, at: int) -> int:
-    """Behind the last of the tool rounds that follow one another from here on."""
-    while at + 1 < len(view) and _round(view[at], view[at + 1]):
-        at += 2
-    return at
 
 
 def _round(reply: PlacedMessage, answer: PlacedMessage) -> bool:
@@ -588,6 +554,7 @@ def format_projection(head: Sequence[str], facts: Facts) -> str:
     changed = [f.path for f in facts.files if f.changes]
     kept = [f"{k.path}: {to_bounded_line(k.call, 120)}" for k in facts.kept]
     others = [f"{name}: {format_times(n)}" for name, n in facts.others.items()]
+    working = to_bounded_line(facts.working, 600)
     lines = [
         *head,
         *([f"Files changed: {format_paths(changed)}"] if changed else []),
@@ -596,11 +563,7 @@ def format_projection(head: Sequence[str], facts: Facts) -> str:
         *format_newest("Errors:", [*map(format_failed_call, facts.troubles)]),
         *format_newest("Whole results are stored in:", kept),
         *format_newest("Other tools that were called:", others),
-        *(
-            [f"The last words before the answer: {to_bounded_line(facts.working, 600)}"]
-            if facts.working
-            else []
-        ),
+        *([f"The last words before the answer: {working}"] if facts.working else []),
     ]
     return enclose_in_tag(TAG_COLLAPSE, lines)
 

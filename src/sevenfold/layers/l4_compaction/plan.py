@@ -55,14 +55,11 @@ def split_rounds(placed: Sequence[PlacedMessage]) -> list[Sequence[PlacedMessage
         for at in range(1, len(placed))
         if placed[at].message.role == "assistant" and placed[at - 1].message.role != "assistant"
     ]
-    bounds = [0, *starts, len(placed)]
-    return [placed[a:b] for a, b in pairwise(bounds) if a < b]
+    return [placed[a:b] for a, b in pairwise([0, *starts, len(placed)]) if a < b]
 
 
 def find_tail_starts(view: View) -> Iterator[int]:
-    """The places where the kept part may begin, the gentlest first: the newest round, what came after its
-    results, and the end, where nothing is kept.
-    """
+    """Yields where a tail may begin, the gentlest first: newest round, after its results, the end."""
     loop = find_thinking_loop(view)
     newest = len(view) - len(split_rounds(list(view))[-1]) if len(view) else 0
     answered = next((at for at in range(newest + 1, len(view)) if can_cut_at(view, at)), len(view))
@@ -199,11 +196,6 @@ class CompactionPlan(msgspec.Struct, frozen=True, dict=True):
         return self.before > self.pressure.thresholds.auto_compact
 
     @property
-    def full_from_the_start(self) -> bool:
-        """True if what is replaced is the older part of a full window."""
-        return self.full and self.first == 0
-
-    @property
     def promising(self) -> bool:
         """True if a summary could help at all: it takes some room itself, and the user's words stay."""
         count = self.view.calibration.tokens
@@ -235,9 +227,8 @@ class CompactionPlan(msgspec.Struct, frozen=True, dict=True):
 def plan_everything(request: Request, pressure: Pressure, trigger: str) -> CompactionPlan:
     """Nothing is kept."""
     before = count_context_tokens(request, pressure)
-    return CompactionPlan(
-        request, pressure, trigger, 0, len(request.view), before, compute_target_tokens(before, pressure)
-    )
+    most = compute_target_tokens(before, pressure)
+    return CompactionPlan(request, pressure, trigger, 0, len(request.view), before, most)
 
 
 def make_plan(

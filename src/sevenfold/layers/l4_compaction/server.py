@@ -1,22 +1,16 @@
-"""Compaction by the provider, where it offers that: the request says so, and what comes back is recorded.
+"""Compaction by the provider, where it offers that. A session has one of two ways, fixed when it begins:
 
-Two ways, of which a session has one, fixed when it begins:
+    threshold    a parameter of every request: the provider sums up by itself when the prompt passes the
+                 trigger, and ignores what stands before its block from then on
+    on demand    a request of its own before ours would be too long; its block replaces what it sums up
 
-    threshold    one parameter of every request (`add_server_compaction`). The provider sums up by
-    itself when the
-                 prompt passes the trigger; its block comes with the reply, stays in the transcript as it
-                 came, and whatever stands before it is ignored by the provider from then on.
-    on demand    a request of its own (`RequestedCompaction`) before ours would be too long; the block
-    it answers
-                 with takes the place of what it sums up.
-
-The blocks are the provider's: we keep every byte and change nothing. What the user said and the summary
-does not repeat follows it word for word, in a message of ours.
+The blocks are the provider's: we keep every byte. What the user said and the summary does not repeat
+follows it word for word, in a message of ours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any, ClassVar, Final
@@ -180,26 +174,18 @@ class ServerCompaction:
 def read_summary_usage(reply: Reply) -> Usage:
     """The usage of the provider's summary, which is not in the usage of the reply."""
     total = Usage()
-    for used in _iterations(reply):
-        if used.get("type") == SERVER_SUMMARY:
-            total += _usage(used)
-    return total
-
-
-def _iterations(reply: Reply) -> Iterable[Json]:
     listed = reply.diagnostics.get("iterations")
-    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-
-
-def _usage(used: Json) -> Usage:
-    hour = used.get("cache_creation")
-    return Usage(
-        _count(used.get("input_tokens")),
-        _count(used.get("cache_creation_input_tokens")),
-        _count(used.get("cache_read_input_tokens")),
-        _count(used.get("output_tokens")),
-        _count(hour.get("ephemeral_1h_input_tokens")) if isinstance(hour, dict) else 0,
-    )
+    for used in listed if isinstance(listed, list) else ():
+        if isinstance(used, dict) and used.get("type") == SERVER_SUMMARY:
+            hour = used.get("cache_creation")
+            total += Usage(
+                _count(used.get("input_tokens")),
+                _count(used.get("cache_creation_input_tokens")),
+                _count(used.get("cache_read_input_tokens")),
+                _count(used.get("output_tokens")),
+                _count(hour.get("ephemeral_1h_input_tokens")) if isinstance(hour, dict) else 0,
+            )
+    return total
 
 
 def _count(value: Any) -> int:
@@ -254,8 +240,7 @@ class RequestedCompaction:
         able, send = self._parts.conversation.capabilities, self._parts.send
         if not due or not signed or not able.server_compaction or send is None or failed >= FAILURES:
             return ()  # what was refused as too long cannot be summed up like this either
-        cut = self._cut(request.view)
-        if cut is None:
+        if (cut := self._cut(request.view)) is None:
             return ()
         try:
             wanted = await self._hooks.ask(request.view)

@@ -1,4 +1,4 @@
-"""Getting a summary out of a model: on the prefix it has in its cache, else as a plain request.
+"""Gets a summary out of a model: the wording, the reply, and the text that takes the place of the messages.
 
     on the prefix   the conversation's own request, one directive more; almost all of it is in the cache
     a nudge         once, when the reply has no summary in it
@@ -7,9 +7,6 @@
     shortened       too long again: the oldest rounds go, as many as the provider's numbers ask for
 
 Whatever comes of it, the conversation is not touched here.
-
-The summary as text: what is asked of the model, what of its answer counts, and what takes its
-place.
 """
 
 from __future__ import annotations
@@ -191,7 +188,8 @@ def _sections(body: str) -> SummarySections:
             current = found[at] = [rest] if rest else []
         else:
             current.append(line)
-    return SummarySections(tuple(None if lines is None else _tidy(lines) for lines in found))
+    texts = (None if part is None else escape_quote("\n".join(part).strip()) for part in found)
+    return SummarySections(tuple(texts))
 
 
 def _in_order(begins: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -237,10 +235,6 @@ def _heading(line: str) -> tuple[int | None, str]:
     if not matched["form"].strip() and more.strip(" \t*_"):
         return None, ""
     return at, more.strip(" \t*_")
-
-
-def _tidy(lines: list[str]) -> str:
-    return escape_quote("\n".join(lines).strip())
 
 
 # --- what takes the place -----------------------------------------------------------------------------
@@ -376,9 +370,7 @@ class Summariser:
         asking = _SummaryAttempt(self._fork, self._settings, self._emit, wanted)
         try:
             return WrittenSummary(await asking.by_all_means(), asking.used)
-        except NoSummary as error:
-            raise NoSummary(str(error), asking.used) from error
-        except ModelFailure as error:
+        except (NoSummary, ModelFailure) as error:
             raise NoSummary(str(error), asking.used) from error
         except TimeoutError:
             why = f"the model gave no summary within {self._settings.timeout_seconds:g} s"
@@ -438,8 +430,7 @@ class _SummaryAttempt:
         with anyio.fail_after(self._settings.timeout_seconds):
             said = await self._fork(request, directive, kind=kind, max_tokens=most)
         self.used += said.usage
-        message = said.reply.message
-        return _SummaryReply(message, parse_summary(message.text))
+        return _SummaryReply(said.reply.message, parse_summary(said.reply.message.text))
 
     def _shortened(self, left: Sequence[PlacedMessage], gap: int) -> Sequence[PlacedMessage]:
         """Without its oldest rounds, as many as cover the gap; the newest one stays in any case."""

@@ -1,15 +1,8 @@
-"""A summary that is prepared before the window is full, and put in place when it is, without a wait.
+"""A summary that is made before it is needed: prepared before the window is full, or in a silence.
 
-    the window is nearly full    `SummaryAhead` asks for the summary, in the background    after a reply
-    it is full                   `PrecomputedSummary` puts it in place, no model is asked     before a
-    request
-
-The summary covers the conversation up to a certain entry. What came after that entry stays word for word,
-so that the conversation may go on meanwhile. Before the summary is put in place all is looked at again:
-the same model and window, the same messages, smaller than before, nothing torn.
-
-A summary in a silence, before the cache is lost: asked for now, it reads what it
-would have to write later, and what comes after the silence is smaller.
+When the window is nearly full, `SummaryAhead` asks for one in the background; when it is full,
+`PrecomputedSummary` puts it in place before a request, without a wait. What came after the part it covers
+stays word for word. `WarmSummary` asks in a silence, while the cache can still be read.
 """
 
 from __future__ import annotations
@@ -81,8 +74,7 @@ class SummaryAhead:
         self._failed = ""  # The model of a try whose failure the breaker has not been told of
 
     async def __call__(self, request: Request) -> Sequence[Mark]:
-        planned = self._planned(request)
-        if planned is None:
+        if (planned := self._planned(request)) is None:
             return ()
         self._ended, self._tried = anyio.Event(), planned.view.marks.get(BOUNDARY)
         try:
@@ -220,8 +212,7 @@ class PrecomputedSummary:
 
 def _answered(request: Request) -> Request:
     """The request without a reply whose tools are still running."""
-    view = request.view
-    end = len(view)
+    view, end = request.view, len(request.view)
     while end and find_open_uses(make_view_before(view, end)):
         end -= 1
     return request if end == len(view) else replace(request, view=make_view_before(view, end))
@@ -256,9 +247,7 @@ class WarmSummary:
         self._found: tuple[CompactionPlan, SummaryWorth] | None = None
 
     def offered(self, request: Request, now: float) -> tuple[float, float, float, float] | None:
-        """Tokens freed, what later requests save by that, what it costs, and how many times as much it has
-        to save: all but the last in base-price input tokens.
-        """
+        """Tokens freed, saved by later requests, the price, and how many times that must be saved."""
         pressure = measure_pressure(request, self._parts.conversation.thresholds, now)
         self._found = self._compaction.paying(request, pressure, margin=0.0)
         if self._found is None or not pressure.warm:

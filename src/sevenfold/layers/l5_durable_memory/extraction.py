@@ -1,9 +1,8 @@
 """Learns from a conversation: after a turn a fork looks back and saves what later sessions will need.
 
-It runs on the prefix that the provider has in its cache, off the user's path. A mark records how far it
-has looked. One run at a time: a turn that ends meanwhile leaves its request behind, the newest one only,
-and one more run follows. A conversation with words that last is looked through at once, else when that
-costs next to nothing. `provenance.py` decides what may be saved, `extraction_tools.py` what may be done.
+It runs on the cached prefix, off the user's path, one run at a time; a mark records how far it has looked.
+A turn that ends meanwhile leaves its request (the newest counts), and one more run follows. Words that last
+are looked through at once, else when that costs next to nothing. `provenance.py` decides what may be saved.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -25,10 +24,10 @@ from sevenfold.core.errors import BadReply, Mistake, SevenfoldError
 from sevenfold.core.events import Failed, Notice, Progress
 from sevenfold.core.messages import ToolUse, strip_half_characters, user, write_directive
 from sevenfold.core.protocols import BackgroundStep, IdleStep, ToolFailed, Tools
-from sevenfold.core.request import TTL_SECONDS, Frame, Request, make_kept_until_mark
+from sevenfold.core.request import TTL_SECONDS, Request, make_kept_until_mark
 from sevenfold.core.transcript import Entry, Id, Mark, PlacedMessage, View
 from sevenfold.layers.l5_durable_memory.recall import extract_typed_text
-from sevenfold.layers.l5_durable_memory.selection import format_manifest
+from sevenfold.layers.l5_durable_memory.selection import format_manifest, read_wording
 from sevenfold.layers.parts import AllowCall, LayerParts
 from sevenfold.memory.folder.folder import Saved
 from sevenfold.memory.folder.names import ENDING
@@ -145,35 +144,36 @@ class Extraction:
     async def _looked_through(self, request: Request, trailing: bool) -> Sequence[Mark]:
         state = self._state
         state.waits = False
-        if state.failures >= FAILURES or not _can_write(request.frame):
+        can_write = any(tool.get("name") in EDITORS for tool in request.frame.tools)
+        if state.failures >= FAILURES or not can_write:  # the list of tools cannot be changed
             return ()
         view = find_cached_view(request.view)
-        since = self._looked_at(view)
+        places = map(view.where, self._cursors(view))  # none when those messages have left the view
+        since = 1 + max((place for place in places if place is not None), default=-1)
         said, saved = self._said(view, since)
         if not said:
             return (self._advanced(view),) if saved else ()
         if len(said) < self._set.every and not trailing:
             return ()
-        state.waits = not trailing and self._can_wait(request, said)
+        price = self._parts.prices.of(request.frame.model)
+        costs = price is not None and price.input > 0
+        state.waits = not trailing and self._set.patient and costs and not is_urgent(said)
         if state.waits:
             return ()
         tools, may = self._learning.tools()
-        if await may(_some_write(self._learning.store.path_of())) is not None:
+        some = {"file_path": str(self._learning.store.path_of() / f"some{ENDING}"), "content": ""}
+        if await may(ToolUse("", "Write", some)) is not None:
             return ()  # nothing could be saved: in plan mode, or where a rule denies it
         state.failures += 1  # until it has worked: whatever breaks, it does not go on for ever
         state.runs += 1
         try:
             await self._run(replace(request, view=view), since, tools, may)
         except SevenfoldError as why:
-            self._failed(str(why))
+            over = "; not tried again in this session" if state.failures >= FAILURES else ""
+            self._emit(Failed(BY, f"the conversation was not looked through: {why}{over}"))
             return ()
         state.failures = 0
         return (self._advanced(view),)
-
-    def _looked_at(self, view: View) -> int:
-        """The number of messages looked at before; none when those have left the view."""
-        places = map(view.where, self._cursors(view))
-        return 1 + max((place for place in places if place is not None), default=-1)
 
     def _cursors(self, view: View) -> list[Id]:
         mark = view.marks.get(CURSOR)
@@ -199,11 +199,6 @@ class Extraction:
             elif self._wrote_memory(view[at], view):
                 turn, saved = [], True
         return said + turn, saved
-
-    def _can_wait(self, request: Request, said: Sequence[str]) -> bool:
-        price = self._parts.prices.of(request.frame.model)
-        costs = price is not None and price.input > 0
-        return self._set.patient and costs and not is_urgent(said)
 
     def _advanced(self, view: View) -> Mark:
         self._state.cursor = view[-1].id
@@ -253,52 +248,29 @@ class Extraction:
         """The authors of all texts, and the question; in a thread, since a conversation may be long."""
         from sevenfold.layers.l5_durable_memory.provenance import SourceMessages
 
-        store, now = self._learning.store, self._clock.now()
-        memories = store.newest(NEWEST)
+        learning, store, now = self._learning, self._learning.store, self._clock.now()
+        team, steps = learning.team and store.has_team, self._set.steps
         told = format_extraction_request(
-            memories,
-            store.path_of(),
-            self._learning.session,
-            now,
-            since,
-            self._set.steps,
-            team=self._learning.team and store.has_team,
+            store.newest(NEWEST), store.path_of(), learning.session, now, since, steps, team=team
         )
         return SourceMessages(view, entries, now), told
 
     def _tell(self, saved: Sequence[Saved], hands: ExtractionTools) -> None:
         if saved:
-            files = ", ".join(_shown(one, self._learning.store.path_of()) for one in saved)
-            self._emit(Notice(f"saved to memory: {files}"))
+            folder = self._learning.store.path_of()
+            files = (f"{one.path.relative_to(folder).as_posix()} ({one.action})" for one in saved)
+            self._emit(Notice(f"saved to memory: {', '.join(files)}"))
         counts = ", ".join(f"{count} {kind}" for kind, count in sorted(hands.kinds.items()))
         calls = "1 call" if hands.denied == 1 else f"{hands.denied} calls"
         refused = f"; {calls} refused ({counts})" if counts else ""
         told = f"{len(saved)} memories saved" if len(saved) != 1 else "1 memory saved"
         self._emit(Progress(BY, f"{told}{refused}", done=True))
 
-    def _failed(self, why: str) -> None:
-        over = "; not tried again in this session" if self._state.failures >= FAILURES else ""
-        self._emit(Failed(BY, f"the conversation was not looked through: {why}{over}"))
-
-
-def _can_write(frame: Frame) -> bool:
-    """True if the conversation offers a tool to write with; its list of tools cannot be changed."""
-    return any(tool.get("name") in EDITORS for tool in frame.tools)
-
-
-def _some_write(folder: Path) -> ToolUse:
-    """A call like those that will come, to ask the rules about."""
-    return ToolUse("", "Write", {"file_path": str(folder / f"some{ENDING}"), "content": ""})
-
 
 def _worked(use: ToolUse, view: View) -> bool:
     at = view.result_at(use.id)
     results = view[at].message.results if at is not None else ()
     return any(one.tool_use_id == use.id and not one.is_error for one in results)
-
-
-def _shown(one: Saved, folder: Path) -> str:
-    return f"{one.path.relative_to(folder).as_posix()} ({one.action})"
 
 
 class LateExtraction:
@@ -342,16 +314,11 @@ def format_extraction_request(
 
     listed = format_manifest(memories).removeprefix(_MANIFEST)
     parts = [
-        _text("extract.md").replace(_STEPS, str(steps)),
-        _text("extract_team.md") if team else "",
+        read_wording("extract.md").replace(_STEPS, str(steps)),
+        read_wording("extract_team.md") if team else "",
         _SINCE.format(f"{since:,}") if since else "",
         f'<session id="{escape(session)}" date="{format_date(now)}"/>',
         f'<manifest folder="{escape(str(folder))}">{listed}',
         f'<since entry="{since}"/>',
     ]
     return strip_half_characters("\n\n".join(filter(None, parts)))
-
-
-@cache
-def _text(name: str) -> str:
-    return Path(__file__).with_name(name).read_text(encoding="utf-8").strip()

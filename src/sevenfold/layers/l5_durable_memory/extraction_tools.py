@@ -1,11 +1,8 @@
 """The tools of an extraction: it may look around and write memories, nothing else.
 
-The tools of the conversation stay in the request, since another list would be another prefix. Reads go
-to the session's own tools, and no person is asked; writes go to `MemoryWriter`. Every refusal has a reason,
-which the model reads, and is counted.
-
-Turns the Write and Edit calls of an extraction into memories, or says why it does not. The
-session's tools for work in the background: the same rules, no questions, nothing shared.
+The tools of the conversation stay in the request, since another list would be another prefix. Reads go to
+the session's own tools, without questions; `MemoryWriter` turns Write and Edit calls into memories. Every
+refusal has a reason, which the model reads, and is counted.
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ import anyio.to_thread
 import msgspec
 
 from sevenfold.core.errors import Mistake, Refused, StorageFailure
-from sevenfold.core.events import Emit, Event, Remembered
+from sevenfold.core.events import Emit, Remembered
 from sevenfold.core.messages import Json, ToolResult, ToolUse
 from sevenfold.core.protocols import ToolFailed, Tools
 from sevenfold.hooks.hooks import HookedTools, Hooks
@@ -281,12 +278,9 @@ def make_fork_tools(
     own = replace(workspace, seen=dict(workspace.seen))  # what is read from now on is not shared
     own.cwd = workspace.cwd
     gate = ToolGate(permissions, own)
-    toolbox = Toolbox(make_standard_tools(own), gate, _unheard)
+    # Events are dropped: the fork counts what it is denied.
+    toolbox = Toolbox(make_standard_tools(own), gate, lambda event: None)
     return (HookedTools(toolbox, hooks) if hooks is not None else toolbox), gate
-
-
-def _unheard(event: Event) -> None:
-    """Drops the event: the fork counts what it is denied."""
 
 
 _SCHEMAS: Final[dict[str, Json]] = {

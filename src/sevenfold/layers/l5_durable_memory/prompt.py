@@ -1,9 +1,7 @@
-"""The rules of memory in the system prompt, and the index where a session opens.
+"""The rules of memory in the system prompt, and the index and instruction files where a session opens.
 
-Both are the same bytes for the same arguments: a prompt that changed would throw away the provider's cache.
-
-`InstructionLoader` brings the instruction files to one conversation: at its opening, when a file below them
-is first touched, and again after a compaction.
+The prompt is the same bytes for the same arguments: a change would throw away the provider's cache.
+`InstructionLoader` brings instruction files in at the opening, at a first touch, and after a compaction.
 """
 
 from __future__ import annotations
@@ -239,7 +237,8 @@ class InstructionLoader:
             length = sum(len(one.text) for one in found.always)
             characters = int(length * 0.95 * room / max(1, _tokens(cut, messages)))
             found = self._make((), InstructionLimits(characters=characters)).load()
-            left = _left(whole.found, found)
+            there = {one.path for one in found.always}
+            left = tuple(one.path for one in whole.found.always if one.path not in there)
             messages = tuple(self._say(_told(found, left), True))
             if _tokens(cut, messages) <= room:
                 break
@@ -259,11 +258,6 @@ def _tokens(cut: CompactionCut, messages: Sequence[Message]) -> int:
     return sum(cut.tokens(message.text) for message in messages)
 
 
-def _left(all_of_them: Instructions, found: Instructions) -> tuple[Path, ...]:
-    there = {one.path for one in found.always}
-    return tuple(one.path for one in all_of_them.always if one.path not in there)
-
-
 def _told(found: Instructions, left: Sequence[Path]) -> str:
     names = [f"- {format_path(path)}" for path in left[:NAMED]]
     more = [f"- and {len(left) - NAMED:,} more"] if len(left) > NAMED else []
@@ -275,12 +269,8 @@ def _in_place(opened: _OpeningDraft, view: View) -> bool:
     """True if what was given back is there now: what it took the place of is gone, or it is in view."""
     if opened.since is not None and view.where(opened.since) is None:
         return True
-    new = (placed for placed in view if placed.id > opened.before and _by_a_layer(placed))
-    return any(placed.message in opened.messages for placed in new)
-
-
-def _by_a_layer(placed: PlacedMessage) -> bool:
-    return placed.message.role == "user" and placed.by not in ("user", "tools", "session")
+    new = (p for p in view if p.id > opened.before and p.by not in ("user", "tools", "session"))
+    return any(p.message.role == "user" and p.message in opened.messages for p in new)
 
 
 _check: tuple[type[StandingMessages], type[Attach]] = (InstructionLoader, InstructionLoader)

@@ -3,11 +3,8 @@
     user, feedback        a quote of what the person typed, and nothing copied from results or files
     project, reference    the same, or a sentence of the assistant's that the person went on from
 
-A quote is a line `> words` in the memory. The origin in the frontmatter (session, entries, date) is
-written here and never taken from the model. Relative dates become calendar dates, counted from the day
-of the message that is quoted.
-
-Where the words of a memory come from: what was typed, what the assistant said, and everything else.
+A quote is a line `> words` in the memory. The origin in the frontmatter is written here and never taken
+from the model. Relative dates become calendar dates, counted from the day of the quoted message.
 """
 
 from __future__ import annotations
@@ -217,13 +214,9 @@ def _foreign(placed: PlacedMessage) -> Iterable[str]:
         if isinstance(block, ToolResult) or (isinstance(block, Text) and not own):
             yield block.text
     if own:
-        yield from _piped(placed)
-
-
-def _piped(placed: PlacedMessage) -> Iterable[str]:
-    whole = "\n".join(b.text for b in placed.message.content if isinstance(b, Text))
-    rest = whole.replace(extract_typed_text(placed.message), "", 1)
-    return (rest,) if rest.strip() else ()
+        whole = "\n".join(b.text for b in placed.message.content if isinstance(b, Text))
+        piped = whole.replace(extract_typed_text(placed.message), "", 1)
+        yield from (piped,) if piped.strip() else ()
 
 
 LONGEST_QUOTE: Final = 300  # Characters of a quote that are kept
@@ -253,15 +246,11 @@ class FoundedMemory(msgspec.Struct, frozen=True):
 
 
 def check_sources(new: Topic, old: Topic | None, sources: SourceMessages, session: str) -> FoundedMemory:
-    """The memory as it may be saved; `UnfitMemory` when it was not said. `old` is what its file holds
-    now.
-    """
+    """The memory as it may be saved; `UnfitMemory` when it was not said. `old`: what its file holds."""
     _check_form(new)
     kept = set(old.body.split("\n")) if old else set()
     found = _found(new, kept, sources)
-    stated = (
-        extract_statement(new) if old is None else f"{extract_statement(new)}\n{extract_statement(old)}"
-    )
+    stated = "\n".join(extract_statement(topic) for topic in (new, old) if topic is not None)
     if not any(is_related(stated, said, quote) for quote, said in found):
         raise UnfitMemory(
             "source",
@@ -270,9 +259,8 @@ def check_sources(new: Topic, old: Topic | None, sources: SourceMessages, sessio
     if new.type in BY_PERSON:
         _check_not_copied(new, old, kept, sources)
     newest = max(found, key=lambda one: one[1].at)[1]
-    origin = Origin(
-        session, tuple(sorted({said.id for _, said in found})), format_date(newest.at), "extraction"
-    )
+    entries = tuple(sorted({said.id for _, said in found}))
+    origin = Origin(session, entries, format_date(newest.at), "extraction")
     description = new.description
     if old is None or description != old.description:
         description = make_dates_absolute(description, newest.at)

@@ -1,12 +1,9 @@
 """Recall: when the user says something, what is known about it from earlier sessions is put beside it.
 
-At the first attach of a turn a search begins. It takes a few milliseconds as a rule, so it is waited for,
-50 ms at most: a question that is answered in one step would else never see its memories. The first search
-of a session opens the index and gets a second. What takes longer goes on beside the reply and is attached
-at the next step, or dropped when the user has asked something else by then.
-
-Only the newest text that a person typed is searched for. Explanations of tools that the model already uses
-with success are left out.
+At the first attach of a turn a search begins for the newest text that a person typed. It is waited for,
+50 ms at most (the first search of a session opens the index and gets a second): else a question answered in
+one step would never see its memories. What takes longer is attached at the next step, or dropped when the
+user has asked something else. Explanations of tools that the model uses with success are left out.
 """
 
 from __future__ import annotations
@@ -72,23 +69,18 @@ class UserQuestion(msgspec.Struct, frozen=True):
 def find_newest_question(view: View) -> UserQuestion | None:
     """The newest; results of tools and what the program itself said are none."""
     answered = False
-    for at in range(len(view) - 1, -1, -1):
-        placed = view[at]
-        if placed.message.role == "assistant":
+    for placed in reversed(view):
+        message = placed.message
+        if message.role == "assistant":
             answered = True
-        elif (
-            placed.by in TYPED
-            and not placed.message.results
-            and (text := extract_typed_text(placed.message))
-        ):
+        elif placed.by in TYPED and not message.results and (text := extract_typed_text(message)):
             return UserQuestion(placed.id, text, answered)
     return None
 
 
 def find_typed_texts(view: View) -> Iterator[str]:
     """All that a person typed, the newest first."""
-    for at in range(len(view) - 1, -1, -1):
-        placed = view[at]
+    for placed in reversed(view):
         if placed.by in TYPED and placed.message.role == "user" and not placed.message.results:
             yield extract_typed_text(placed.message)
 
@@ -111,13 +103,6 @@ def count_words(text: str) -> float:
         text, characters = re.subn(script, " ", text)
         count += characters / length
     return count + len(re.findall(_WORD, text))
-
-
-def make_search_text(question: str) -> str:
-    """The text to search for."""
-    if len(question) <= LONGEST:
-        return question
-    return f"{question[: LONGEST // 2]}\n{question[-LONGEST // 2 :]}"
 
 
 RECENT: Final = 20  # Messages in which a call counts as now
@@ -171,12 +156,7 @@ def _names(use: ToolUse) -> Iterator[str]:
     if use.name.startswith("mcp__"):
         yield from (part.lower() for part in use.name.split("__")[1:] if part)
     call = summarise_call(use)
-    if call.kind == "command":
-        yield from _programs(call.about[:LONGEST_COMMAND])
-
-
-def _programs(command: str) -> Iterator[str]:
-    for simple in re.split(_SIMPLE, command):
+    for simple in re.split(_SIMPLE, call.about[:LONGEST_COMMAND]) if call.kind == "command" else ():
         ahead = re.match(_AHEAD, simple)
         found = _PROGRAM.match(simple, ahead.end() if ahead else 0)
         if found and (name := found[0].rpartition("/")[2].lower()) not in _EVERYDAY:
@@ -256,16 +236,22 @@ class Recall:
 
     def attach(self, view: View) -> Sequence[Message | Mark]:
         question, seen = find_newest_question(view), _RecallView(view, self._sources.folder)
-        if question is not None and self._is_new(question):
+        known = self._question.id if self._question else None
+        if question is not None and not question.answered and question.id != known:
             self._begin(question, seen)
         if self._search is None or not self._search.found.done():
             return ()
         search, self._search = self._search, None
-        found = self._result(search)
-        made = self._attachment(found, seen) if found and found.memories else None
-        if found is None or made is None:
+        try:
+            found = search.found.result()
+        except SevenfoldError as error:  # the turn reports others
+            self._emit(Failed(BY, str(error)))
             return ()
-        self._say(found, made)
+        made = self._attachment(found, seen) if found.memories else None
+        if made is None:
+            return ()
+        names, files = tuple(m.name for m in made.shown), tuple(m.file for m in made.shown)
+        self._emit(Surfaced(names, files, made.bytes, found.selector, found.milliseconds))
         return made.mark, made.message
 
     def stop(self) -> None:
@@ -279,22 +265,21 @@ class Recall:
 
     # --- beginning --------------------------------------------------------------------------------------
 
-    def _is_new(self, question: UserQuestion) -> bool:
-        known = self._question
-        return not question.answered and (known is None or known.id != question.id)
-
     def _begin(self, question: UserQuestion, seen: _RecallView) -> None:
         before, self._question = self._search, question
         if before is not None:
             if before.question.text == question.text:  # asked again: it is still the answer
                 return
             self._search = None
-            self._drop(before)
-        if not is_worth_a_search(question.text) or self._limits(seen.shown).left < LEAST:
+            if before.found.done() and (error := before.found.exception()):  # reported even so
+                self._emit(Failed(BY, str(error) or repr(error)))
+            before.drop()
+        if not is_worth_a_search(question.text) or self._limits(seen.shown).left < LEAST or seen.ignored:
             return
-        if seen.ignored:
-            return
-        wanted = RecallQuery(make_search_text(question.text), self._settings.limit, seen.files)
+        text = question.text
+        if len(text) > LONGEST:
+            text = f"{text[: LONGEST // 2]}\n{text[-LONGEST // 2 :]}"
+        wanted = RecallQuery(text, self._settings.limit, seen.files)
         self._search = self._by_a_model(question, wanted)
         if self._search is None:
             spare = self._settings.limit if seen.tools else 0  # some may be left out
@@ -314,10 +299,10 @@ class Recall:
         if select is None or start is None or select.gave_up:
             return None
         if why := self._no_model():
-            self._tell_once(
-                f"the selector {select.selector!r} needs a model, and {why}: "
-                "memories are chosen by search alone"
-            )
+            if not self._told:
+                self._told = True
+                text = f"the selector {select.selector!r} needs a model, and {why}: "
+                self._emit(Notice(f"{text}memories are chosen by search alone", "warning"))
             return None
         search = _RunningSearch(question)
 
@@ -347,20 +332,6 @@ class Recall:
 
     # --- handing back -----------------------------------------------------------------------------------
 
-    def _result(self, search: _RunningSearch) -> Selection | None:
-        """The result of a search. Emits our own errors; the turn reports others."""
-        try:
-            return search.found.result()
-        except SevenfoldError as error:
-            self._emit(Failed(BY, str(error)))
-            return None
-
-    def _drop(self, search: _RunningSearch) -> None:
-        """Drop a search. A failure is reported even so."""
-        if search.found.done() and (error := search.found.exception()):
-            self._emit(Failed(BY, str(error) or repr(error)))
-        search.drop()
-
     def _attachment(self, found: Selection, seen: _RecallView) -> RecallAttachment | None:
         """The memories that are not in view by now, without those about tools in use."""
         fitting: dict[str, Recalled] = {}
@@ -376,15 +347,6 @@ class Recall:
         total = int(scale_constant(settings.total_bytes, self._parts.window))
         each = min(settings.bytes, total // SMALLEST_SHARE)
         return Limits(settings.limit, settings.lines, each, total - shown.bytes)
-
-    def _say(self, found: Selection, made: RecallAttachment) -> None:
-        names, files = tuple(m.name for m in made.shown), tuple(m.file for m in made.shown)
-        self._emit(Surfaced(names, files, made.bytes, found.selector, found.milliseconds))
-
-    def _tell_once(self, text: str) -> None:
-        if not self._told:
-            self._told = True
-            self._emit(Notice(text, "warning"))
 
 
 _check: type[Attach] = Recall

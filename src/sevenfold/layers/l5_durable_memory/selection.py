@@ -96,7 +96,12 @@ class ByModel:
     async def __call__(self, wanted: RecallQuery) -> Selection:
         began = perf_counter()
         alone = self.selector == "model"
-        gather = partial(self._newest if alone else self._best, wanted)
+
+        def gather() -> Sequence[Recalled]:
+            if alone:
+                return self.sources.newest(NEWEST)
+            return select_by_search(self.sources.find, wanted, CANDIDATES).memories
+
         candidates = await anyio.to_thread.run_sync(gather, abandon_on_cancel=True)
         if all(one.file in wanted.skip for one in candidates):
             return Selection((), self.selector, 1_000 * (perf_counter() - began))
@@ -119,12 +124,6 @@ class ByModel:
         search = partial(select_by_search, self.sources.find, wanted)
         return await anyio.to_thread.run_sync(search, abandon_on_cancel=True)
 
-    def _best(self, wanted: RecallQuery) -> Sequence[Recalled]:
-        return select_by_search(self.sources.find, wanted, CANDIDATES).memories
-
-    def _newest(self, wanted: RecallQuery) -> Sequence[Recalled]:
-        return self.sources.newest(NEWEST)
-
 
 KIND: Final = "recall-plain"  # A column of its own in the ledger: it shares no prefix with the conversation
 TOOL: Final = "choose_memories"
@@ -144,7 +143,7 @@ class ModelSelector:
         self, wanted: RecallQuery, candidates: Sequence[Recalled], *, standing: bool
     ) -> tuple[Recalled, ...]:
         listed = format_manifest(candidates)
-        system = (_prompt(), listed) if standing else (_prompt(),)
+        system = (read_wording("select.md"), *((listed,) if standing else ()))
         request = Request(Frame(self._model(), system, (_tool(wanted.limit),), _FORCED), View())
         body = _asking(wanted, "" if standing else listed)
         directive = user(write_directive(KIND, "r-1", body))
@@ -226,11 +225,6 @@ def _tool(limit: int) -> Json:
 
 
 _FORCED: Final[Json] = {"tool_choice": {"type": "tool", "name": TOOL}}
-
-
-@cache
-def _prompt() -> str:
-    return Path(__file__).with_name("select.md").read_text(encoding="utf-8").strip()
 
 
 _check: type[MemoryChooser] = ModelSelector
@@ -334,7 +328,8 @@ def make_attachment(
     memories: Sequence[Recalled], number: int, now: float, limits: Limits
 ) -> RecallAttachment | None:
     """The message for as many of these as there is room for, in their order; None when there is none."""
-    head = f'<{TAG} n="{number}">\n{_about()}'
+    about = read_wording("recalled.md")
+    head = f'<{TAG} n="{number}">\n{about}'
     parts, shown = [head], list[Recalled]()
     left = limits.left - count_bytes(head) - count_bytes(_END) - 1
     for memory in memories:
@@ -354,8 +349,9 @@ def make_attachment(
 
 
 @cache
-def _about() -> str:
-    return Path(__file__).with_name("recalled.md").read_text(encoding="utf-8").strip()
+def read_wording(name: str) -> str:
+    """The text of a file in this folder."""
+    return Path(__file__).with_name(name).read_text(encoding="utf-8").strip()
 
 
 def format_memory(memory: Recalled, now: float, limits: Limits) -> str:
@@ -381,19 +377,15 @@ def _whole(memory: Recalled) -> str:
 
 def _cut(text: str, lines: int, room: int, path: str) -> str:
     """At most so many lines and bytes, the note about the rest included; no character is halved."""
-    whole = _data(text[: room + 1])
+    # Nothing in it may end this element, look like another message, or steer a terminal.
+    plain = re.sub(_CONTROL, "", text[: room + 1].replace("\r\n", "\n").replace("\r", "\n"))
+    whole = strip_half_characters(re.sub(_TAGS, "&lt;", plain))
     if len(text) <= room and count_bytes(whole) < room and whole.count("\n") < lines:
         return whole
     note = f"[cut here; the rest is in {path}]"
     kept = whole.encode("utf-8")[: max(0, room - count_bytes(note) - 2)].decode("utf-8", "ignore")
     kept = "\n".join(kept.split("\n")[: max(0, lines - 1)])
     return f"{kept.rstrip()}\n{note}"
-
-
-def _data(text: str) -> str:
-    """Without anything that could end this element, look like another message, or steer a terminal."""
-    plain = text.replace("\r\n", "\n").replace("\r", "\n")
-    return strip_half_characters(re.sub(_TAGS, "&lt;", re.sub(_CONTROL, "", plain)))
 
 
 def _attribute(text: str, most: int = NAME) -> str:

@@ -65,8 +65,7 @@ class BackgroundTasks:
 
     async def _run(self, number: int, name: str, work: Work) -> None:
         try:
-            handed = await work()
-            if handed:
+            if handed := await work():
                 self._done.append((name, handed))
         except SevenfoldError as error:
             self._emit(Failed(name, str(error)))

@@ -4,10 +4,8 @@
     stands_for:…     one for each message that stands for others: the facts behind it, and among them all
                      that the user said, word for word, however little of that the message shows
 
-The next compaction goes on from these records (`collect_facts`) and takes nothing from a text. So the
-user's words outlive any chain of compactions, and come back whole when there is room for them again.
-
-The functions below say where a view may be cut, what has to stay, and how many tokens are left.
+The next compaction goes on from these records (`collect_facts`) and takes nothing from a text, so the
+user's words outlive any chain of compactions. The functions below say where a view may be cut.
 """
 
 from __future__ import annotations
@@ -82,14 +80,9 @@ class Boundary(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def event(self, seconds: float = 0.0, usage: Usage | None = None) -> Compacted:
         """The event, with the seconds that it took and the usage of asking for it."""
+        usage = usage or Usage()
         return Compacted(
-            self.by,
-            self.trigger,
-            self.tokens_before,
-            self.tokens_after,
-            self.fidelity,
-            seconds,
-            usage or Usage(),
+            self.by, self.trigger, self.tokens_before, self.tokens_after, self.fidelity, seconds, usage
         )
 
 
@@ -163,7 +156,9 @@ def collect_facts(
     for placed in stretch:
         if (record := find_record(placed, marks)) is not None:
             collector.go_on(record.facts)
-        elif not _given_back(placed) and wanted(placed):
+        elif placed.by in COMPACTIONS and placed.message.text.startswith(_GIVEN_BACK):
+            continue
+        elif wanted(placed):
             collector.take(placed)
     return collector.facts
 
@@ -184,10 +179,6 @@ def _lengths(record: BoundaryRecord) -> list[int]:
 
 
 _SAID = IdentityCache(_lengths, STAND_INS)
-
-
-def _given_back(placed: PlacedMessage) -> bool:
-    return placed.by in COMPACTIONS and placed.message.text.startswith(_GIVEN_BACK)
 
 
 # --- what the user said last ----------------------------------------------------------------------------
@@ -306,8 +297,7 @@ def make_replacements(
 
 def apply_edits(view: View, whats: Iterable[Replace | Message], by: str) -> View:
     """The view as it will be; nothing is written."""
-    free = max(placed.id for placed in view) + 1
-    for id, what in enumerate(whats, free):
+    for id, what in enumerate(whats, max(placed.id for placed in view) + 1):
         view = view.after(Entry(id, 0.0, what, by))
     return view
 

@@ -1,9 +1,6 @@
-"""The facts of a stretch of conversation, collected without a model.
-
-They are: the user's words, files touched, commands and their outcome, failures and later successes, and the
-paths of stored results. Facts of an earlier compaction are included, so a digest of a digest is one digest.
-
-`format_quotes` quotes the user: word for word where there is room, shortened by one rule where not.
+"""The facts of a stretch of conversation, collected without a model: the user's words, files touched,
+commands, failures, stored results. Facts of an earlier compaction are included, so a digest of a digest is
+one digest. `format_quotes` quotes the user: whole where there is room, else shortened by one rule.
 """
 
 from __future__ import annotations
@@ -175,7 +172,8 @@ class FactCollector:
 
     def _told(self, by: str, text: str, media: list[Block]) -> None:
         if by in TYPED and (text.strip() or media):
-            self._said.append(UserTurn(text + _named(media)))
+            images, documents = (sum(isinstance(b, kind) for b in media) for kind in (Image, Document))
+            self._said.append(UserTurn(text + "\n[an image]" * images + "\n[a document]" * documents))
         elif by not in (PROMPTED, RECALLED) and text.strip():
             _newest(self._contexts, text, None)
 
@@ -210,13 +208,9 @@ class FactCollector:
         elif call.kind == "other":
             self._others[call.about] = self._others.get(call.about, 0) + 1
         elif not failed:
-            self._touched(call.about, call.kind, count_bytes(text))
-
-    def _touched(self, path: str, kind: str, size: int) -> None:
-        was = self._files.get(path, FileFact(path))
-        read = kind == "read"
-        new = FileFact(path, was.reads + read, was.changes + (not read), size)
-        _newest(self._files, path, new)
+            file, read = self._files.get(call.about, FileFact(call.about)), call.kind == "read"
+            reads, changes = file.reads + read, file.changes + (not read)
+            _newest(self._files, call.about, FileFact(call.about, reads, changes, count_bytes(text)))
 
     @property
     def facts(self) -> Facts:
@@ -287,7 +281,9 @@ def summarise_call(use: ToolUse) -> CallFact:
 
 
 def _told(use: ToolUse) -> CallFact:
-    path, command = _path(use.input), _command(use.input)
+    paths = (use.input.get(key) for key in _PATHS)
+    path: str = next((value for value in paths if isinstance(value, str) and value), "")
+    command = _command(use.input)
     if path and (not command or " " not in command):
         words = {word.lower() for word in re.findall(_PART, command or use.name)}
         if kind := "change" if words & _CHANGES else "read" if words & _READS else "":
@@ -299,13 +295,6 @@ def _told(use: ToolUse) -> CallFact:
 
 
 _CALLS: Final = IdentityCache(_told, CALLS)
-
-
-def _path(args: Json) -> str:
-    for key in _PATHS:
-        if isinstance(path := args.get(key), str) and path:
-            return path
-    return ""
 
 
 def _command(args: Json) -> str:
@@ -333,19 +322,10 @@ def find_error_line(result: ToolResult) -> str:
 def find_pointed_file(text: str) -> str:
     """The file that an envelope or a marker names as the place of the whole result."""
     found = re.findall(_POINTER, text[:_POINTING])
-    if not found:
-        return ""
-    return str(found[0] if text.startswith("<") else found[-1])
+    return str(found[0 if text.startswith("<") else -1]) if found else ""
 
 
 # --- words --------------------------------------------------------------------------------------------
-
-
-def _named(blocks: list[Block]) -> str:
-    """The other things that the user sent, in brackets: a digest is words."""
-    images = sum(isinstance(b, Image) for b in blocks)
-    documents = sum(isinstance(b, Document) for b in blocks)
-    return "\n[an image]" * images + "\n[a document]" * documents
 
 
 def to_bounded_line(text: str, most: int) -> str:

@@ -8,14 +8,10 @@
     numbers             of two digits and more, in what was said                                  5
     urls                all                                                                       5
 
-The score is the weighted mean over the kinds there are. The user's words weigh as much as everything else
-together: a list of all names without one sentence of theirs cannot beat their sentences alone.
-
-Names, numbers and paths count when the user said them or when two messages used them, in words or in
-a short argument of a tool. What stands in tool output only, or in the text of a file that was written, is
-not something the conversation was about. Words are compared in their order; spaces and punctuation are
-not, and a message that is quoted in part is found in part. Whether what is there is also *understood* as
-it was meant is nothing that this can tell.
+The score is the weighted mean over the kinds there are. The user's words weigh as much as all the rest: a
+list of all names without one sentence of theirs cannot beat their sentences alone. Names, numbers and paths
+count when the user said them or two messages used them; what stands only in tool output or written files
+does not. Words are compared in their order, and a message that is quoted in part is found in part.
 """
 
 from __future__ import annotations
@@ -92,19 +88,17 @@ def measure_fidelity(
     shares = {kind: FoundShare(sum(parts.values()), len(parts)) for kind, parts in found.items()}
     weight = sum(WEIGHTS[kind] for kind, share in shares.items() if share.of)
     got = sum(WEIGHTS[kind] * share.part for kind, share in shares.items() if share.of)
-    return Fidelity(got / weight if weight else 1.0, shares, tuple(_missing(found)))
+    missing: list[str] = []
+    for parts in found.values():
+        gone = sorted((t for t, part in parts.items() if part < 1.0), key=parts.__getitem__)
+        missing += [to_bounded_line(text, 160) for text in gone[:EXAMPLES]]
+    return Fidelity(got / weight if weight else 1.0, shares, tuple(missing))
 
 
 def score_compaction(before: View, after: View, added: Iterable[Message | str] = ()) -> float:
     """The score of a compaction that makes `after` of `before` and adds these messages."""
     gone = (placed for placed in before if after.where(placed.id) is None)
     return round(measure_fidelity(gone, [*after, *added]).score, 4)
-
-
-def _missing(found: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
-    for parts in found.values():
-        gone = sorted((t for t, part in parts.items() if part < 1.0), key=lambda t: parts[t])
-        yield from (to_bounded_line(text, 160) for text in gone[:EXAMPLES])
 
 
 # --- what counts --------------------------------------------------------------------------------------
@@ -142,17 +136,15 @@ class _ItemCounter:
         said = extract_user_text(one)
         if said:
             self._said.append(said)
-        short = [text for use in message.tool_uses for text in self._called(use)]
+        for call in map(summarise_call, message.tool_uses):
+            if call.kind in ("read", "change"):
+                self._paths[call.about] += TWICE
+        texts = (text for use in message.tool_uses for text in iterate_strings(use.input))
+        short = [text for text in texts if len(text) <= SHORT]
         for result in message.results:
             if error := find_error_line(result):
                 self._errors[error] = None
         self._note(message.text, short, TWICE if said else 1)
-
-    def _called(self, use: ToolUse) -> list[str]:
-        call = summarise_call(use)
-        if call.kind in ("read", "change"):
-            self._paths[call.about] += TWICE
-        return [text for text in iterate_strings(use.input) if len(text) <= SHORT]
 
     def _note(self, text: str, short: Sequence[str], times: int) -> None:
         """Each thing once a message, however often the message says it."""
@@ -199,11 +191,8 @@ def iterate_strings(value: Json | object) -> Iterator[str]:
     """Every text in the arguments of a tool."""
     if isinstance(value, str):
         yield value
-    elif isinstance(value, dict):
-        for inner in value.values():
-            yield from iterate_strings(inner)
-    elif isinstance(value, list):
-        for inner in value:
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
             yield from iterate_strings(inner)
 
 
@@ -250,9 +239,11 @@ def _parted(text: str) -> tuple[set[str], str]:
         return paths, text
 
     def without(found: re.Match[str]) -> str:
-        if not _is_path(found[0]):
+        path = found[0].rstrip(".")
+        rooted = path[0] in "/~" or path[1:2] == ":"
+        if path == "/dev/null" or not (rooted or re.search(_ENDING, path)):
             return found[0]
-        paths.add(found[0].rstrip("."))
+        paths.add(path)
         return " "
 
     lines = text.split("\n")
@@ -261,12 +252,6 @@ def _parted(text: str) -> tuple[set[str], str]:
             words = (re.sub(_PATH, without, w) if "/" in w or "\\" in w else w for w in one.split(" "))
             lines[at] = " ".join(words)
     return paths, "\n".join(lines)
-
-
-def _is_path(text: str) -> bool:
-    path = text.rstrip(".")
-    rooted = path[0] in "/~" or path[1:2] == ":"
-    return (rooted or re.search(_ENDING, path) is not None) and path != "/dev/null"
 
 
 def _plain(path: str) -> str:
@@ -322,7 +307,12 @@ class ItemFinder:
 
     @cached_property
     def _all_words(self) -> list[str]:
-        return _words_in(self._text)
+        """As `WORD` finds them. Most lines are ASCII, and those are taken apart faster."""
+        words: list[str] = []
+        for plain, lines in groupby(self._text.split("\n"), str.isascii):
+            part = "\n".join(lines)
+            words += part.encode().translate(_APART).decode().split() if plain else re.findall(WORD, part)
+        return words
 
     @cached_property
     def _in_order(self) -> str:
@@ -339,15 +329,6 @@ def _parts(one: Message | PlacedMessage | str) -> Iterator[str]:
             yield block.text
         elif isinstance(block, ToolUse):
             yield from iterate_strings(block.input)
-
-
-def _words_in(text: str) -> list[str]:
-    """As `WORD` finds them. Most lines are ASCII, and those are taken apart faster."""
-    words: list[str] = []
-    for plain, lines in groupby(text.split("\n"), str.isascii):
-        part = "\n".join(lines)
-        words += part.encode().translate(_APART).decode().split() if plain else re.findall(WORD, part)
-    return words
 
 
 def _row(words: Sequence[str]) -> str:

@@ -1,12 +1,8 @@
 """The messages that the model is given back after a compaction, so that it need not ask for them.
 
-The files it worked on last are read again from disk; what hooks said at the start is repeated; skills,
-plans, listings, instruction files and a session title come in through the same seam, `RestoreSource`.
-Every message says what it is and whether it was read just now.
-
-A compaction calls its `Restorer`, and that calls the sources one after the other. `RestoredNames` lists the
-names that stood in what is gone. Standing messages (instructions, the index of memory) always come back.
-`CompactionHooks` runs the user's hooks before and after any compaction.
+A compaction calls its `Restorer`, which calls each `RestoreSource`: files worked on last, read again from
+disk, what hooks said at the start, names, skills, plans, a title. Standing messages (instructions, index of
+memory) always come back. `CompactionHooks` runs the user's hooks before and after any compaction.
 """
 
 from __future__ import annotations
@@ -165,11 +161,12 @@ class _FoundFiles:
             self._name(self._gone, path)
             return
         names = self._names.setdefault(text, [])
-        if any(_same_file(path, name) for name in names):
-            return
+        if any(path.endswith(f"/{name}") or name.endswith(f"/{path}") for name in names):
+            return  # the same file, named in short
         names.append(path)
         if self._cut.tokens(text) <= self._each:
-            part = _part(path, text)
+            quoted = _inside("context", _inside("file", text))
+            part = f'<file path="{path}">\n{quoted}\n</file>'
             tokens = self._cut.tokens(f"- {path}\n{part}\n") + 1  # its name is above it too
             if tokens <= self._left:
                 self._shown.append((path, part))
@@ -198,16 +195,6 @@ def _framed(parts: str, shown: Sequence[str], long: Sequence[str], gone: Sequenc
     return "\n".join([*lines, "", parts] if parts else lines)
 
 
-def _same_file(path: str, other: str) -> bool:
-    """Of two paths to the same text: whether one is the other in short."""
-    return path.endswith(f"/{other}") or other.endswith(f"/{path}")
-
-
-def _part(path: str, text: str) -> str:
-    quoted = _inside("context", _inside("file", text))
-    return f'<file path="{path}">\n{quoted}\n</file>'
-
-
 def find_touched_files(messages: Sequence[PlacedMessage]) -> list[str]:
     """The files that tools read or changed here or that were given back here, the newest first."""
     failed = {
@@ -215,22 +202,13 @@ def find_touched_files(messages: Sequence[PlacedMessage]) -> list[str]:
     }
     paths: dict[str, None] = {}
     for placed in reversed(messages):
-        for path in (*_called(placed.message, failed), *_files_given_back(placed)):
+        restored = find_restored_names(placed, _FILES, _GONE)  # worked on then, and maybe still
+        calls = (summarise_call(use) for use in reversed(placed.message.tool_uses) if use.id not in failed)
+        touched = (call.about for call in calls if call.kind in ("read", "change"))
+        for path in (*touched, *restored):
             if path.isprintable():
                 paths.setdefault(posixpath.normpath(path))
     return list(paths)
-
-
-def _called(message: Message, failed: set[str]) -> Iterator[str]:
-    for use in reversed(message.tool_uses):
-        call = summarise_call(use)
-        if call.kind in ("read", "change") and use.id not in failed:
-            yield call.about
-
-
-def _files_given_back(placed: PlacedMessage) -> Iterator[str]:
-    """Files of an earlier restoration: what was worked on then may be worked on still."""
-    yield from find_restored_names(placed, _FILES, _GONE)
 
 
 def find_restored_names(placed: PlacedMessage, what: str, until: str = "") -> Iterator[str]:
@@ -292,10 +270,9 @@ class RestoredText:
         if not text or not text.strip():
             return None
         message = make_context_message(f"{self._what} It was read just now.\n\n{text}")
-        fits = cut.tokens(message.text) <= min(room, cut.scaled(self._most))
-        return (
-            message if fits else make_context_message(f"{self._what} It is too long to be repeated here.")
-        )
+        if cut.tokens(message.text) <= min(room, cut.scaled(self._most)):
+            return message
+        return make_context_message(f"{self._what} It is too long to be repeated here.")
 
 
 class RestoredTexts:
@@ -448,7 +425,10 @@ def _texts(removed: Sequence[PlacedMessage]) -> Iterator[tuple[str, str]]:
     uses = {use.id: use for placed in removed for use in placed.message.tool_uses}
     failed: set[str] = set()
     for placed in reversed(removed):
-        yield from _listed(placed)
+        for one in find_restored_names(placed, _WHAT):  # what was seen then may be needed still
+            place, colon, names = one.rpartition(": ")
+            if colon:
+                yield place, names
         for result in reversed(placed.message.results):
             use = uses.get(result.tool_use_id)
             if result.is_error:
@@ -458,14 +438,6 @@ def _texts(removed: Sequence[PlacedMessage]) -> Iterator[tuple[str, str]]:
         for use in reversed(placed.message.tool_uses):
             if use.id not in failed:
                 yield _place(use), "\n".join(iterate_strings(use.input))
-
-
-def _listed(placed: PlacedMessage) -> Iterator[tuple[str, str]]:
-    """The lines of an earlier list: what was seen then may be needed still."""
-    for one in find_restored_names(placed, _WHAT):
-        place, colon, names = one.rpartition(": ")
-        if colon:
-            yield place, names
 
 
 def _place(use: ToolUse) -> str:
