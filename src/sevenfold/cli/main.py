@@ -341,14 +341,12 @@ _KEYS: Final = """\
 def write_cli_reference() -> str:
     """Every command and option; each is described where it is defined."""
     command: Any = typer.main.get_command(app)
-    chat = command.commands["chat"]
-    shared = [param for param in chat.params if _is_shared(param)]
+    shared = [param for param in command.commands["chat"].params if _is_shared(param)]
     parts = [_HEAD, _format_options(shared)]
     for path, one in _list_commands(command, ()):
         parts += [f"\n## sevenfold {' '.join(path)}\n", f"```\n{_format_usage(path, one)}\n```\n"]
         parts.append(f"{one.help}\n")
-        own = [param for param in one.params if not _is_shared(param)]
-        parts.append(_format_options(own))
+        parts.append(_format_options([param for param in one.params if not _is_shared(param)]))
         if path == ("chat",):
             parts.append(_describe_chat_commands())
     return "\n".join(part for part in parts if part).replace("\n\n\n", "\n\n")

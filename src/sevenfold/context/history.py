@@ -272,8 +272,7 @@ def match_changed_group(
     messages: Sequence[Any], heard: CallerGroup, form: WireFormat, first: int
 ) -> CallerGroup | None:
     """The same messages, only marked or built otherwise, as they look now; None when they changed."""
-    told = [read_message(given, form, f"messages[{n}]") for n, given in enumerate(messages, first)]
-    now = _closed(told)
+    now = _closed([read_message(given, form, f"messages[{n}]") for n, given in enumerate(messages, first)])
     if now.fingerprint != heard.fingerprint:
         return None
     now.message, now.uses = heard.message, heard.uses
@@ -350,8 +349,7 @@ class _ToolRounds:
 
 
 def _closed(group: list[CallerMessage]) -> CallerGroup:
-    blocks = tuple(block for told in group for block in told.spoken.blocks)
-    message = Message(group[0].spoken.role, blocks)
+    message = Message(group[0].spoken.role, tuple(block for told in group for block in told.spoken.blocks))
     return CallerGroup(
         fingerprint_messages(told.canonical for told in group),
         message,
@@ -429,9 +427,8 @@ class GroupCache:
             now = messages[start:end]
             if now == self._flat[start:end]:
                 continue
-            heard = self[at]
             looks = (
-                match_changed_group(now, heard, form, first + start) if len(now) == end - start else None
+                match_changed_group(now, self[at], form, first + start) if len(now) == end - start else None
             )
             if looks is None:
                 return at

@@ -302,5 +302,4 @@ def read_refusal(error: BaseException, model: str) -> PromptTooLong | None:
 
 def is_still_too_long(refused: PromptTooLong, sent: View, now: View) -> bool:
     """True if the refused conversation has not been shortened by the caller."""
-    wanted = refused.over or int(sent.tokens * UNKNOWN_GAP)
-    return sent.tokens - now.tokens < wanted
+    return sent.tokens - now.tokens < (refused.over or int(sent.tokens * UNKNOWN_GAP))

@@ -167,8 +167,7 @@ class ReplayBooks:
 
     @property
     def _lost_price(self) -> float:
-        write = self._price.write_1h if self._ttl == "1h" else self._price.write_5m
-        return write - self._price.read
+        return (self._price.write_1h if self._ttl == "1h" else self._price.write_5m) - self._price.read
 
     def _count_savings(self, row: RequestRow) -> None:
         """Count what is out of the view: it was neither read nor, after a break, written."""

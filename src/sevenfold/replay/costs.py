@@ -292,8 +292,7 @@ class TokenRates:
 
         A recorded compaction shows an upper limit; without one `LARGEST_FIXED` is the limit.
         """
-        known = list(self.resets.values()) or [LARGEST_FIXED]
-        return min(self.unseen, *known)
+        return min(self.unseen, *(list(self.resets.values()) or [LARGEST_FIXED]))
 
 
 def estimate_message(message: Message) -> int:

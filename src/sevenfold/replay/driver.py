@@ -152,8 +152,7 @@ def drive_session(
     frame = Frame(model, tools=({**EDIT_SCHEMA},), ttl=ttl, system_ttl=policy.system_ttl)
     able = replace(find_capabilities(model), window=window or find_window(entries))
     limits = Thresholds.of(able.window, able.max_output, compact_percent=policy.auto_compact_percent)
-    driven = SessionDrive(entries, policy, frame, limits, price, able=able, prices=prices)
-    return driven.run(scratch, tell)
+    return SessionDrive(entries, policy, frame, limits, price, able=able, prices=prices).run(scratch, tell)
 
 
 def find_window(entries: Sequence[Entry]) -> int:
@@ -351,8 +350,7 @@ class SessionDrive:
             return
         began, request = process_time(), self._turn.request
         for layer in self._turn.layers.replied:
-            name = get_label(layer)
-            self._background.start(name, partial(layer, request))
+            self._background.start(get_label(layer), partial(layer, request))
         await self._background.run()
         self._add_layer_time(began)
 
@@ -404,16 +402,14 @@ class SessionDrive:
 
     def _add_layer_time(self, began: float) -> None:
         """Add the time of our layers; that of the simulator and the rule model is subtracted at the end."""
-        layers = self._spent.layers + process_time() - began
-        self._spent = replace(self._spent, layers=layers)
+        self._spent = replace(self._spent, layers=self._spent.layers + process_time() - began)
 
     def _read_back(self, gone: Sequence[MissedSource]) -> None:
         """Do as the model would: ask for all of it at once, and have it in the view again."""
         lost = [self._absence.gone[one.use_id] for one in gone]
         for one, what in zip(gone, lost, strict=True):
             self._books.record_needed(one, what)
-        pairs = list(self._absence.read_back(gone))
-        uses, results = zip(*pairs, strict=True)
+        uses, results = zip(*self._absence.read_back(gone), strict=True)
         usage = replace(self._ask(), output=CALL_OUTPUT * len(uses))
         self._books.record_request("read back", self._clock.time, usage, blame=lost[0].layer)
         self._transcript.add(Reply(assistant(*uses), usage), by="model")

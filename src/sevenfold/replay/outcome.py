@@ -173,8 +173,7 @@ class ReplayOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def paid_usage(self) -> Usage:
         """The input that was really counted, where the recording says so."""
-        used = sum_usage(row.recorded for row in self.rows)
-        return msgspec.structs.replace(used, output=0)
+        return msgspec.structs.replace(sum_usage(row.recorded for row in self.rows), output=0)
 
     @property
     def context(self) -> int:

@@ -137,8 +137,7 @@ def _format_position(path: Path, lines: dict[str, int], key: str) -> str:
 
 
 def _format_toml_error(error: BaseException) -> str:
-    said = str(error) or "nested too deeply"
-    return said.rstrip(".")
+    return (str(error) or "nested too deeply").rstrip(".")
 
 
 FOLDER: Final = Path(__file__).with_name("builtin")

@@ -38,8 +38,7 @@ class ReplayCost(msgspec.Struct, frozen=True):
 
     def __add__(self, other: ReplayCost) -> ReplayCost:
         """The sum; its amount is known if both are known and in one currency."""
-        same = self.currency == other.currency
-        known = self.amount is not None and other.amount is not None and same
+        known = self.amount is not None and other.amount is not None and self.currency == other.currency
         amount = (self.amount or 0.0) + (other.amount or 0.0) if known else None
         return ReplayCost(self.units + other.units, amount, self.currency if known else None)
 

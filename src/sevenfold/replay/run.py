@@ -122,8 +122,7 @@ def _replay_session(job: ReplayJob, recorded: RecordedSession, began: float, tel
     entries = transcript.entries
     errors = _format_problems(transcript.problems)
     notes, more = _find_missing_data(recorded, entries)
-    took = perf_counter() - began
-    return _drive_policies(job, recorded, entries, (*errors, *more), notes, took, tell)
+    return _drive_policies(job, recorded, entries, (*errors, *more), notes, perf_counter() - began, tell)
 
 
 def make_failed_result(job: ReplayJob, why: str) -> ReplayResult:
@@ -257,8 +256,7 @@ def _format_problems(problems: Sequence[Problem]) -> tuple[str, ...]:
 
 
 def _format_error(error: BaseException, path: str) -> str:
-    said = " ".join(str(error).split()) or type(error).__name__
-    return said.removeprefix(f"{path}: ")
+    return (" ".join(str(error).split()) or type(error).__name__).removeprefix(f"{path}: ")
 
 
 _CONTEXT: Final = get_context("spawn")

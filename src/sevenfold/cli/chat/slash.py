@@ -165,8 +165,7 @@ def format_turns(turns: tuple[PastTurn, ...]) -> str:
         f"{'' if past.in_view else '(summarised) '}{to_one_line(past.said, 200)}"
         for past in turns
     ]
-    head = f"  turn  {'when':<16}   tokens  first words"
-    lines = [fit_line(line, columns) for line in (head, *rows)]
+    lines = [fit_line(line, columns) for line in (f"  turn  {'when':<16}   tokens  first words", *rows)]
     return "\n".join([*lines, "  /rewind N goes back to before a turn, or summarises around it"])
 
 
@@ -264,8 +263,7 @@ def _format_memories(store: MemoryStore, now: float) -> str:
     memories = list_memories(store, now)
     if not memories:
         return f"  nothing is remembered yet in {store.path_of()}; say 'remember that …'"
-    table = format_memory_table(memories[:MOST_MEMORIES], now, terminal=sys.stdout.isatty())
-    lines = table.split("\n")
+    lines = format_memory_table(memories[:MOST_MEMORIES], now, terminal=sys.stdout.isatty()).split("\n")
     if len(memories) > MOST_MEMORIES:
         lines.append(f"… and {len(memories) - MOST_MEMORIES:,} more: sevenfold memory list")
     return "\n".join([*(f"  {line}" for line in lines), f"  {USAGE.partition('; ')[2]}"])

@@ -86,8 +86,7 @@ async def run_agents_part(
         forks = [_show_fork(line, one) for one in sorted(ended, key=lambda one: one.name)]
         line("    the prefix of both is the conversation, and it was paid for once\n")
         await ask(BEHIND)
-        begun = results[0].partition(". ")[0]
-        line("    " + _ID.sub(r"\1", begun) + ".\n")
+        line("    " + _ID.sub(r"\1", results[0].partition(". ")[0]) + ".\n")
         sent = await ask(WRITTEN)
         written = results[0]
         line(f"    {written}\n")
@@ -450,13 +449,12 @@ def _sum_ledger(ledger: SimulatorLedger) -> dict[str, Any]:
     total, price = ledger.total, Prices.load().of(MODEL)
     t = total.tokens
     sent = t.input + t.cache_write_5m + t.cache_write_1h + t.cache_read
-    plain = price.cost(Usage(input=sent, output=t.output)) if price else 0.0
     return {
         "requests": total.requests,
         "sent": sent,
         "from_cache": total.hit_rate,
         "simulated_cost": total.cost,
-        "simulated_cost_without_cache": plain,
+        "simulated_cost_without_cache": price.cost(Usage(input=sent, output=t.output)) if price else 0.0,
     }
 
 

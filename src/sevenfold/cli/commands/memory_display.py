@@ -123,8 +123,7 @@ def format_memory_table(memories: Sequence[MemoryRow], now: float, *, terminal: 
         )
         for one in memories
     ]
-    head = ("name", "type", "changed", "description")
-    rows = [head, *cells] if terminal and cells else cells
+    rows = [("name", "type", "changed", "description"), *cells] if terminal and cells else cells
     widths = [max((_measure_width(row[at]) for row in rows), default=0) for at in range(3)]
     lines = ["  ".join([*map(_pad_text, row[:3], widths), row[3]]).rstrip() for row in rows]
     columns = shutil.get_terminal_size().columns

@@ -333,8 +333,7 @@ def _choose_agent_folder(around: CommandContext, agent: str) -> AgentFolder:
 
 def _list_agent_folders(around: CommandContext) -> list[AgentFolder]:
     home = around.environment.shared or around.home
-    tree = around.places.tree if around.trusted else None
-    return [*list_agent_folders(home, tree, around.home)]
+    return [*list_agent_folders(home, around.places.tree if around.trusted else None, around.home)]
 
 
 def _count_quarantined(place: AgentFolder) -> int:

@@ -74,8 +74,7 @@ def choose_policies(
     names: Sequence[str], left_out: Sequence[str], *, compare: bool
 ) -> tuple[PolicyChoice, ...]:
     """The policies; when they are compared, each layer that is left out makes one more."""
-    every = compare and not names and not left_out
-    wanted = BUILT_IN if every else names or (DEFAULT,)
+    wanted = BUILT_IN if compare and not names and not left_out else names or (DEFAULT,)
     plain = [(load_policy(name), name not in BUILT_IN) for name in wanted]
     each: list[Sequence[str]] = [(), *([word] for word in left_out)] if compare else [left_out]
     out = [_make_choice(one, less, own=own) for one, own in plain for less in each]
@@ -203,7 +202,6 @@ def _policy_to_json(done: Sequence[ReplayResult], name: str, note: str) -> Json:
 
 
 def _file_to_json(one: ReplayResult, name: str) -> Json:
-    known = one.by_policy.get(name, ReplayFigures())
     return {
         "path": one.path,
         "format": one.format or None,
@@ -212,7 +210,7 @@ def _file_to_json(one: ReplayResult, name: str) -> Json:
         "title": one.title or None,
         "model": one.model or None,
         "policy": name,
-        **_figures_to_json(known),
+        **_figures_to_json(one.by_policy.get(name, ReplayFigures())),
         "left_aside": _left_to_json(one.left),
         "errors": list(one.errors),
         "notes": list(one.notes),
@@ -540,8 +538,7 @@ def _replay_all(
 
     def show_progress(so_far: FileProgress) -> None:
         if progress is not None:
-            read = files[so_far.number].size * so_far.share
-            progress.update_file(so_far.number, read, so_far.requests)
+            progress.update_file(so_far.number, files[so_far.number].size * so_far.share, so_far.requests)
 
     try:
         if progress is not None:
@@ -557,8 +554,7 @@ def _replay_all(
                 for one in answers:
                     done.append(one)
                     if progress is not None:
-                        parts = (one, *one.agents)
-                        requests = sum(f.requests for p in parts for f in p.by_policy.values())
+                        requests = sum(f.requests for p in (one, *one.agents) for f in p.by_policy.values())
                         progress.add_file(files[one.number].size, requests, one.number)
     finally:
         if progress is not None:

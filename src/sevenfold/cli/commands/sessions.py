@@ -257,8 +257,7 @@ class SearchWords(msgspec.Struct, frozen=True):
     @property
     def on_disk(self) -> bytes:
         """Bytes that every matching entry contains, once it is in lower case."""
-        parts = [part for word in self.words for part in _split_caseless(word)]
-        longest = max(parts, key=len, default="")
+        longest = max([part for word in self.words for part in _split_caseless(word)], key=len, default="")
         return msgspec.json.encode(longest)[1:-1].lower()
 
 

@@ -193,8 +193,7 @@ class _Chart:
     def _draw_silences(self, bottom: float) -> str:
         """Draw a line at each silence in which the cache went cold."""
         out = []
-        turns = [p for p in self._points if p.kind == "turn"]
-        for before, after in pairwise(turns):
+        for before, after in pairwise([p for p in self._points if p.kind == "turn"]):
             gap = after.at - before.at
             if gap > SILENCE and before.at:
                 x = self._x(after.turn)
@@ -412,8 +411,7 @@ def _is_inside(box: Box, frame: Box) -> bool:
 
 
 def _overlaps(one: Box, other: Box) -> bool:
-    apart = one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
-    return not apart
+    return not (one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1])
 
 
 WIDTH_WATERFALL, LEFT_WATERFALL, RIGHT_WATERFALL = 960.0, 260.0, 120.0

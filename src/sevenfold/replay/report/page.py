@@ -197,8 +197,7 @@ def format_page(
         _format_section("sessions", "Sessions", format_sessions(done, names, main, drawn)),
         _format_drawings([one for one in known if one.number in drawn], names, main, len(known)),
     ]
-    template = Template((HERE / "page.html").read_text(encoding="utf-8"))
-    return template.substitute(
+    return Template((HERE / "page.html").read_text(encoding="utf-8")).substitute(
         title="Sevenfold replay",
         style=(HERE / "page.css").read_text(encoding="utf-8"),
         about=_describe_replay(done, known, now),
