@@ -1,7 +1,4 @@
-"""The commands and their options, and the page of the docs about them.
-
-The body of a command is in the module that it imports when it runs.
-"""
+"""The commands, whose bodies are imported when they run, and the page of the docs about them."""
 
 from __future__ import annotations
 
@@ -38,7 +35,7 @@ app = typer.Typer(
 sessions = typer.Typer(
     name="sessions", help="The sessions of this project. Without a command: list.", **PLAIN
 )
-GROUPS: Final = {
+GROUPS: Final = {  # The default command of each group of commands
     "": "chat",
     "sessions": "list",
     "memory": "list",
@@ -47,8 +44,6 @@ GROUPS: Final = {
     "agents": "list",
     "team": "status",
 }
-"""The default command of each group of commands."""
-
 COLLECT_AFTER: Final = 100_000
 """New objects after which Python looks for garbage. A start makes nearly as many and keeps most: at
 Python's own 700 it looks a hundred times, for a tenth of the time to the first request."""

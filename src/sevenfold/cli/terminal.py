@@ -148,8 +148,8 @@ class PlainStream:
 
 TICK: Final = 0.1
 DREAM: Final = "dream"
+# The names that people are shown for background work, by the label of its layer
 TASK_NAMES: Final = {Dreaming.label: DREAM, Extraction.label: "extraction", NotesUpdater.label: "notes"}
-"""The names that people are shown for background work, by the label of its layer."""
 ASIDE: Final = frozenset({*TASK_NAMES, DREAM})  # Background work, whose progress is in the footer
 _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
@@ -238,8 +238,6 @@ class Screen:
         self._stream.finish()
         with self.pause():
             self._aside.say(line)
-
-    # --- the live display -------------------------------------------------------------------------------
 
     def _start(self) -> None:
         self._began = monotonic()

@@ -51,19 +51,10 @@ ROLES: Final[dict[str, tuple[Role, str]]] = {
     "assistant": ("assistant", "model"),
     "system": ("user", "system"),
 }
-CACHED: Final = frozenset(
-    {
-        "betas",
-        "container",
-        "context_management",
-        "mcp_servers",
-        "output_config",
-        "speed",
-        "thinking",
-        "tool_choice",
-    }
-)
-"""Parameters of a request on which the provider's cache depends, in whole or in part."""
+CACHED: Final = frozenset({  # Parameters on which the provider's cache depends, in whole or in part
+    "betas", "container", "context_management", "mcp_servers", "output_config", "speed", "thinking",
+    "tool_choice",
+})  # fmt: skip
 MANAGEMENT: Final = "context_management"
 BETA_HEADER: Final = "anthropic-beta"
 _encode = msgspec.json.Encoder(order="sorted").encode
@@ -87,8 +78,6 @@ class AnthropicFormat:
             raise Mistake(f"{where} has no content: give a text, or a list of blocks")
         return SpokenMessage(ROLES[role][0], tuple(map(parse_block, content)), ROLES[role][1])
 
-    # --- messages out -----------------------------------------------------------------------------------
-
     def rewrite_message(
         self, message: Json, before: Sequence[Block], after: Sequence[Block | None]
     ) -> Json | None:
@@ -104,8 +93,6 @@ class AnthropicFormat:
     def encode_message(self, message: Message) -> list[Json]:
         said = strip_unsigned_thinking(message)
         return [to_fresh_json(make_wire_message(said))] if said.content else []
-
-    # --- the request ------------------------------------------------------------------------------------
 
     def make_frame(self, asked: CallerRequest, ttl: Ttl) -> Frame:
         system = (_part(repair_characters(block)) for block in _system(asked.system))
@@ -133,8 +120,6 @@ class AnthropicFormat:
         out["messages"] = written.messages
         out.update({key: value for key, value in asked.params.items() if key != MARK})
         return _with_betas(out, frame, asked)
-
-    # --- the reply --------------------------------------------------------------------------------------
 
     def decode_reply(self, response: Json) -> Reply | None:
         return decode_reply(response)

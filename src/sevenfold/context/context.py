@@ -301,8 +301,6 @@ class Context(EventSource):
         """The same for code without an event loop."""
         self._loop.run(self.rest)
 
-    # --- reading back -----------------------------------------------------------------------------------
-
     @property
     def read_back_tool(self) -> Json:
         """A tool for agents that cannot read files: offer it to the model, answer with `read_back`."""
@@ -319,13 +317,9 @@ class Context(EventSource):
         except (ToolFailed, NotJson) as error:
             return f"{ReadResultTool.name} did not work: {error}"
 
-    # --- looking ----------------------------------------------------------------------------------------
-
     @property
     def view(self) -> View:
         return self._transcript.view
-
-    # --- in detail --------------------------------------------------------------------------------------
 
     def _check_open(self) -> None:
         if self._closed:

@@ -1,9 +1,7 @@
 """Follows a caller through its conversation: the log comes to say what the caller says, and no more.
 
-What is known is kept as it was shown. What the caller changed is an edit in the log: the reason for it
-goes to the ledger, and what stood before it stays byte for byte.
-
-`compare_lists` describes a changed history in the few steps that the log can record.
+What the caller changed becomes an edit in the log, with its reason in the ledger; what stands before it
+stays byte for byte.
 """
 
 from __future__ import annotations
@@ -87,8 +85,7 @@ def _after(places: Sequence[int], at: int) -> int | None:
 
 
 TakenIn: TypeAlias = Callable[[tuple[ToolResult, ...]], tuple[ToolResult, ...]]
-OnChange: TypeAlias = Callable[[int, tuple[What, ...]], object]
-"""Called with the number of the changed message, and what was written for it."""
+OnChange: TypeAlias = Callable[[int, tuple[What, ...]], object]  # With the number of the changed message
 
 
 class MessageChanges(msgspec.Struct, frozen=True):
@@ -110,8 +107,6 @@ class MessageFollower:
         self.history = LoggedHistory()
         self.history.read(transcript.entries)
         self.known = GroupCache(len(self.history.groups))
-
-    # --- listening --------------------------------------------------------------------------------------
 
     def hear(self, said: list[Any], first: int) -> MessageChanges:
         """Read what is new. A `Mistake` is raised before anything has changed."""
@@ -152,8 +147,6 @@ class MessageFollower:
     def _add(self, *whats: What, by: str = BY, source: str = "") -> None:
         self._log.add(*whats, by=by, source=source)
         self.catch_up()
-
-    # --- what changed -----------------------------------------------------------------------------------
 
     def _mend(self, news: MessageChanges) -> int:
         """Go through what the log has from here on; returns how many of the new ones are dealt with."""
@@ -206,8 +199,6 @@ class MessageFollower:
     def _change(self, number: int, what: What, by: str = BY, source: str = "") -> None:
         self._add(what, by=by, source=source)
         self._changed(number, (what,))
-
-    # --- what is new ------------------------------------------------------------------------------------
 
     def _learn(self, heard: CallerGroup) -> None:
         if heard.by == "model" and self.history.awaited is not None:

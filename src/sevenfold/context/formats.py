@@ -85,8 +85,7 @@ class WireFormat(Protocol):
         ...
 
 
-MARK: Final = "cache_control"
-"""Cache marks are placed by us; a caller's own marks change between requests and are left out."""
+MARK: Final = "cache_control"  # Placed by us; a caller's own marks change between requests: left out
 FINGERPRINT: Final = 12  # Bytes. Enough to tell all messages of a conversation apart.
 _canonical = msgspec.json.Encoder(order="sorted").encode
 _encode = msgspec.json.Encoder().encode

@@ -1,17 +1,12 @@
 """The caller's messages as the log has them: which there are, how each is shown, which were given up.
 
-Worked out from the entries alone, one after the other, so that a resumed conversation knows what the one
-before it knew. What the caller does to its history is in the log as edits of ours:
+It is read from the entries alone, so a resumed conversation knows the same. The caller's edits in the log:
 
     Message, with a source       the caller said something new
     Mark "context.adopted"       the caller's own copy of the reply that was recorded
     Replace, with a source       the caller's copy differs, or it changed a message in its place
     Replace by "context"         the caller took these out
     Undo                         the caller changed what stands here: from here on it is learned anew
-
-`CallerGroup`: the caller's messages as the view has them; those that answer one reply are one message.
-`GroupCache`: the caller's messages as they last looked, to find what is new. `RequestWriter`: the messages
-of a request, the caller's own where nothing changed them, else as the view shows them.
 """
 
 from __future__ import annotations
@@ -58,8 +53,7 @@ class LoggedHistory:
 
     def __init__(self) -> None:
         self.groups: list[LoggedGroup] = []
-        self.awaited: Id | None = None
-        """The reply that was recorded and that the caller has not sent back yet."""
+        self.awaited: Id | None = None  # The recorded reply that the caller has not sent back yet
         self._read = 0
         self._said: dict[Id, Message] = {}
         self._spans: dict[Id, tuple[Id, Id]] = {}
@@ -108,8 +102,6 @@ class LoggedHistory:
 
     def _span(self, id: Id) -> tuple[Id, Id]:
         return self._spans.get(id, (id, id))
-
-    # --- coming and going -------------------------------------------------------------------------------
 
     def _arrive(self, group: LoggedGroup, at: int | None = None) -> None:
         known = self._departed.get(group.fingerprint)
@@ -160,8 +152,6 @@ class LoggedHistory:
             else:
                 self._uses.pop(use.id, None)
 
-    # --- how they are shown -----------------------------------------------------------------------------
-
     def _show(self, shown: dict[str, str]) -> None:
         for use, text in shown.items():
             if (group := self._holders.get(use)) is not None:
@@ -172,8 +162,6 @@ class LoggedHistory:
             if group.place >= place and any(isinstance(b, THOUGHTS) for b in group.shown.content):
                 kept = (b for b in group.shown.content if not isinstance(b, THOUGHTS))
                 group.shown = Message(group.shown.role, tuple(kept))
-
-    # --- asking -----------------------------------------------------------------------------------------
 
     def shown_before(self, fingerprint: str) -> Message | None:
         """The message as it was shown before it departed; None if it never was here, or still is."""
@@ -293,8 +281,7 @@ class _ToolRounds:
     def __init__(self) -> None:
         self._done: list[CallerGroup] = []
         self._group: list[CallerMessage] = []
-        self._open: dict[str, int] = {}
-        """The number of answers that each call of the last reply still needs."""
+        self._open: dict[str, int] = {}  # Answers that each call of the last reply still needs
         self._wanted = 0
         self._calls: dict[str, str] = {}
 
@@ -367,9 +354,6 @@ def _own(group: list[CallerMessage]) -> list[Json] | None:
     return [told.seen if told.own is None else told.own for told in group]
 
 
-# --- ids --------------------------------------------------------------------------------------------------
-
-
 def rename_tool_ids(message: Message, uses: Iterable[str], results: Iterable[str]) -> Message:
     """The message with these ids for its tool calls and its answers, in order."""
     use_ids, result_ids = iter(uses), iter(results)
@@ -416,8 +400,6 @@ class GroupCache:
         """The begin of this group in the caller's list."""
         return self._starts[at] if at < len(self._starts) else len(self._flat)
 
-    # --- looking ----------------------------------------------------------------------------------------
-
     def same(self, messages: list[Any], form: WireFormat, first: int) -> int:
         """The number of unchanged groups at the beginning; the first message is number `first`."""
         if messages[: len(self._flat)] == self._flat:
@@ -442,8 +424,6 @@ class GroupCache:
         self.special.discard(at)
         if heard.own is not None:
             self.special.add(at)
-
-    # --- keeping up -------------------------------------------------------------------------------------
 
     def append(self, heard: CallerGroup) -> None:
         """The newest group of the history."""
@@ -481,8 +461,7 @@ class RequestWriter:
         self._form = form
         self._buffer: object = None
         self._length = 0
-        self._in_order = True
-        """The view is the caller's messages, each in its place and nothing between them."""
+        self._in_order = True  # The view is the caller's messages, with nothing between them
         self._altered: set[int] = set()
 
     def write(

@@ -34,8 +34,7 @@ from sevenfold.models.openai_wire import (
 
 INSTRUCTIONS: Final = frozenset({"system", "developer"})
 ROLES: Final = (*sorted(INSTRUCTIONS), "user", "assistant", "tool", "function")
-CACHED: Final = frozenset({"functions", "response_format"})
-"""Parameters of a request on which the provider's cache depends."""
+CACHED: Final = frozenset({"functions", "response_format"})  # The provider's cache depends on them
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
@@ -68,8 +67,6 @@ class OpenAiFormat:
         shown = content if isinstance(content, str) else blocks
         return SpokenMessage("user", (ToolResult(id, shown),), "tools")
 
-    # --- messages out -----------------------------------------------------------------------------------
-
     def rewrite_message(
         self, message: Json, before: Sequence[Block], after: Sequence[Block | None]
     ) -> Json | None:
@@ -85,8 +82,6 @@ class OpenAiFormat:
     def encode_message(self, message: Message) -> list[Json]:
         return _decode(b"[" + encode_message(message) + b"]")  # type: ignore[no-any-return]
 
-    # --- the request ------------------------------------------------------------------------------------
-
     def make_frame(self, asked: CallerRequest, ttl: Ttl) -> Frame:
         tools = (_tool(read_tool(tool, f"tools[{n}]")) for n, tool in enumerate(asked.tools or ()))
         return make_frame(asked, _instructions(asked), tools, CACHED, ttl)
@@ -101,8 +96,6 @@ class OpenAiFormat:
             out["tools"] = [t if type(t) is dict else to_plain_json(t, "tools") for t in asked.tools]
         out["messages"] = [*first, *leading, *written.messages]
         return {**out, **asked.params}
-
-    # --- the reply --------------------------------------------------------------------------------------
 
     def decode_reply(self, response: Json) -> Reply | None:
         choices = response.get("choices")
@@ -131,9 +124,6 @@ def _role(message: Any) -> Any:
 
 def _texts(result: ToolResult) -> str:
     return "\n\n".join(b.text for b in result.content if isinstance(b, Text))
-
-
-# --- the frame --------------------------------------------------------------------------------------------
 
 
 def _instructions(asked: CallerRequest) -> Iterator[str]:

@@ -1,11 +1,8 @@
 """Keeps the books while a session is driven again: rows, breaks, and what each layer saved and cost.
 
-What a layer saved is worked out request by request: the tokens it has taken out of the view and that are
-still out would have been read from the cache, or written to it where the cache was lost. What the recording
-itself compacted later would have gone anyway and is saved no longer. Against that stand the breaks that the
-layer made, its own requests, and reading back what it took.
-
-`EventWatch` books what layers do to the view; `ReplaySilence` lets recorded silences pass.
+A layer saves, with each request, what the tokens it took out of the view would have cost: read from the
+cache, or written where it was lost. What the recording itself compacted later no longer counts. A layer
+costs its cache breaks, its own requests, and reading back what it took.
 """
 
 from __future__ import annotations
@@ -50,11 +47,8 @@ TOOL_RESULTS, MICRO, NOTES, COMPACTION = ("tool results", "microcompaction", "se
 READ_BACK, KEEP_WARM, RECORDING = "read back", "keep warm", "recording"
 EXTRACTION: Final = "extraction"
 WHO: Final[dict[Kind, str]] = {
-    "keep warm": KEEP_WARM,
-    "notes": NOTES,
-    "summary": COMPACTION,
-    "extraction": EXTRACTION,
-}
+    "keep warm": KEEP_WARM, "notes": NOTES, "summary": COMPACTION, "extraction": EXTRACTION,
+}  # fmt: skip
 NOTICED: Final = 2_000  # Fewer tokens paid again are no break
 SHARE: Final = 0.95  # Nor is it one if the cache had at least this share of the request before
 
@@ -78,8 +72,6 @@ class ReplayBooks:
         self._cost: dict[str, float] = defaultdict(float)
         self._removed_by_layer: dict[str, list[int]] = defaultdict(lambda: [0, 0])
         self._regret = ReplayRegret()
-
-    # --- actions of layers ------------------------------------------------------------------------------
 
     def record_action(self, layer: str, what: str, tokens: int = 0, why: str = "") -> None:
         """Record an action before the next request. `why`: in a word, if it breaks the prefix."""
@@ -116,8 +108,6 @@ class ReplayBooks:
         left = max(0.0, 1 - freed / spared) if spared else 0.0
         for layer, tokens in self._spared.items():
             self._spared[layer] = tokens * left if tokens > 0 else tokens
-
-    # --- requests ---------------------------------------------------------------------------------------
 
     def record_request(
         self,
@@ -177,8 +167,6 @@ class ReplayBooks:
         for layer, tokens in self._spared.items():
             self._saved[layer] += tokens * rate
 
-    # --- in the end -------------------------------------------------------------------------------------
-
     def make_outcome(self, spent: TimeSpent) -> ReplayOutcome:
         layers = {*self._saved, *self._cost}
         by_layer = {name: (n, again) for name, (n, again) in sorted(self._removed_by_layer.items())}
@@ -193,7 +181,7 @@ class ReplayBooks:
 
 
 COUNTING: Final = "Counting"  # The label of the rule that clears by counting
-LAYER_NAMES: Final = {
+LAYER_NAMES: Final = {  # The names of layers in the books, by their labels
     Microcompaction.label: MICRO,
     COUNTING: MICRO,
     NotesCompaction.label: NOTES,
@@ -201,7 +189,6 @@ LAYER_NAMES: Final = {
     Compaction.label: COMPACTION,
     Digest.label: COMPACTION,
 }
-"""The names of layers in the books, by their labels."""
 
 
 class EventWatch:

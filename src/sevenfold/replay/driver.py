@@ -55,8 +55,8 @@ from sevenfold.testing.doubles import FakeClock, FakeTools, NoAccounts, Postpone
 from sevenfold.tools.edit_tool import EDIT_SCHEMA
 from sevenfold.turn import Turn
 
+# A path of about the usual length
 FOLDER: Final = Path("~/.sevenfold/projects/a-project/20260101-120000-session/tool-results")
-"""A path of about the usual length."""
 
 
 class UnwrittenResults(ResultStore):
@@ -126,7 +126,6 @@ def forget_entries(log: Transcript) -> None:
 
 CALL_OUTPUT: Final = 120  # Tokens of the call that reads something back
 ANALYSIS: Final = 1.5  # Output tokens per token of a recorded summary: its analysis is not in the file
-
 LEAST_INHERITED: Final = 2_000  # Fewer tokens of inherited history get no message of their own
 FILLER: Final = "x" * 199 + "\n"  # Stands for text that is not in the file
 
@@ -144,10 +143,7 @@ def drive_session(
     scratch: Path | None = None,
     tell: Callable[[int], None] = lambda done: None,
 ) -> ReplayOutcome:
-    """Replay one session under one policy. `window`: its size, where the recording does not show it.
-
-    `scratch`: a folder for the files of layers. `tell` is called with the number of entries done.
-    """
+    """Replay one session under one policy; `tell` is called with the number of entries done."""
     ttl = find_ttl(entries) if policy.cache_ttl == "recorded" else policy.cache_ttl
     frame = Frame(model, tools=({**EDIT_SCHEMA},), ttl=ttl, system_ttl=policy.system_ttl)
     able = replace(find_capabilities(model), window=window or find_window(entries))
@@ -415,8 +411,6 @@ class SessionDrive:
         self._transcript.add(Reply(assistant(*uses), usage), by="model")
         self._transcript.add(Message("user", tuple(results)), by="tools")
         self._watch.view = self._transcript.view
-
-    # --- beside the conversation --------------------------------------------------------------------------
 
     def _charge_request(self, request: Request) -> Usage:
         began = process_time()

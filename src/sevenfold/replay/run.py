@@ -37,8 +37,8 @@ from sevenfold.replay.stand_ins import UNKNOWN, adjust_extraction, has_person, i
 
 MOST_ERRORS: Final = 20  # Errors that are listed of one file; the rest is counted
 TELL_EVERY: Final = 0.2  # Seconds between two progress reports of a file
+# Errors that an unexpected file may raise: they end this session, and the others go on
 BROKEN: Final = (ValueError, LookupError, ArithmeticError, RecursionError, MemoryError)
-"""Errors that an unexpected file may raise: they end this session, and the others go on."""
 
 
 class ReplayJob(msgspec.Struct, frozen=True):
@@ -289,10 +289,7 @@ class _ReplayWorker:
 def replay_files(
     jobs: Iterable[ReplayJob], processes: int, work: Work = replay_file, tell: Tell = ignore_progress
 ) -> Generator[ReplayResult, None, None]:
-    """The result of each job, as they are done. With `processes=1` no other process is started.
-
-    `tell` is called now and then with the progress of a job.
-    """
+    """The result of each job, as they are done. With `processes=1` no other process is started."""
     if processes <= 1:
         for job in jobs:
             yield work(job, tell)
@@ -397,8 +394,7 @@ class ReplayProgress:
     done: int = 0
     read: int = 0
     requests: int = 0
-    _within: dict[int, tuple[float, int]] = field(default_factory=dict)
-    """Bytes and requests done, by file that is not done yet."""
+    _within: dict[int, tuple[float, int]] = field(default_factory=dict)  # Bytes, requests of open files
     _began: float | None = None
     _drawn: float = float("-inf")
 

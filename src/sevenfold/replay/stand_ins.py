@@ -1,10 +1,8 @@
 """Stand-ins for the world of a replayed session: a model for notes and summaries, extraction, files.
 
-The offline engine writes notes and summaries by rule. They are longer than the recorded ones (about 4,700
-estimated tokens against 2,700), so the room they take is not understated. Their price is taken from the
-recordings: a summary has 3,000 tokens, and half as much of analysis before them. Notes cost what a model
-that edits lines would write: a little in any case, and for what is new as much as a recorded summary has
-for what it replaced, and a third more for the lines that an edit quotes.
+The offline engine writes notes and summaries by rule, longer than recorded ones (4,700 estimated tokens
+against 2,700). Their price is that of the recordings: a summary has 3,000 tokens and 1,500 of analysis;
+notes cost a little, and for what is new as much as a recorded summary, and a third more for quoted lines.
 """
 
 from __future__ import annotations
@@ -144,8 +142,7 @@ def is_extraction_uncertain(recorded: RecordedSession, policies: tuple[Policy, .
 
 
 PATH: Final = "file_path"
-TOO_LONG: Final = " " * 120_000
-"""Stands for a file of which only a part was shown: it is too long to be restored."""
+TOO_LONG: Final = " " * 120_000  # A file of which only a part was shown: too long to be restored
 _NUMBERED: Final = re.compile(r"^\s*\d+[→\t]", re.M)
 _REMINDER: Final = "<system-reminder>"
 
@@ -155,8 +152,7 @@ class ReplayDisk:
 
     def __init__(self) -> None:
         self._files: dict[str, str] = {}
-        self._results: dict[str, str] = {}
-        """The recorded results of files that were read and not changed since."""
+        self._results: dict[str, str] = {}  # Of files that were read and not changed since
 
     def read(self, path: str) -> str | None:
         result = self._results.get(path)

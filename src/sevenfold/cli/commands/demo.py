@@ -1,8 +1,6 @@
-"""`sevenfold demo`: a real session, a resume that sends the same bytes, and what it all cost.
+"""`sevenfold demo`: a session, its resume with the same bytes, memory over two days, agents, and the cost.
 
-The offline engine answers behind the simulator's loopback port, the tools are the real ones on a small
-project, and every figure is read from the simulator's ledger. Further parts: a memory that the next day's
-conversation recalls and a dream tidies up; two forks, an agent in the background and a message to it.
+The offline engine answers behind the simulator's port; the tools are real, the figures the simulator's.
 """
 
 from __future__ import annotations
@@ -240,8 +238,7 @@ class TotalTest(unittest.TestCase):
 SALES: Final = "".join(
     f"sale {n:>4}: {n % 17 + 1:>2} pieces, {n * 37 % 9_000 / 100:>6.2f} before tax, till {n % 3 + 1}\n"
     for n in range(1, 901)
-)
-"""Long enough that notes are begun, short enough to stay in the window."""
+)  # Long enough that notes are begun, short enough to stay in the window
 
 
 def write_demo_project(folder: Path) -> None:
@@ -266,8 +263,8 @@ SECOND: Final = (
     "which port does the till listen on?",
     "what is the tax rate in this town?",
 )
+# Asked after the compaction, which saves from the next requests on
 AFTER: Final = ("which port does the till listen on?", "run `python3 -B -m unittest -q`")
-"""Asked after the compaction, which saves from the next requests on."""
 ALLOWED: Final = ("Bash(python3 -B -m unittest:*)", "Bash(python3 -B journal.py)", "Edit(./**)")
 
 

@@ -140,9 +140,6 @@ def _check_rules(at: Project) -> Iterator[DoctorCheck]:
         yield DoctorCheck("settings", "note", text)
 
 
-# --- memory -----------------------------------------------------------------------------------------
-
-
 def _check_memory(place: MemoryPlace) -> Iterator[DoctorCheck]:
     """Check the place and the content of the memory; nothing is written."""
     if place.note:
@@ -182,9 +179,6 @@ def _check_history(repository: Path) -> DoctorCheck:
     if not revisions:
         return DoctorCheck("memory", "ok", "the history is empty: it begins with the next change")
     return DoctorCheck("memory", "ok", f"the history is whole up to {format_time(revisions[0].at)}")
-
-
-# --- the model ----------------------------------------------------------------------------------------
 
 
 def _check_model(at: Project) -> Iterator[DoctorCheck]:
@@ -232,9 +226,6 @@ def _check_endpoint(url: str, environment: Environment) -> DoctorCheck:
         fix = "check the address, the network and whether the server runs; --model offline needs none"
         return DoctorCheck("endpoint", "problem", f"{where} cannot be reached: {why}", fix)
     return DoctorCheck("endpoint", "ok", f"{where} can be reached")
-
-
-# --- the machine --------------------------------------------------------------------------------------
 
 
 def _check_programs(environment: Environment) -> Iterator[DoctorCheck]:

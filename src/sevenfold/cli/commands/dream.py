@@ -91,9 +91,6 @@ async def _dream_with_model(
         return await layer.asked(session.request, by_hand=by_hand, how=how)
 
 
-# --- review ---------------------------------------------------------------------------------------------
-
-
 def _review(shared: SharedOptions, memory: MemoryStore, id: str, ended: DreamResult) -> int:
     """Show what would change, and do as the user says; without an answer the dream goes on waiting."""
     seen = preview_review(memory, id)

@@ -70,9 +70,6 @@ def _print_notice(event: Event) -> None:
         print_warning(event.text)
 
 
-# --- the list -----------------------------------------------------------------------------------------
-
-
 class MemoryRow(msgspec.Struct, frozen=True):
     """One memory in a list."""
 
@@ -158,9 +155,6 @@ def show_list(shared: SharedOptions, agent: str | None = None) -> int:
     return 0
 
 
-# --- where, and in which state ------------------------------------------------------------------------
-
-
 def show_path(shared: SharedOptions, agent: str | None = None) -> int:
     place = _find_place(shared, agent)
     if place.off is not None:
@@ -215,9 +209,6 @@ def _describe_pollution(since: Pollution | None) -> str:
 def describe_finding(finding: CheckFinding) -> str:
     """A finding and, below it, its fix."""
     return f"{finding.file}: {to_one_line(finding.text, 300)}\n  → {to_one_line(finding.fix, 300)}"
-
-
-# --- one of them --------------------------------------------------------------------------------------
 
 
 class MemoryDetail(MemoryRow, frozen=True):

@@ -70,9 +70,6 @@ class SearchRow(ScoredMemory, frozen=True):
     line: str  # The line with the words; empty if the memory only means the same
 
 
-# --- recall -------------------------------------------------------------------------------------------
-
-
 def run_recall(shared: SharedOptions, query: str, limit: int, selector: SelectorName | None) -> int:
     if not query.strip():
         raise Mistake("there is nothing to recall: ask something")
@@ -113,9 +110,6 @@ def _format_recalled(one: Recalled, now: float) -> str:
         more = f"… {len(lines) - SHOWN_LINES:,} more lines: sevenfold memory show {one.file}"
         lines = [*lines[:SHOWN_LINES], more]
     return "\n".join([head, *(f"  {line}".rstrip() for line in [one.description, "", *lines])])
-
-
-# --- search -------------------------------------------------------------------------------------------
 
 
 def run_search(shared: SharedOptions, words: str, limit: int, transcripts: bool) -> int:

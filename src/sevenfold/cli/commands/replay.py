@@ -108,7 +108,6 @@ def _check_exclusions(policies: Sequence[Policy], left_out: Sequence[str]) -> No
 
 
 PAGES: Final = (b"<!doctype html", b"<html")  # A file that begins like this may be overwritten
-
 DEVICES: Final = Path("/dev")  # Nothing in this folder may be replaced
 
 
@@ -166,15 +165,11 @@ def write_report(
 
 LONGEST_NAME: Final = 20  # Characters of a session's name in a table
 LONGEST_POLICY: Final = 60  # Characters of a policy's name in a table
-FIRST_TO_GO: Final = (
+FIRST_TO_GO: Final = (  # Columns that a narrow terminal leaves out, the first ones first
     "by tokens", "sent", "hit", "compact.", "robust", "breaks", "extra/100", "requests", "fidelity", "paid",
 )  # fmt: skip
-"""Columns that a narrow terminal leaves out, the first ones first."""
 LEAST_CENTS: Final = 0.1  # Smaller amounts have four digits behind the point
 LEAST_TIME: Final = 0.001  # Shorter times (seconds) of ours are not shown
-
-
-# --- JSON -----------------------------------------------------------------------------------------------
 
 
 def replay_to_json(done: Sequence[ReplayResult], notes: Mapping[str, str]) -> Json:
@@ -279,9 +274,6 @@ def count_break_reasons(known: ReplayFigures) -> dict[str, int]:
 
 def _round_share(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
-
-
-# --- tables -----------------------------------------------------------------------------------------------
 
 
 def format_replay_tables(
@@ -486,8 +478,7 @@ def format_columns(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     return "\n".join(lines)
 
 
-FEW: Final = 2_000_000
-"""Fewer bytes than this are replayed by one process: it is faster than starting others."""
+FEW: Final = 2_000_000  # Fewer bytes are replayed by one process: it is faster than starting others
 LONGEST_PATH: Final = 300  # Characters of a path, or of a policy's name, in a sentence
 MOST_SAID: Final = 10  # Files whose errors are printed; JSON and the report have all
 

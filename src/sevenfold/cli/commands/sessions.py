@@ -66,8 +66,7 @@ class _ListedBlock(msgspec.Struct):
     text: str = ""
 
 
-_PIPED: Final = re.compile(r"\n\n<(stdin-*)>\n.*</\1>\s*\Z", re.DOTALL)
-"""The block that `chat` adds to a prompt for piped text."""
+_PIPED: Final = re.compile(r"\n\n<(stdin-*)>\n.*</\1>\s*\Z", re.DOTALL)  # `chat` adds it for piped text
 _entry_decoder = msgspec.json.Decoder(_ListedEntry)
 _block_decoder = msgspec.json.Decoder(list[_ListedBlock])
 

@@ -172,9 +172,6 @@ def _sum_by_author(exact: Counter[tuple[str, str, str]]) -> dict[str, int]:
     return dict(merged.most_common())
 
 
-# --- drawing ------------------------------------------------------------------------------------------
-
-
 def format_window(window: WindowReport) -> str:
     """The window for people: a bar, then every kind with its tokens and its share."""
     head = (
@@ -245,9 +242,6 @@ def format_bar(window: WindowReport, width: int = BAR) -> str:
     while cells and sum(cells.values()) != width:  # the largest share absorbs the rounding
         cells[max(cells, key=lambda sign: cells[sign])] += 1 if sum(cells.values()) < width else -1
     return "".join(sign * n for sign, n in cells.items())
-
-
-# --- the command --------------------------------------------------------------------------------------
 
 
 def show_window(shared: SharedOptions, session: str | None) -> int:

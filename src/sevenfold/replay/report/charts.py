@@ -1,8 +1,4 @@
-"""The drawings of the report, as SVG, and their small parts: safe text, numbers, axes.
-
-`draw_chart` shows the requests of a session and the actions of layers, `draw_scatter` the policies by cost
-and reading back, `draw_waterfall` the cost by layer.
-"""
+"""The drawings of the report, as SVG, and their small parts: safe text, numbers, axes."""
 
 from __future__ import annotations
 
@@ -27,8 +23,7 @@ from sevenfold.replay.bookkeeping import (
 from sevenfold.replay.outcome import BESIDE
 from sevenfold.replay.results import ChartPoint, ReplayCost, ReplayFigures
 
-_HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
-"""Unicode categories of characters that turn text round or hide something."""
+_HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})  # They turn text round or hide something
 
 
 def escape_text(text: str, most: int = 120) -> str:
@@ -146,7 +141,6 @@ class _Chart:
         every = [p for figures in known.values() for p in figures.points if p.kind not in BESIDE]
         self._points = [p for p in known[main].points if p.kind not in BESIDE]
         self._number = max((figures.turns for figures in known.values()), default=1) or 1
-        """The number of requests; each has the same width."""
         self._most = max((max(p.context, p.recorded) for p in every), default=1) or 1
 
     def draw(self) -> str:
@@ -167,8 +161,6 @@ class _Chart:
         )
         return draw_picture(self._id, self._title, self._describe(lanes), WIDTH, height, body)
 
-    # --- places -----------------------------------------------------------------------------------------
-
     def _x(self, turn: int) -> float:
         """The middle of a request; later events belong to the last one."""
         return LEFT + self._request_width * (min(turn, self._number - 1) + 0.5)
@@ -179,8 +171,6 @@ class _Chart:
 
     def _y(self, tokens: float) -> float:
         return TOP + PLOT * (1 - tokens / self._most)
-
-    # --- parts ------------------------------------------------------------------------------------------
 
     def _draw_grid(self) -> str:
         out = [draw_label(8, TOP + 12, "tokens sent", "head")]
@@ -276,8 +266,7 @@ class _Chart:
 
 WIDTH_SCATTER, HEIGHT = 480.0, 340.0  # Small, so that its words can be read on a telephone
 LEFT_SCATTER, TOP_SCATTER, RIGHT_SCATTER, BOTTOM = 44.0, 28.0, 12.0, 44.0
-LETTER, LINE, DOT = 7.2, 15.0, 6.0
-"""Width of a letter of the widest usual face, height of a line, radius of a dot."""
+LETTER, LINE, DOT = 7.2, 15.0, 6.0  # Width of the widest letters, height of a line, radius of a dot
 FAR: Final = 60  # Lines above and below a dot that are tried for a label
 SAME: Final = 3.0  # Dots nearer than this share one label
 LONGEST: Final = 28  # Letters of a label; the whole name is in the table and in the dot's title
