@@ -116,7 +116,10 @@ class AnthropicFormat:
                     system[at] = {**system[at], MARK: dict(before)}
             out["system"] = system
         if asked.tools:
-            out["tools"] = [_sent_tool(tool) for tool in asked.tools]
+            out["tools"] = [
+                t if type(t) is dict and MARK not in t else strip_cache_marks(read_tool(t, "tools"))
+                for t in asked.tools
+            ]
         out["messages"] = written.messages
         out.update({key: value for key, value in asked.params.items() if key != MARK})
         return _with_betas(out, frame, asked)
@@ -132,11 +135,9 @@ def _instead(wire: Json, new: Block) -> Json:
     """A block of the caller with what is shown in its place; all its other fields stay."""
     if not isinstance(new, ToolResult):
         return to_fresh_json(encode_block(new))  # type: ignore[no-any-return]
-    content = new.content
-    shown = (
-        content if isinstance(content, str) else to_fresh_json([encode_block(block) for block in content])
-    )
-    return {**wire, "content": shown}
+    if isinstance(new.content, str):
+        return {**wire, "content": new.content}
+    return {**wire, "content": to_fresh_json([encode_block(block) for block in new.content])}
 
 
 def _mark(messages: list[Any], first: int, last: int, mark: Json) -> None:
@@ -168,11 +169,6 @@ def _part(block: Json) -> str:
     if block.keys() == {"type", "text"} and isinstance(block["text"], str):
         return block["text"]
     return str(_encode(block), "utf-8")
-
-
-def _sent_tool(tool: Any) -> Json:
-    ready = type(tool) is dict and MARK not in tool
-    return tool if ready else strip_cache_marks(read_tool(tool, "tools"))
 
 
 def _with_betas(out: Json, frame: Frame, asked: CallerRequest) -> Json:

@@ -105,8 +105,7 @@ class Context(EventSource):
         self._sent: Request | None = None
         self._sent_at = 0.0
         self._refused: PromptTooLong | None = None
-        self._unrested = self._told = False
-        self._closed = False
+        self._unrested = self._told = self._closed = False
         self._loop = PrivateEventLoop()
         self._kept = ContextFiles(state, self.id, self.clock, make_weak_emit(self.emit))
         self._transcript = self._kept.transcript

@@ -122,9 +122,7 @@ class MessageFollower:
 
     def follow(self, news: MessageChanges) -> None:
         """Write down what the caller changed, then what it said."""
-        done = 0
-        if news.same < len(self.history.groups):
-            done = self._mend(news)
+        done = self._mend(news) if news.same < len(self.history.groups) else 0
         rest = news.rest[done:]
         if self.history.awaited is not None and not (rest and rest[0].by == "model"):
             self._add(Undo(frozenset({self.history.awaited})))  # the caller did without that reply
@@ -176,11 +174,12 @@ class MessageFollower:
             return at + 1, step.new + 1
         number = news.number + sum(len(heard.seen) for heard in news.rest[: step.new])
         last = at + step.count - 1
-        if step.kind == "undo" or not self._in_view(at, last):
+        groups, view = self.history.groups, self._log.view
+        # A group that is not in the view stands behind a summary.
+        if step.kind == "undo" or any(view.where(g.id) is None for g in groups[at : last + 1]):
             self._change(number, Undo(self.history.from_here(at)))
             self.known.remove(at, len(self.known))
             return at, -1
-        groups = self.history.groups
         if step.kind == "out":
             self._change(number, Replace(groups[at].id, groups[last].id, ()))
             self.known.remove(at, last + 1)
@@ -190,11 +189,6 @@ class MessageFollower:
         self._change(number, edit, by=heard.by, source=heard.fingerprint)
         self.known.set(at, heard)
         return at + 1, step.new + 1
-
-    def _in_view(self, first: int, last: int) -> bool:
-        """True if all of these are in the view; else a summary stands in their place."""
-        view = self._log.view
-        return all(view.where(group.id) is not None for group in self.history.groups[first : last + 1])
 
     def _change(self, number: int, what: What, by: str = BY, source: str = "") -> None:
         self._add(what, by=by, source=source)
@@ -235,7 +229,9 @@ class MessageFollower:
         if not message.tool_uses and not message.results:
             return message
         names = self._open_calls() if message.results else {}
-        results = [_next(names[result.tool_use_id]) for result in message.results]
+        open_ids = [names[result.tool_use_id] for result in message.results]
+        # Answers beyond the number of calls go to the last call.
+        results = [ids.pop(0) if len(ids) > 1 else ids[0] for ids in open_ids]
         return rename_tool_ids(message, self._free_ids(heard.uses), results)
 
     def _open_calls(self) -> dict[str, list[str]]:
@@ -251,11 +247,6 @@ class MessageFollower:
         for use in uses:
             ids.append(self.history.free_id(use, ids))
         return ids
-
-
-def _next(names: list[str]) -> str:
-    """The id of the next unanswered call; further answers go to the last one."""
-    return names.pop(0) if len(names) > 1 else names[0]
 
 
 def _can_swap(group: LoggedGroup, heard: CallerGroup) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import Any, Final
 
 import msgspec
@@ -45,10 +46,8 @@ class OpenAiFormat:
     is_messages_api = False  # the cache of this API keeps by itself what it has seen
 
     def count_leading(self, messages: Sequence[Any]) -> int:
-        n = 0
-        while n < len(messages) and _role(messages[n]) in INSTRUCTIONS:
-            n += 1
-        return n
+        roles = (m.get("role") if isinstance(m, dict) else getattr(m, "role", None) for m in messages)
+        return sum(1 for _ in takewhile(INSTRUCTIONS.__contains__, roles))
 
     def decode_message(self, message: Json, where: str) -> SpokenMessage:
         role = message.get("role")
@@ -76,7 +75,9 @@ class OpenAiFormat:
                 out.pop(name, None)
         for old, new in zip(before, after, strict=True):
             if new is not old and isinstance(new, ToolResult):
-                out["content"] = new.content if isinstance(new.content, str) else _texts(new)
+                out["content"] = new.content
+                if not isinstance(new.content, str):
+                    out["content"] = "\n\n".join(b.text for b in new.content if isinstance(b, Text))
         return out
 
     def encode_message(self, message: Message) -> list[Json]:
@@ -116,14 +117,6 @@ class OpenAiFormat:
         function = {"name": schema["name"], "description": schema["description"]}
         function["parameters"] = copy_value(schema["input_schema"])
         return {"type": "function", "function": function}
-
-
-def _role(message: Any) -> Any:
-    return message.get("role") if isinstance(message, dict) else getattr(message, "role", None)
-
-
-def _texts(result: ToolResult) -> str:
-    return "\n\n".join(b.text for b in result.content if isinstance(b, Text))
 
 
 def _instructions(asked: CallerRequest) -> Iterator[str]:

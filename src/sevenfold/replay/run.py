@@ -212,16 +212,12 @@ def _make_progress_callback(
 
 def _price_left_branches(recorded: RecordedSession, at: SessionPrice) -> LeftBranches:
     """The requests on branches that were left, and their price if it is known."""
-    left = recorded.abandoned
-    used = [(r.model, replace(r.usage, output=0)) for r in left if r.usage.prompt]
-    if not used:
-        return LeftBranches(len(left))
-    return LeftBranches(len(left), sum_costs(used, at.price, priced=at.known, others=at.others))
+    used = [(r.model, replace(r.usage, output=0)) for r in recorded.abandoned if r.usage.prompt]
+    paid = sum_costs(used, at.price, priced=at.known, others=at.others) if used else None
+    return LeftBranches(len(recorded.abandoned), paid)
 
 
-@cache
-def _load_prices(override: Path | None) -> Prices:
-    return Prices.load(override)
+_load_prices = cache(Prices.load)
 
 
 def _find_missing_data(
@@ -231,8 +227,7 @@ def _find_missing_data(
     replies = [entry.what for entry in entries if isinstance(entry.what, Reply)]
     notes, errors = list[str](), list[str]()
     if not replies:
-        errors.append("no model answered in it: there is nothing to replay")
-        return (), tuple(errors)
+        return (), ("no model answered in it: there is nothing to replay",)
     used = sum(bool(reply.usage.prompt) for reply in replies)
     told = notes if recorded.format == MESSAGES else errors
     if not used:

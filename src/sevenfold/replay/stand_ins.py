@@ -58,17 +58,15 @@ class RuleModel:
         blocks = make_reply(OfflineConversation.of(request))
         self.seconds += process_time() - began
         message = Message("assistant", blocks)
-        used = replace(used, output=self._estimate_output(request, used.prompt))
+        output = SUMMARY_OUTPUT
+        if request.source == NOTES:
+            new, self._noted_at = max(0, used.prompt - self._noted_at), used.prompt
+            output = NOTES_OUTPUT + round(NOTED * new)
+        used = replace(used, output=output)
         self._answered(request, used)
         for block in blocks:
             yield block
         yield Reply(message, used, "tool_use" if message.tool_uses else "end_turn", model=self.name)
-
-    def _estimate_output(self, request: Request, prompt: int) -> int:
-        if request.source == NOTES:
-            new, self._noted_at = max(0, prompt - self._noted_at), prompt
-            return NOTES_OUTPUT + round(NOTED * new)
-        return SUMMARY_OUTPUT
 
 
 _check: type[Model] = RuleModel
@@ -156,7 +154,9 @@ class ReplayDisk:
 
     def read(self, path: str) -> str | None:
         result = self._results.get(path)
-        return self._files.get(path) if result is None else _strip_line_numbers(result)
+        if result is None:
+            return self._files.get(path)
+        return _NUMBERED.sub("", result.partition(_REMINDER)[0].rstrip("\n"))
 
     def apply_call(self, use: ToolUse, result: ToolResult) -> None:
         """Apply a call and its result."""
@@ -195,8 +195,3 @@ class ReplayDisk:
     def _keep_text(self, path: str, text: str) -> None:
         self._results.pop(path, None)
         self._files[path] = text
-
-
-def _strip_line_numbers(result: str) -> str:
-    """The text of a file from the result of reading it."""
-    return _NUMBERED.sub("", result.partition(_REMINDER)[0].rstrip("\n"))

@@ -8,8 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -258,13 +257,9 @@ FIRST: Final = (
     "run `python3 -B -m unittest -q`",
     "run `python3 -B journal.py`",
 )
-SECOND: Final = (
-    "read sales.txt",
-    "which port does the till listen on?",
-    "what is the tax rate in this town?",
-)
+SECOND: Final = ("read sales.txt", MEANWHILE, "what is the tax rate in this town?")
 # Asked after the compaction, which saves from the next requests on
-AFTER: Final = ("which port does the till listen on?", "run `python3 -B -m unittest -q`")
+AFTER: Final = (MEANWHILE, "run `python3 -B -m unittest -q`")
 ALLOWED: Final = ("Bash(python3 -B -m unittest:*)", "Bash(python3 -B journal.py)", "Edit(./**)")
 
 
@@ -301,17 +296,10 @@ class DemoOutput:
 
 def run_demo(shared: SharedOptions) -> int:
     """Run the demo in a temporary folder, or in the one that `--home` names."""
-    with _open_folder(shared.home) as folder:
-        return run_sync(_run_demo, shared, folder)
-
-
-@contextmanager
-def _open_folder(home: Path | None) -> Iterator[Path]:
-    if home is not None:
-        yield home.expanduser().absolute()
-        return
+    if shared.home is not None:
+        return run_sync(_run_demo, shared, shared.home.expanduser().absolute())
     with tempfile.TemporaryDirectory(prefix="sevenfold-demo-") as folder:
-        yield Path(folder)
+        return run_sync(_run_demo, shared, Path(folder))
 
 
 async def _run_demo(shared: SharedOptions, folder: Path) -> int:
@@ -334,7 +322,10 @@ async def _run_demo(shared: SharedOptions, folder: Path) -> int:
         agents = await run_agents_part(out.line, MODEL, folder, project, environ)
         _show_ledger(out, simulator.ledger)
         _show_savings(out, after.saved)
-    _show_end(out, shared, folder)
+    kept = f"Kept: {folder}. The transcript is plain text below projects/."
+    gone = "All of it was thrown away. 'sevenfold demo --home DIR' keeps it."
+    out.line(f"\n{gone if shared.home is None else kept}")
+    out.line("Next: 'sevenfold chat', in a project of yours.")
     found = {"turns": out.turns, "resume": same, "days": days, "agents": agents}
     print_result(shared, "", {**found, "total": _sum_ledger(simulator.ledger)})
     return 0 if same["identical"] else 1
@@ -453,15 +444,6 @@ def _sum_ledger(ledger: SimulatorLedger) -> dict[str, Any]:
         "simulated_cost": total.cost,
         "simulated_cost_without_cache": price.cost(Usage(input=sent, output=t.output)) if price else 0.0,
     }
-
-
-def _show_end(out: DemoOutput, shared: SharedOptions, folder: Path) -> None:
-    out.line()
-    if shared.home is not None:
-        out.line(f"Kept: {folder}. The transcript is plain text below projects/.")
-    else:
-        out.line("All of it was thrown away. 'sevenfold demo --home DIR' keeps it.")
-    out.line("Next: 'sevenfold chat', in a project of yours.")
 
 
 def _shorten(text: str) -> str:

@@ -122,7 +122,8 @@ def format_memory_table(memories: Sequence[MemoryRow], now: float, *, terminal: 
     ]
     rows = [("name", "type", "changed", "description"), *cells] if terminal and cells else cells
     widths = [max((_measure_width(row[at]) for row in rows), default=0) for at in range(3)]
-    lines = ["  ".join([*map(_pad_text, row[:3], widths), row[3]]).rstrip() for row in rows]
+    padded = [[row[n] + " " * (widths[n] - _measure_width(row[n])) for n in range(3)] for row in rows]
+    lines = ["  ".join([*cells, row[3]]).rstrip() for cells, row in zip(padded, rows, strict=True)]
     columns = shutil.get_terminal_size().columns
     return "\n".join(fit_line(line, columns) if terminal else line for line in lines)
 
@@ -133,10 +134,6 @@ def _measure_width(text: str) -> int:
     from rich.cells import cell_len
 
     return cell_len(text)
-
-
-def _pad_text(text: str, width: int) -> str:
-    return text + " " * (width - _measure_width(text))
 
 
 def show_list(shared: SharedOptions, agent: str | None = None) -> int:

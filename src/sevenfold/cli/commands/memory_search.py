@@ -125,7 +125,9 @@ def run_search(shared: SharedOptions, words: str, limit: int, transcripts: bool)
         more = "" if transcripts else "; --transcripts also searches what was said"
         print_message(shared, f"{words!r} was not found in memory{more}")
     value = {"query": words, "memories": places, **({"transcripts": said} if transcripts else {})}
-    print_result(shared, "\n".join([*map(_format_row, places), *map(_format_hit, said)]), value)
+    lines = [f"{one.path}: {to_one_line(one.line or one.description, 300)}" for one in places]
+    lines += [f"{s.session}  {format_time(s.at)}  {s.by}: {to_one_line(s.text, 300)}" for s in said]
+    print_result(shared, "\n".join(lines), value)
     return 0
 
 
@@ -162,15 +164,6 @@ def _find_best_line(topic: Topic, wanted: SearchWords) -> str:
         return ""
     text_first = [*lines[2:], *lines[:2]]  # the name and the description are shown anyway
     return wanted.cut_around(next((line for line in text_first if wanted.any_in(line)), ""))
-
-
-def _format_row(place: SearchRow) -> str:
-    said = place.line or place.description
-    return f"{place.path}: {to_one_line(said, 300)}"
-
-
-def _format_hit(said: GrepHit) -> str:
-    return f"{said.session}  {format_time(said.at)}  {said.by}: {to_one_line(said.text, 300)}"
 
 
 def select_memories(

@@ -217,7 +217,7 @@ def _left_to_json(left: LeftBranches) -> Json:
 
 
 def _figures_to_json(known: ReplayFigures) -> Json:
-    used = known.usage
+    used, spent = known.usage, known.spent
     return {
         "requests": known.requests,
         "turns": known.turns,
@@ -239,7 +239,7 @@ def _figures_to_json(known: ReplayFigures) -> Json:
         "compactions": known.compactions,
         "layers": known.layers,
         "accounting_error": _round_share(median(known.accounting) if known.accounting else None),
-        "seconds": {**_seconds_to_json(known)},
+        "seconds": {name: round(getattr(spent, name), 4) for name in (*spent.__struct_fields__, "total")},
     }
 
 
@@ -260,11 +260,6 @@ def _regret_to_json(known: ReplayFigures) -> Json:
             for layer, (gone, needed) in regret.by_layer.items()
         },
     }
-
-
-def _seconds_to_json(known: ReplayFigures) -> dict[str, float]:
-    spent = known.spent
-    return {name: round(getattr(spent, name), 4) for name in (*spent.__struct_fields__, "total")}
 
 
 def count_break_reasons(known: ReplayFigures) -> dict[str, int]:
@@ -398,12 +393,12 @@ def _describe_time(whole: ReplayFigures) -> str:
         ("simulator", spent.simulator, ""),
         ("tracing needs", spent.tracing, ""),
     )
-    parts = [f"{name} {_format_seconds(took)}{more}" for name, took, more in known if took >= LEAST_TIME]
+    parts = [
+        f"{name} {f'{took:.1f} s' if took >= 1 else f'{1_000 * took:.0f} ms'}{more}"
+        for name, took, more in known
+        if took >= LEAST_TIME
+    ]
     return f"  our time: {', '.join(parts)}" if parts else ""
-
-
-def _format_seconds(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds >= 1 else f"{1_000 * seconds:.0f} ms"
 
 
 def _format_legend(known: Sequence[ReplayResult], names: Sequence[str]) -> str:

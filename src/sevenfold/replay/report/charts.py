@@ -296,20 +296,15 @@ def draw_scatter(wholes: Mapping[str, ReplayFigures]) -> str:
     costs = [y for _, y in points.values()]
     high = max(costs) * 1.03 or 1.0
     low = max((y for y in choose_axis_steps(high, 10) if y <= 0.97 * min(costs)), default=0.0)
-    sx, sy = (
-        (WIDTH_SCATTER - LEFT_SCATTER - RIGHT_SCATTER) / right,
-        (HEIGHT - BOTTOM - TOP_SCATTER) / (high - low),
-    )
+    sx = (WIDTH_SCATTER - LEFT_SCATTER - RIGHT_SCATTER) / right
+    sy = (HEIGHT - BOTTOM - TOP_SCATTER) / (high - low)
     dots = [(LEFT_SCATTER + x * sx, HEIGHT - BOTTOM - (y - low) * sy) for x, y in points.values()]
     out = [draw_label(LEFT_SCATTER, HEIGHT - 6, "extra requests per 100, to read back what was gone →")]
     out.append(draw_label(6, 14, "cost, % of paid", "head"))
     for y in (low + step for step in choose_axis_steps(high - low)):
         at = HEIGHT - BOTTOM - (y - low) * sy
-        out.append(
-            format_tag(
-                "line", x1=LEFT_SCATTER, x2=WIDTH_SCATTER - RIGHT_SCATTER, y1=at, y2=at, class_="grid"
-            )
-        )
+        end = WIDTH_SCATTER - RIGHT_SCATTER
+        out.append(format_tag("line", x1=LEFT_SCATTER, x2=end, y1=at, y2=at, class_="grid"))
         out.append(draw_label(LEFT_SCATTER - 6, at + 4, f"{y:g}", anchor="end"))
     floor = HEIGHT - BOTTOM + 16
     out += [
@@ -333,12 +328,8 @@ def _draw_dots(points: Mapping[str, tuple[float, float]], dots: Sequence[tuple[f
             out.append(format_tag("line", x1=x, y1=y, x2=place.x, y2=place.y - 4, class_="grid"))
     for group, (x, y), name, place in zip(groups, leaders, names, places, strict=True):
         about = "; ".join(f"{every[n]}: {_describe_point(*points[every[n]])}" for n in group)
-        kind = f"dot p{group[0] % 6}"
-        out.append(
-            format_tag(
-                "circle", f"<title>{escape_text(about, 600)}</title>", cx=x, cy=y, r=DOT, class_=kind
-            )
-        )
+        title, kind = f"<title>{escape_text(about, 600)}</title>", f"dot p{group[0] % 6}"
+        out.append(format_tag("circle", title, cx=x, cy=y, r=DOT, class_=kind))
         out.append(draw_label(place.x, place.y, name, anchor=place.anchor))
     return "".join(out)
 
@@ -384,7 +375,8 @@ def _find_places(x: float, y: float, wide: float, frame: Box) -> Iterator[LabelP
         middle = y + LINE * ((n + 1) // 2) * (1 if n % 2 else -1)
         for side in ("start", "end"):
             place = _place_beside(x, middle, wide, side)
-            if _is_inside(place.box, frame):
+            left, top, right, bottom = place.box
+            if left >= frame[0] and right <= frame[2] and top >= frame[1] and bottom <= frame[3]:
                 yield place
 
 
@@ -392,11 +384,6 @@ def _place_beside(x: float, y: float, wide: float, side: str) -> LabelPlace:
     start = x + DOT + 4 if side == "start" else x - DOT - 4 - wide
     box = start, y - LINE / 2, start + wide, y + LINE / 2
     return LabelPlace(start if side == "start" else start + wide, y + 4, side, box)
-
-
-def _is_inside(box: Box, frame: Box) -> bool:
-    across = box[0] >= frame[0] and box[2] <= frame[2]
-    return across and box[1] >= frame[1] and box[3] <= frame[3]
 
 
 def _overlaps(one: Box, other: Box) -> bool:
