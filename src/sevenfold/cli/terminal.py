@@ -34,10 +34,7 @@ _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 
 
 def measure_first_block(text: str) -> int:
-    """The length of the first block, if it is certain that nothing more belongs to it; 0: not yet.
-
-    A block ends at a blank line outside of code fences, if what follows is not indented.
-    """
+    """The length up to a blank line outside of code fences that nothing indented follows; 0: not yet."""
     at = 0
     fence, begun, blank = "", False, False
     for line in text.splitlines(keepends=True):

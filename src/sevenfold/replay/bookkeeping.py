@@ -18,7 +18,7 @@ from sevenfold.core.events import Added, Compacted, Event, Stored, get_label
 from sevenfold.core.messages import Message, Text, assistant
 from sevenfold.core.request import KEPT_WARM, TTL_SECONDS, Frame, Request, Ttl, make_kept_until_mark
 from sevenfold.core.tokens import Usage
-from sevenfold.core.transcript import Id, PlacedMessage, Replace, Reply, Results, Transcript, Unthink, View
+from sevenfold.core.transcript import PlacedMessage, Replace, Reply, Results, Transcript, Unthink, View
 from sevenfold.layers.l2_microcompaction.microcompaction import Microcompaction
 from sevenfold.layers.l3_session_memory.notes_compaction import NotesCompaction
 from sevenfold.layers.l3_session_memory.notes_update import NotesUpdater
@@ -242,7 +242,8 @@ class EventWatch:
                 self._books.record_removed(lost)
                 self._books.record_action(layer, f"cleared {len(lost)} results", freed, "cleared")
         if any(isinstance(edit, Unthink) for edit in edits):
-            went = [p.id for p in before if has_thinking(p.message) and _has_lost_thinking(after, p.id)]
+            thought = ((p.id, after.where(p.id)) for p in before if has_thinking(p.message))
+            went = [id for id, at in thought if at is not None and not has_thinking(after[at].message)]
             self._absence.remove_thoughts(went, layer)
         if any(isinstance(edit, Replace) for edit in edits):
             self._record_replacement(before, after, layer, by, freed)
@@ -260,11 +261,6 @@ class EventWatch:
         made = told.by if told else by
         self._books.record_action(layer, f"replaced the older part ({made})", freed, "compacted")
         self._books.record_compaction(made, whole, whole - freed, told.fidelity if told else None)
-
-
-def _has_lost_thinking(after: View, id: Id) -> bool:
-    at = after.where(id)
-    return at is not None and not has_thinking(after[at].message)
 
 
 KEEP_WARM_AT: Final = 0.9  # Share of the cache's lifetime after which it is kept warm

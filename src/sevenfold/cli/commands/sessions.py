@@ -132,16 +132,13 @@ def show_session(shared: SharedOptions, session: str) -> int:
     transcript = read_transcript(path)
     for problem in transcript.problems:
         print_message(shared, f"{path.name}:{problem.line} cannot be read: {problem.why}")
-    said = [_to_json(placed) for placed in transcript.view]
+    said = [
+        {"id": p.id, "role": p.message.role, "by": p.by, "content": [*map(encode_block, p.message.content)]}
+        for p in transcript.view
+    ]
     text = "\n\n".join(filter(None, format_conversation(list(transcript.view))))
     print_result(shared, text, {"session": path.stem, "path": str(path), "messages": said})
     return 0
-
-
-def _to_json(placed: PlacedMessage) -> dict[str, Any]:
-    message = placed.message
-    content = [encode_block(block) for block in message.content]
-    return {"id": placed.id, "role": message.role, "by": placed.by, "content": content}
 
 
 def collect_results(view: list[PlacedMessage]) -> dict[str, ToolResult]:
