@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
-import typer
+from typer import Argument, Option, Typer
 
 from sevenfold.cli.options import PLAIN, SharedOptions, add_shared_options
 
-agents = typer.Typer(
+agents = Typer(
     name="agents", help="Kinds of agents, and who can be written to. Without a command: list.", **PLAIN
 )
-Kind: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="A kind of agent.")]
-Who: TypeAlias = Annotated[
-    str, typer.Argument(metavar="NAME", help="A teammate or a session, as 'list' names them.")
-]
-Words: TypeAlias = Annotated[list[str], typer.Argument(metavar="TEXT…", help="What to say.")]
-Summary: TypeAlias = Annotated[
-    str | None, typer.Option("--summary", metavar="TEXT", help="What it is about; else how it begins.")
+Kind = Annotated[str, Argument(metavar="NAME", help="A kind of agent.")]
+Who = Annotated[str, Argument(metavar="NAME", help="A teammate or a session, as 'list' names them.")]
+Words = Annotated[list[str], Argument(metavar="TEXT…", help="What to say.")]
+Summary = Annotated[
+    str | None, Option("--summary", metavar="TEXT", help="What it is about; else how it begins.")
 ]
 
-Accept: TypeAlias = Annotated[bool, typer.Option("--accept", help="Take it over.")]
-Decline: TypeAlias = Annotated[bool, typer.Option("--decline", help="Do not offer this one again.")]
+Accept = Annotated[bool, Option("--accept", help="Take it over.")]
+Decline = Annotated[bool, Option("--decline", help="Do not offer this one again.")]
 
 
 @agents.command("list")

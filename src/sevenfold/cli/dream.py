@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
-import typer
+from typer import Option, Typer
 
 from sevenfold.cli.options import PLAIN, ModelName, SharedOptions, add_shared_options
 
-dream = typer.Typer(
+dream = Typer(
     name="dream",
     help="Put the memories of this project in order. Without a command: run; 'sevenfold dream run --help' "
     "has its options.",
     **PLAIN,
 )
-Now: TypeAlias = Annotated[
-    bool, typer.Option("--now", help="Whatever the gates say: also when it is too early.")
-]
-Preview: TypeAlias = Annotated[
-    bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
-]
-Review: TypeAlias = Annotated[
+Now = Annotated[bool, Option("--now", help="Whatever the gates say: also when it is too early.")]
+Preview = Annotated[bool, Option("--dry-run", help="Show what would change, and change nothing.")]
+Review = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--review",
         help="Show what would change and ask before it is saved: now, or whenever this is said again.",
     ),

@@ -55,10 +55,7 @@ def report_errors(*, as_json: bool) -> Iterator[CommandEnd]:
 
 
 def _reopen_closed_streams() -> None:
-    """Open /dev/null for each stream that was closed before Python began.
-
-    In this order each gets its usual file number, so that no other file takes it.
-    """
+    """Open /dev/null for streams that were closed, in this order: each gets its usual file number."""
     for name, flags in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             nowhere = os.open(os.devnull, os.O_RDWR)

@@ -1,8 +1,4 @@
-"""Input at the terminal beside the prompt: keys while a turn runs, Ctrl-C, and questions to the user.
-
-Esc stops a turn; other keys are kept for the next prompt. The questions: may this tool run, is this
-folder to be trusted.
-"""
+"""Input at the terminal beside the prompt: keys while a turn runs, Ctrl-C, and questions to the user."""
 
 from __future__ import annotations
 
@@ -30,8 +26,7 @@ if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
 
 ESCAPE: Final = b"\x1b"
-_SEQUENCE: Final = r"(?s)\x1b(?:\[[0-9;?]*[ -/]*[@-~]|O.|.)?"
-"""Arrow keys and the like, and the marks around pasted text."""
+_SEQUENCE: Final = r"(?s)\x1b(?:\[[0-9;?]*[ -/]*[@-~]|O.|.)?"  # Arrow keys, marks around pasted text
 
 
 class KeyListener:

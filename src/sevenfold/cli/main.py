@@ -1,7 +1,4 @@
-"""The commands and their options, and the page of the docs about them.
-
-The body of a command is in the module that it imports when it runs.
-"""
+"""The commands, whose bodies are imported when they run, and the page of the docs about them."""
 
 from __future__ import annotations
 
@@ -38,7 +35,7 @@ app = typer.Typer(
 sessions = typer.Typer(
     name="sessions", help="The sessions of this project. Without a command: list.", **PLAIN
 )
-GROUPS: Final = {
+GROUPS: Final = {  # The default command of each group of commands
     "": "chat",
     "sessions": "list",
     "memory": "list",
@@ -47,8 +44,6 @@ GROUPS: Final = {
     "agents": "list",
     "team": "status",
 }
-"""The default command of each group of commands."""
-
 COLLECT_AFTER: Final = 100_000
 """New objects after which Python looks for garbage. A start makes nearly as many and keeps most: at
 Python's own 700 it looks a hundred times, for a tenth of the time to the first request."""
@@ -341,14 +336,12 @@ _KEYS: Final = """\
 def write_cli_reference() -> str:
     """Every command and option; each is described where it is defined."""
     command: Any = typer.main.get_command(app)
-    chat = command.commands["chat"]
-    shared = [param for param in chat.params if _is_shared(param)]
+    shared = [param for param in command.commands["chat"].params if _is_shared(param)]
     parts = [_HEAD, _format_options(shared)]
     for path, one in _list_commands(command, ()):
         parts += [f"\n## sevenfold {' '.join(path)}\n", f"```\n{_format_usage(path, one)}\n```\n"]
         parts.append(f"{one.help}\n")
-        own = [param for param in one.params if not _is_shared(param)]
-        parts.append(_format_options(own))
+        parts.append(_format_options([param for param in one.params if not _is_shared(param)]))
         if path == ("chat",):
             parts.append(_describe_chat_commands())
     return "\n".join(part for part in parts if part).replace("\n\n\n", "\n\n")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import typer
+from typer import Typer
 
 from sevenfold.cli import options as option
 from sevenfold.cli.options import PLAIN, SharedOptions, add_shared_options
 
-memory = typer.Typer(
+memory = Typer(
     name="memory", help="What is remembered about this project. Without a command: list.", **PLAIN
 )
-quarantine = typer.Typer(
+quarantine = Typer(
     name="quarantine",
     help="Texts that were held back because they give the agent orders. Without a command: list.",
     **PLAIN,

@@ -7,19 +7,16 @@ import inspect
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Concatenate, Final, ParamSpec, TypeAlias
+from typing import Annotated, Any, Concatenate, Final, ParamSpec
 
 import msgspec
-import typer
+from typer import Argument, Option
 
 P = ParamSpec("P")
-
-
-PLAIN: Final[dict[str, Any]] = {
+PLAIN: Final[dict[str, Any]] = {  # Arguments of every `typer.Typer`
     "rich_markup_mode": None,  # help is plain text: drawing it would take longer than all the rest
     "context_settings": {"help_option_names": ["-h", "--help"]},
 }
-"""Arguments of every `typer.Typer`."""
 
 
 class SharedOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,22 +30,18 @@ class SharedOptions(msgspec.Struct, frozen=True, kw_only=True):
     bare: bool = False  # Without memory; only `chat` has this option
 
 
-JsonFlag: TypeAlias = Annotated[
-    bool, typer.Option("--json", help="One JSON document on stdout, and nothing else.")
-]
-HomeDir: TypeAlias = Annotated[
+JsonFlag = Annotated[bool, Option("--json", help="One JSON document on stdout, and nothing else.")]
+HomeDir = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--home", metavar="DIR", help="Where everything is kept, instead of SEVENFOLD_HOME or ~/.sevenfold."
     ),
 ]
-ProjectDir: TypeAlias = Annotated[
-    Path, typer.Option("--project", metavar="DIR", help="The project; where you are without it.")
+ProjectDir = Annotated[
+    Path, Option("--project", metavar="DIR", help="The project; where you are without it.")
 ]
-Quiet: TypeAlias = Annotated[
-    bool, typer.Option("--quiet", "-q", help="No messages apart from warnings and errors.")
-]
-NoColor: TypeAlias = Annotated[bool, typer.Option("--no-color", help="Plain text: no colours, no drawing.")]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="No messages apart from warnings and errors.")]
+NoColor = Annotated[bool, Option("--no-color", help="Plain text: no colours, no drawing.")]
 
 _SHARED: Final[dict[str, tuple[Any, Any]]] = {
     "json": (JsonFlag, False),
@@ -82,9 +75,6 @@ def add_shared_options(function: Callable[Concatenate[SharedOptions, P], int]) -
     return command
 
 
-# --- chat ---------------------------------------------------------------------------------------------
-
-
 class ReplyFormat(StrEnum):
     text = "text"
     json = "json"
@@ -99,9 +89,9 @@ class PermissionModeOption(StrEnum):
     dont_ask = "dontAsk"
 
 
-Prompt: TypeAlias = Annotated[
+Prompt = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--prompt",
         "-p",
         metavar="PROMPT",
@@ -109,51 +99,47 @@ Prompt: TypeAlias = Annotated[
         "is added to it.",
     ),
 ]
-ModelName: TypeAlias = Annotated[
+ModelName = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--model",
         metavar="NAME",
         help="'offline', an Anthropic model, 'openai:NAME' or 'local:FILE.gguf'. Without it: the settings, "
         "a Claude model if there is a key, then 'offline'.",
     ),
 ]
-Resume: TypeAlias = Annotated[
+Resume = Annotated[
     str | None,
-    typer.Option(
-        "--resume", metavar="ID", help="Go on with this session; the beginning of its id is enough."
-    ),
+    Option("--resume", metavar="ID", help="Go on with this session; the beginning of its id is enough."),
 ]
-Continue: TypeAlias = Annotated[
-    bool, typer.Option("--continue", help="Go on with the newest session of this project.")
-]
-OutputFormat: TypeAlias = Annotated[
+Continue = Annotated[bool, Option("--continue", help="Go on with the newest session of this project.")]
+OutputFormat = Annotated[
     ReplyFormat | None,
-    typer.Option(
+    Option(
         "--output-format",
         metavar="text|json|stream-json",
         help="How the answer to a prompt is printed: the text, one JSON object, or one JSON event a line.",
     ),
 ]
-MaxSteps: TypeAlias = Annotated[
+MaxSteps = Annotated[
     int | None,
-    typer.Option("--max-steps", min=1, metavar="N", help="How often the model may answer in one turn."),
+    Option("--max-steps", min=1, metavar="N", help="How often the model may answer in one turn."),
 ]
-Allow: TypeAlias = Annotated[
+Allow = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--allow",
         metavar="RULE",
         help="What may run without a question, such as 'Bash(ls:*)'. Can be given more than once.",
     ),
 ]
-Deny: TypeAlias = Annotated[
+Deny = Annotated[
     list[str] | None,
-    typer.Option("--deny", metavar="RULE", help="What may never run. Can be given more than once."),
+    Option("--deny", metavar="RULE", help="What may never run. Can be given more than once."),
 ]
-PermissionMode: TypeAlias = Annotated[
+PermissionMode = Annotated[
     PermissionModeOption | None,
-    typer.Option(
+    Option(
         "--permission-mode",
         metavar="MODE",
         help="'default' asks, 'acceptEdits' does not ask about edits, 'plan' only reads, "
@@ -162,9 +148,7 @@ PermissionMode: TypeAlias = Annotated[
 ]
 
 
-Bare: TypeAlias = Annotated[
-    bool, typer.Option("--bare", help="Without memory, for this run: as SEVENFOLD_BARE=1.")
-]
+Bare = Annotated[bool, Option("--bare", help="Without memory, for this run: as SEVENFOLD_BARE=1.")]
 
 
 class ChatOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,49 +176,36 @@ class ChatOptions(msgspec.Struct, frozen=True, kw_only=True):
         return {**steps, **({"permissions": said} if said else {})}
 
 
-# --- the others ---------------------------------------------------------------------------------------
-
-
 class ClockOption(StrEnum):
     real = "real"
     manual = "manual"
 
 
-SessionId: TypeAlias = Annotated[
-    str, typer.Argument(metavar="ID", help="The session; the beginning of its id is enough.")
+SessionId = Annotated[str, Argument(metavar="ID", help="The session; the beginning of its id is enough.")]
+SessionOption = Annotated[
+    str | None, Option("--session", metavar="ID", help="The session; the newest without it.")
 ]
-SessionOption: TypeAlias = Annotated[
-    str | None, typer.Option("--session", metavar="ID", help="The session; the newest without it.")
-]
-Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-Days: TypeAlias = Annotated[
+Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask.")]
+Days = Annotated[
     int | None,
-    typer.Option(
-        "--days", min=1, metavar="N", help="How long to keep things; the settings say it otherwise."
-    ),
+    Option("--days", min=1, metavar="N", help="How long to keep things; the settings say it otherwise."),
 ]
-DryRun: TypeAlias = Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")]
-Port: TypeAlias = Annotated[
-    int, typer.Option("--port", min=0, max=65535, metavar="N", help="0: one that is free.")
+DryRun = Annotated[bool, Option("--dry-run", help="Only list what would be removed.")]
+Port = Annotated[int, Option("--port", min=0, max=65535, metavar="N", help="0: one that is free.")]
+ScriptFile = Annotated[
+    Path | None, Option("--script", metavar="FILE", help="What to answer and what to get wrong.")
 ]
-ScriptFile: TypeAlias = Annotated[
-    Path | None, typer.Option("--script", metavar="FILE", help="What to answer and what to get wrong.")
+ServedModel = Annotated[
+    str | None, Option("--model", metavar="NAME", help="Serve only this model; any without it.")
 ]
-ServedModel: TypeAlias = Annotated[
-    str | None, typer.Option("--model", metavar="NAME", help="Serve only this model; any without it.")
-]
-ClockKind: TypeAlias = Annotated[
+ClockKind = Annotated[
     ClockOption,
-    typer.Option(
+    Option(
         "--clock", metavar="real|manual", help="'manual' stands still until POST /sevenfold/clock moves it."
     ),
 ]
-TrustPath: TypeAlias = Annotated[
-    Path | None, typer.Argument(metavar="PATH", help="The folder; the project without it.")
-]
-Revoke: TypeAlias = Annotated[
-    bool, typer.Option("--revoke", help="Do not trust it any longer, nor anything in it.")
-]
+TrustPath = Annotated[Path | None, Argument(metavar="PATH", help="The folder; the project without it.")]
+Revoke = Annotated[bool, Option("--revoke", help="Do not trust it any longer, nor anything in it.")]
 
 
 class MemoryTypeOption(StrEnum):
@@ -250,29 +221,25 @@ class SelectorOption(StrEnum):
     both = "hybrid+model"
 
 
-Name: TypeAlias = Annotated[
-    str, typer.Argument(metavar="NAME", help="The memory: its name, its file, or the beginning of either.")
+Name = Annotated[
+    str, Argument(metavar="NAME", help="The memory: its name, its file, or the beginning of either.")
 ]
-SomeName: TypeAlias = Annotated[
-    str | None, typer.Argument(metavar="NAME", help="One memory; all of them without it.")
-]
-Revision: TypeAlias = Annotated[
+SomeName = Annotated[str | None, Argument(metavar="NAME", help="One memory; all of them without it.")]
+Revision = Annotated[
     str | None,
-    typer.Argument(
+    Argument(
         metavar="REV",
         help="Everything that changed since this revision: the beginning of its id, 'last' or "
         "'HEAD~2'. Without it: what the last change changed.",
     ),
 ]
-ToRevision: TypeAlias = Annotated[
+ToRevision = Annotated[
     str | None,
-    typer.Option(
-        "--to", metavar="REV", help="Go back to this revision instead of undoing the last change."
-    ),
+    Option("--to", metavar="REV", help="Go back to this revision instead of undoing the last change."),
 ]
-WhichKind: TypeAlias = Annotated[
+WhichKind = Annotated[
     MemoryTypeOption | None,
-    typer.Option(
+    Option(
         "--type",
         metavar="user|feedback|project|reference",
         help="'user': who you are; 'feedback': how to work; 'project': what goes on; "
@@ -280,52 +247,44 @@ WhichKind: TypeAlias = Annotated[
         "that says it.",
     ),
 ]
-NewKind: TypeAlias = Annotated[
+NewKind = Annotated[
     MemoryTypeOption | None,
-    typer.Option("--type", metavar="user|feedback|project|reference", help="Another type."),
+    Option("--type", metavar="user|feedback|project|reference", help="Another type."),
 ]
-Slug: TypeAlias = Annotated[
+Slug = Annotated[
     str,
-    typer.Option(
+    Option(
         "--name",
         metavar="NAME",
         help="Its name, after which its file is called; a memory of that name gets the new text.",
     ),
 ]
-Description: TypeAlias = Annotated[
+Description = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--description",
         metavar="TEXT",
         help="One specific line: recall judges by it. Required, unless the text has frontmatter that "
         "says it.",
     ),
 ]
-NewDescription: TypeAlias = Annotated[
-    str | None, typer.Option("--description", metavar="TEXT", help="Another description.")
+NewDescription = Annotated[str | None, Option("--description", metavar="TEXT", help="Another description.")]
+Body = Annotated[
+    str | None, Option("--body", metavar="TEXT", help="The text. Without it: --file, or stdin.")
 ]
-Body: TypeAlias = Annotated[
-    str | None, typer.Option("--body", metavar="TEXT", help="The text. Without it: --file, or stdin.")
+BodyFile = Annotated[
+    Path | None, Option("--file", metavar="FILE", help="The text, from a file; '-': stdin.")
 ]
-BodyFile: TypeAlias = Annotated[
-    Path | None, typer.Option("--file", metavar="FILE", help="The text, from a file; '-': stdin.")
+Team = Annotated[bool, Option("--team", help="Into the memory of the team, where there is one.")]
+New = Annotated[
+    bool, Option("--new", help="A memory of its own, also where one that is there says the same.")
 ]
-Team: TypeAlias = Annotated[
-    bool, typer.Option("--team", help="Into the memory of the team, where there is one.")
-]
-New: TypeAlias = Annotated[
-    bool, typer.Option("--new", help="A memory of its own, also where one that is there says the same.")
-]
-Query: TypeAlias = Annotated[
-    list[str], typer.Argument(metavar="QUERY", help="A question, in the words you would use.")
-]
-Words: TypeAlias = Annotated[list[str], typer.Argument(metavar="WORDS", help="What to look for.")]
-RecallLimit: TypeAlias = Annotated[
-    int, typer.Option("--limit", min=1, max=100, metavar="N", help="The most to give back.")
-]
-SearchLimit: TypeAlias = Annotated[
+Query = Annotated[list[str], Argument(metavar="QUERY", help="A question, in the words you would use.")]
+Words = Annotated[list[str], Argument(metavar="WORDS", help="What to look for.")]
+RecallLimit = Annotated[int, Option("--limit", min=1, max=100, metavar="N", help="The most to give back.")]
+SearchLimit = Annotated[
     int,
-    typer.Option(
+    Option(
         "--limit",
         min=1,
         max=1000,
@@ -333,30 +292,24 @@ SearchLimit: TypeAlias = Annotated[
         help="The most memories, and the most places in transcripts.",
     ),
 ]
-HistoryLimit: TypeAlias = Annotated[
-    int, typer.Option("--limit", min=1, metavar="N", help="The most revisions to list.")
-]
-WhichSelector: TypeAlias = Annotated[
+HistoryLimit = Annotated[int, Option("--limit", min=1, metavar="N", help="The most revisions to list.")]
+WhichSelector = Annotated[
     SelectorOption | None,
-    typer.Option(
+    Option(
         "--selector",
         metavar="hybrid|model|hybrid+model",
         help="'hybrid' searches; 'model' lets a model choose from the newest 200; 'hybrid+model' "
         "from the best 20 of the search. Without it: the settings.",
     ),
 ]
-Transcripts: TypeAlias = Annotated[
+Transcripts = Annotated[
     bool,
-    typer.Option(
-        "--transcripts", help="Also in what was said in the sessions of this project, newest first."
-    ),
+    Option("--transcripts", help="Also in what was said in the sessions of this project, newest first."),
 ]
-OfAgent: TypeAlias = Annotated[
+OfAgent = Annotated[
     str | None,
-    typer.Option(
-        "--agent", metavar="NAME", help="Of the memory of this kind of agent, not of the project's."
-    ),
+    Option("--agent", metavar="NAME", help="Of the memory of this kind of agent, not of the project's."),
 ]
-Number: TypeAlias = Annotated[
-    int, typer.Argument(metavar="N", min=1, help="Its number, as 'sevenfold memory quarantine' lists it.")
+Number = Annotated[
+    int, Argument(metavar="N", min=1, help="Its number, as 'sevenfold memory quarantine' lists it.")
 ]

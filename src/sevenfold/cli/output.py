@@ -1,8 +1,4 @@
-"""Output of the commands: results to stdout, messages for people to stderr.
-
-It formats numbers, times and tool calls, describes events in one line each, and holds the values
-that slash commands of the chat return.
-"""
+"""Output of the commands: results to stdout, messages and events for people to stderr."""
 
 from __future__ import annotations
 
@@ -41,10 +37,9 @@ from sevenfold.core.events import (
 )
 from sevenfold.core.messages import Image, ToolResult, ToolUse
 
+# A tool call is shown with the first of these arguments that it has
 _MAIN_ARGUMENT: Final = ("file_path", "path", "command", "pattern", "query", "url", "name")
-"""The argument that a tool call is shown with: the first of these that it has."""
-_MOVES: Final = frozenset({"Cc", "Cf", "Zl", "Zp", "Cs"})
-"""Unicode categories that can move the cursor, turn the text round or hide something."""
+_MOVES: Final = frozenset({"Cc", "Cf", "Zl", "Zp", "Cs"})  # They move the cursor, turn text or hide it
 
 
 def make_printable(text: str) -> str:
@@ -201,10 +196,8 @@ def ask_yes_or_no(question: str, *, default: bool = False) -> bool:
     return answer in ("y", "yes") or (default and not answer)
 
 
-WORTH_SAYING: Final = 0.01
-"""A rebuilt cache that costs more than this, in the currency of the price table, is announced."""
-BY_HAND: Final = ("manual", "from", "up_to")
-"""Triggers of compactions that the user asked for; the command itself reports them."""
+WORTH_SAYING: Final = 0.01  # A rebuilt cache that costs more, in the price table's currency, is announced
+BY_HAND: Final = ("manual", "from", "up_to")  # Triggers of compactions that their command reports
 TELL_THEMSELVES: Final = ("digest", "notes")  # Compactions that emit a notice of their own
 Level: TypeAlias = Literal["progress", "info", "warning"]
 

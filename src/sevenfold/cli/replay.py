@@ -3,58 +3,56 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from sevenfold.cli.options import SharedOptions, add_shared_options
 
-Paths: TypeAlias = Annotated[
+Paths = Annotated[
     list[Path],
-    typer.Argument(
+    Argument(
         metavar="PATH...",
         help="Recorded sessions, or folders of them: Sevenfold, Claude Code, Codex or lists of messages; "
         "also gzipped.",
         show_default=False,
     ),
 ]
-PolicyNames: TypeAlias = Annotated[
+PolicyNames = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--policy",
         metavar="NAME|FILE",
         help="append-only, clear-every-10, summarise-at-80, claude-code, sevenfold (without this option), "
         "or a TOML file. May be given several times.",
     ),
 ]
-Without: TypeAlias = Annotated[
+Without = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--without",
         metavar="LAYER",
         help="Leave a layer out: tool_results, micro, notes, compaction, keep_warm, extraction, or a flag. "
         "May be given several times; with --compare each is a policy of its own.",
     ),
 ]
-Compare: TypeAlias = Annotated[
-    bool, typer.Option("--compare", help="Policies side by side: those named, or all that we have.")
+Compare = Annotated[
+    bool, Option("--compare", help="Policies side by side: those named, or all that we have.")
 ]
-PriceModel: TypeAlias = Annotated[
+PriceModel = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--price",
         metavar="MODEL",
         help="Count with the prices of this model, whatever model a session was with.",
     ),
 ]
-HtmlFile: TypeAlias = Annotated[
-    Path | None, typer.Option("--html", metavar="FILE", help="Write a report that a browser shows offline.")
+HtmlFile = Annotated[
+    Path | None, Option("--html", metavar="FILE", help="Write a report that a browser shows offline.")
 ]
-Jobs: TypeAlias = Annotated[
+Jobs = Annotated[
     int | None,
-    typer.Option(
-        "--jobs", metavar="N", min=1, help="So many sessions at a time; one for each core without it."
-    ),
+    Option("--jobs", metavar="N", min=1, help="So many sessions at a time; one for each core without it."),
 ]
 
 

@@ -1,8 +1,4 @@
-"""The start of a command: its context before any session is open, its session, and `sevenfold trust`.
-
-The context is home, project, trust and settings. This module stays light: a session is imported when one
-is opened.
-"""
+"""The start of a command: its context, its session (imported when one is opened), `sevenfold trust`."""
 
 from __future__ import annotations
 

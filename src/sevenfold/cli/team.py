@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Typer
 
 from sevenfold.cli.options import PLAIN, SharedOptions, Yes, add_shared_options
 
@@ -16,21 +16,19 @@ if TYPE_CHECKING:
     from sevenfold.memory.team.git import SyncResult
     from sevenfold.memory.team.team import Team
 
-team = typer.Typer(
+team = Typer(
     name="team",
     help="Memories that a team shares through a git repository. Without a command: status.",
     **PLAIN,
 )
-Remote: TypeAlias = Annotated[
+Remote = Annotated[
     str,
-    typer.Argument(
+    Argument(
         metavar="REMOTE",
         help="The repository: a path, git@host:path, or a file://, ssh:// or https:// address.",
     ),
 ]
-TeamFile: TypeAlias = Annotated[
-    str, typer.Argument(metavar="FILE", help="The file, as 'sevenfold team status' names it.")
-]
+TeamFile = Annotated[str, Argument(metavar="FILE", help="The file, as 'sevenfold team status' names it.")]
 
 
 @team.command("init")

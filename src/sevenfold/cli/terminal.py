@@ -34,10 +34,7 @@ _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 
 
 def measure_first_block(text: str) -> int:
-    """The length of the first block, if it is certain that nothing more belongs to it; 0: not yet.
-
-    A block ends at a blank line outside of code fences, if what follows is not indented.
-    """
+    """The length up to a blank line outside of code fences that nothing indented follows; 0: not yet."""
     at = 0
     fence, begun, blank = "", False, False
     for line in text.splitlines(keepends=True):
@@ -148,8 +145,8 @@ class PlainStream:
 
 TICK: Final = 0.1
 DREAM: Final = "dream"
+# The names that people are shown for background work, by the label of its layer
 TASK_NAMES: Final = {Dreaming.label: DREAM, Extraction.label: "extraction", NotesUpdater.label: "notes"}
-"""The names that people are shown for background work, by the label of its layer."""
 ASIDE: Final = frozenset({*TASK_NAMES, DREAM})  # Background work, whose progress is in the footer
 _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
@@ -238,8 +235,6 @@ class Screen:
         self._stream.finish()
         with self.pause():
             self._aside.say(line)
-
-    # --- the live display -------------------------------------------------------------------------------
 
     def _start(self) -> None:
         self._began = monotonic()

@@ -51,19 +51,10 @@ ROLES: Final[dict[str, tuple[Role, str]]] = {
     "assistant": ("assistant", "model"),
     "system": ("user", "system"),
 }
-CACHED: Final = frozenset(
-    {
-        "betas",
-        "container",
-        "context_management",
-        "mcp_servers",
-        "output_config",
-        "speed",
-        "thinking",
-        "tool_choice",
-    }
-)
-"""Parameters of a request on which the provider's cache depends, in whole or in part."""
+CACHED: Final = frozenset({  # Parameters on which the provider's cache depends, in whole or in part
+    "betas", "container", "context_management", "mcp_servers", "output_config", "speed", "thinking",
+    "tool_choice",
+})  # fmt: skip
 MANAGEMENT: Final = "context_management"
 BETA_HEADER: Final = "anthropic-beta"
 _encode = msgspec.json.Encoder(order="sorted").encode
@@ -87,8 +78,6 @@ class AnthropicFormat:
             raise Mistake(f"{where} has no content: give a text, or a list of blocks")
         return SpokenMessage(ROLES[role][0], tuple(map(parse_block, content)), ROLES[role][1])
 
-    # --- messages out -----------------------------------------------------------------------------------
-
     def rewrite_message(
         self, message: Json, before: Sequence[Block], after: Sequence[Block | None]
     ) -> Json | None:
@@ -104,8 +93,6 @@ class AnthropicFormat:
     def encode_message(self, message: Message) -> list[Json]:
         said = strip_unsigned_thinking(message)
         return [to_fresh_json(make_wire_message(said))] if said.content else []
-
-    # --- the request ------------------------------------------------------------------------------------
 
     def make_frame(self, asked: CallerRequest, ttl: Ttl) -> Frame:
         system = (_part(repair_characters(block)) for block in _system(asked.system))
@@ -129,12 +116,13 @@ class AnthropicFormat:
                     system[at] = {**system[at], MARK: dict(before)}
             out["system"] = system
         if asked.tools:
-            out["tools"] = [_sent_tool(tool) for tool in asked.tools]
+            out["tools"] = [
+                t if type(t) is dict and MARK not in t else strip_cache_marks(read_tool(t, "tools"))
+                for t in asked.tools
+            ]
         out["messages"] = written.messages
         out.update({key: value for key, value in asked.params.items() if key != MARK})
         return _with_betas(out, frame, asked)
-
-    # --- the reply --------------------------------------------------------------------------------------
 
     def decode_reply(self, response: Json) -> Reply | None:
         return decode_reply(response)
@@ -147,11 +135,9 @@ def _instead(wire: Json, new: Block) -> Json:
     """A block of the caller with what is shown in its place; all its other fields stay."""
     if not isinstance(new, ToolResult):
         return to_fresh_json(encode_block(new))  # type: ignore[no-any-return]
-    content = new.content
-    shown = (
-        content if isinstance(content, str) else to_fresh_json([encode_block(block) for block in content])
-    )
-    return {**wire, "content": shown}
+    if isinstance(new.content, str):
+        return {**wire, "content": new.content}
+    return {**wire, "content": to_fresh_json([encode_block(block) for block in new.content])}
 
 
 def _mark(messages: list[Any], first: int, last: int, mark: Json) -> None:
@@ -183,11 +169,6 @@ def _part(block: Json) -> str:
     if block.keys() == {"type", "text"} and isinstance(block["text"], str):
         return block["text"]
     return str(_encode(block), "utf-8")
-
-
-def _sent_tool(tool: Any) -> Json:
-    ready = type(tool) is dict and MARK not in tool
-    return tool if ready else strip_cache_marks(read_tool(tool, "tools"))
 
 
 def _with_betas(out: Json, frame: Frame, asked: CallerRequest) -> Json:

@@ -105,8 +105,7 @@ class Context(EventSource):
         self._sent: Request | None = None
         self._sent_at = 0.0
         self._refused: PromptTooLong | None = None
-        self._unrested = self._told = False
-        self._closed = False
+        self._unrested = self._told = self._closed = False
         self._loop = PrivateEventLoop()
         self._kept = ContextFiles(state, self.id, self.clock, make_weak_emit(self.emit))
         self._transcript = self._kept.transcript
@@ -161,8 +160,7 @@ class Context(EventSource):
         if stored:
             self.ledger.recall(stored, self._transcript)
             if stored.model != self.model.name:  # it counts tokens in a way of its own
-                new = Mark("calibration", msgspec.to_builtins(Calibration()))
-                self._transcript.add(new, by=BY)
+                self._transcript.add(Mark("calibration", msgspec.to_builtins(Calibration())), by=BY)
 
     def _make_parts(self) -> LayerParts:
         """A model that can be reached is asked only while the caller rests."""
@@ -189,8 +187,7 @@ class Context(EventSource):
     def _make_forks(self) -> tuple[ForkRunner | None, CappedForker | None]:
         if self._asks.model is None:
             return None, None
-        thresholds = self._conversation.thresholds
-        asked = PlainConversation(self._asks.model, thresholds=thresholds)
+        asked = PlainConversation(self._asks.model, thresholds=self._conversation.thresholds)
         forks = ForkRunner(asked, self._accounts, self.clock, self.emit)
         spending = SpendingFile(self._home, self.settings.daily_background_limit, self.clock)
         return forks, CappedForker(forks, self.ledger.prices, spending, self.emit)
@@ -291,8 +288,7 @@ class Context(EventSource):
             self._told = True
             return
         layers, view = self._turn.layers, self.view
-        spoken = len(view) and view[-1].message.role == "assistant"
-        at_rest = spoken and not view[-1].message.tool_uses
+        at_rest = len(view) and view[-1].message.role == "assistant" and not view[-1].message.tool_uses
         try:
             if due := (*layers.replied, *(layers.rest if at_rest else ())):
                 await self._turn.run_at_rest(due)
@@ -303,8 +299,6 @@ class Context(EventSource):
     def rest_sync(self) -> None:
         """The same for code without an event loop."""
         self._loop.run(self.rest)
-
-    # --- reading back -----------------------------------------------------------------------------------
 
     @property
     def read_back_tool(self) -> Json:
@@ -322,13 +316,9 @@ class Context(EventSource):
         except (ToolFailed, NotJson) as error:
             return f"{ReadResultTool.name} did not work: {error}"
 
-    # --- looking ----------------------------------------------------------------------------------------
-
     @property
     def view(self) -> View:
         return self._transcript.view
-
-    # --- in detail --------------------------------------------------------------------------------------
 
     def _check_open(self) -> None:
         if self._closed:

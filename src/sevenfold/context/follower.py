@@ -1,9 +1,7 @@
 """Follows a caller through its conversation: the log comes to say what the caller says, and no more.
 
-What is known is kept as it was shown. What the caller changed is an edit in the log: the reason for it
-goes to the ledger, and what stood before it stays byte for byte.
-
-`compare_lists` describes a changed history in the few steps that the log can record.
+What the caller changed becomes an edit in the log, with its reason in the ledger; what stands before it
+stays byte for byte.
 """
 
 from __future__ import annotations
@@ -87,8 +85,7 @@ def _after(places: Sequence[int], at: int) -> int | None:
 
 
 TakenIn: TypeAlias = Callable[[tuple[ToolResult, ...]], tuple[ToolResult, ...]]
-OnChange: TypeAlias = Callable[[int, tuple[What, ...]], object]
-"""Called with the number of the changed message, and what was written for it."""
+OnChange: TypeAlias = Callable[[int, tuple[What, ...]], object]  # With the number of the changed message
 
 
 class MessageChanges(msgspec.Struct, frozen=True):
@@ -111,8 +108,6 @@ class MessageFollower:
         self.history.read(transcript.entries)
         self.known = GroupCache(len(self.history.groups))
 
-    # --- listening --------------------------------------------------------------------------------------
-
     def hear(self, said: list[Any], first: int) -> MessageChanges:
         """Read what is new. A `Mistake` is raised before anything has changed."""
         self.catch_up()
@@ -127,9 +122,7 @@ class MessageFollower:
 
     def follow(self, news: MessageChanges) -> None:
         """Write down what the caller changed, then what it said."""
-        done = 0
-        if news.same < len(self.history.groups):
-            done = self._mend(news)
+        done = self._mend(news) if news.same < len(self.history.groups) else 0
         rest = news.rest[done:]
         if self.history.awaited is not None and not (rest and rest[0].by == "model"):
             self._add(Undo(frozenset({self.history.awaited})))  # the caller did without that reply
@@ -152,8 +145,6 @@ class MessageFollower:
     def _add(self, *whats: What, by: str = BY, source: str = "") -> None:
         self._log.add(*whats, by=by, source=source)
         self.catch_up()
-
-    # --- what changed -----------------------------------------------------------------------------------
 
     def _mend(self, news: MessageChanges) -> int:
         """Go through what the log has from here on; returns how many of the new ones are dealt with."""
@@ -183,11 +174,12 @@ class MessageFollower:
             return at + 1, step.new + 1
         number = news.number + sum(len(heard.seen) for heard in news.rest[: step.new])
         last = at + step.count - 1
-        if step.kind == "undo" or not self._in_view(at, last):
+        groups, view = self.history.groups, self._log.view
+        # A group that is not in the view stands behind a summary.
+        if step.kind == "undo" or any(view.where(g.id) is None for g in groups[at : last + 1]):
             self._change(number, Undo(self.history.from_here(at)))
             self.known.remove(at, len(self.known))
             return at, -1
-        groups = self.history.groups
         if step.kind == "out":
             self._change(number, Replace(groups[at].id, groups[last].id, ()))
             self.known.remove(at, last + 1)
@@ -198,16 +190,9 @@ class MessageFollower:
         self.known.set(at, heard)
         return at + 1, step.new + 1
 
-    def _in_view(self, first: int, last: int) -> bool:
-        """True if all of these are in the view; else a summary stands in their place."""
-        view = self._log.view
-        return all(view.where(group.id) is not None for group in self.history.groups[first : last + 1])
-
     def _change(self, number: int, what: What, by: str = BY, source: str = "") -> None:
         self._add(what, by=by, source=source)
         self._changed(number, (what,))
-
-    # --- what is new ------------------------------------------------------------------------------------
 
     def _learn(self, heard: CallerGroup) -> None:
         if heard.by == "model" and self.history.awaited is not None:
@@ -244,7 +229,9 @@ class MessageFollower:
         if not message.tool_uses and not message.results:
             return message
         names = self._open_calls() if message.results else {}
-        results = [_next(names[result.tool_use_id]) for result in message.results]
+        open_ids = [names[result.tool_use_id] for result in message.results]
+        # Answers beyond the number of calls go to the last call.
+        results = [ids.pop(0) if len(ids) > 1 else ids[0] for ids in open_ids]
         return rename_tool_ids(message, self._free_ids(heard.uses), results)
 
     def _open_calls(self) -> dict[str, list[str]]:
@@ -260,11 +247,6 @@ class MessageFollower:
         for use in uses:
             ids.append(self.history.free_id(use, ids))
         return ids
-
-
-def _next(names: list[str]) -> str:
-    """The id of the next unanswered call; further answers go to the last one."""
-    return names.pop(0) if len(names) > 1 else names[0]
 
 
 def _can_swap(group: LoggedGroup, heard: CallerGroup) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
+from operator import is_
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -85,8 +86,7 @@ class WireFormat(Protocol):
         ...
 
 
-MARK: Final = "cache_control"
-"""Cache marks are placed by us; a caller's own marks change between requests and are left out."""
+MARK: Final = "cache_control"  # Placed by us; a caller's own marks change between requests: left out
 FINGERPRINT: Final = 12  # Bytes. Enough to tell all messages of a conversation apart.
 _canonical = msgspec.json.Encoder(order="sorted").encode
 _encode = msgspec.json.Encoder().encode
@@ -156,17 +156,13 @@ def to_fresh_json(value: Any) -> Any:
     return _decode(_encode(value))
 
 
-def _is(a: Any, b: Any) -> bool:
-    return a is b
-
-
 def strip_cache_marks(message: Json) -> Json:
     """A message, a block or a tool without its cache marks; what a tool was called with stays."""
     out = message
     content = message.get("content")
     if isinstance(content, list):
         blocks = [strip_cache_marks(block) if isinstance(block, dict) else block for block in content]
-        if not all(map(_is, blocks, content)):
+        if not all(map(is_, blocks, content)):
             out = {**message, "content": blocks}
     if MARK in out:
         out = {key: value for key, value in out.items() if key != MARK}

@@ -1,17 +1,12 @@
 """The caller's messages as the log has them: which there are, how each is shown, which were given up.
 
-Worked out from the entries alone, one after the other, so that a resumed conversation knows what the one
-before it knew. What the caller does to its history is in the log as edits of ours:
+It is read from the entries alone, so a resumed conversation knows the same. The caller's edits in the log:
 
     Message, with a source       the caller said something new
     Mark "context.adopted"       the caller's own copy of the reply that was recorded
     Replace, with a source       the caller's copy differs, or it changed a message in its place
     Replace by "context"         the caller took these out
     Undo                         the caller changed what stands here: from here on it is learned anew
-
-`CallerGroup`: the caller's messages as the view has them; those that answer one reply are one message.
-`GroupCache`: the caller's messages as they last looked, to find what is new. `RequestWriter`: the messages
-of a request, the caller's own where nothing changed them, else as the view shows them.
 """
 
 from __future__ import annotations
@@ -58,8 +53,7 @@ class LoggedHistory:
 
     def __init__(self) -> None:
         self.groups: list[LoggedGroup] = []
-        self.awaited: Id | None = None
-        """The reply that was recorded and that the caller has not sent back yet."""
+        self.awaited: Id | None = None  # The recorded reply that the caller has not sent back yet
         self._read = 0
         self._said: dict[Id, Message] = {}
         self._spans: dict[Id, tuple[Id, Id]] = {}
@@ -88,7 +82,9 @@ class LoggedHistory:
             case Replace() as edit:
                 self._replace(entry, edit)
             case Results(shown):
-                self._show(shown)
+                for use, text in shown.items():
+                    if (group := self._holders.get(use)) is not None:
+                        group.shown = _mapped(group.shown, use, text)
             case Unthink(first):
                 self._unthink(self._span(first)[0])
             case Undo(ids):
@@ -99,21 +95,20 @@ class LoggedHistory:
         self._spans[entry.id] = low, high
         if entry.source and edit.by:
             new = LoggedGroup(entry.source, entry.id, low, edit.by[0])
+            at = next((i for i, g in enumerate(self.groups) if g.id == edit.first), None)
             if edit.first == self.awaited:
                 self._adopt(new)
-            else:
-                self._swap(edit.first, new)
+            elif at is not None:
+                self._depart([self.groups[at]])
+                self._arrive(new, at)
         elif entry.by == BY:
             self._depart([g for g in self.groups if low <= g.place <= high])
 
     def _span(self, id: Id) -> tuple[Id, Id]:
         return self._spans.get(id, (id, id))
 
-    # --- coming and going -------------------------------------------------------------------------------
-
     def _arrive(self, group: LoggedGroup, at: int | None = None) -> None:
-        known = self._departed.get(group.fingerprint)
-        if known:
+        if known := self._departed.get(group.fingerprint):
             known.pop(0)
         self.groups.insert(len(self.groups) if at is None else at, group)
         self._count(group.shown, 1)
@@ -125,12 +120,6 @@ class LoggedHistory:
             self._count(self._said[self.awaited], -1)
         self.awaited = None
         self._arrive(group)
-
-    def _swap(self, old: Id, new: LoggedGroup) -> None:
-        at = next((i for i, g in enumerate(self.groups) if g.id == old), None)
-        if at is not None:
-            self._depart([self.groups[at]])
-            self._arrive(new, at)
 
     def _depart(self, groups: Sequence[LoggedGroup]) -> None:
         leaving = {id(group) for group in groups}
@@ -160,20 +149,11 @@ class LoggedHistory:
             else:
                 self._uses.pop(use.id, None)
 
-    # --- how they are shown -----------------------------------------------------------------------------
-
-    def _show(self, shown: dict[str, str]) -> None:
-        for use, text in shown.items():
-            if (group := self._holders.get(use)) is not None:
-                group.shown = _mapped(group.shown, use, text)
-
     def _unthink(self, place: Id) -> None:
         for group in self.groups:
             if group.place >= place and any(isinstance(b, THOUGHTS) for b in group.shown.content):
                 kept = (b for b in group.shown.content if not isinstance(b, THOUGHTS))
                 group.shown = Message(group.shown.role, tuple(kept))
-
-    # --- asking -----------------------------------------------------------------------------------------
 
     def shown_before(self, fingerprint: str) -> Message | None:
         """The message as it was shown before it departed; None if it never was here, or still is."""
@@ -200,11 +180,10 @@ class LoggedHistory:
 
 def _mapped(message: Message, use: str, text: str) -> Message:
     def shown(block: Block) -> Block:
-        if isinstance(block, ToolResult) and block.tool_use_id == use:
-            return replace(block, content=text)
-        return block
+        ours = isinstance(block, ToolResult) and block.tool_use_id == use
+        return replace(block, content=text) if ours else block
 
-    return Message(message.role, tuple(shown(block) for block in message.content))
+    return Message(message.role, tuple(map(shown, message.content)))
 
 
 @dataclass(slots=True)
@@ -272,8 +251,7 @@ def match_changed_group(
     messages: Sequence[Any], heard: CallerGroup, form: WireFormat, first: int
 ) -> CallerGroup | None:
     """The same messages, only marked or built otherwise, as they look now; None when they changed."""
-    told = [read_message(given, form, f"messages[{n}]") for n, given in enumerate(messages, first)]
-    now = _closed(told)
+    now = _closed([read_message(given, form, f"messages[{n}]") for n, given in enumerate(messages, first)])
     if now.fingerprint != heard.fingerprint:
         return None
     now.message, now.uses = heard.message, heard.uses
@@ -294,8 +272,7 @@ class _ToolRounds:
     def __init__(self) -> None:
         self._done: list[CallerGroup] = []
         self._group: list[CallerMessage] = []
-        self._open: dict[str, int] = {}
-        """The number of answers that each call of the last reply still needs."""
+        self._open: dict[str, int] = {}  # Answers that each call of the last reply still needs
         self._wanted = 0
         self._calls: dict[str, str] = {}
 
@@ -305,18 +282,14 @@ class _ToolRounds:
         if self._group and self._group[0].spoken.role != role:
             self._close()
         self._group.append(told)
-        if role == "assistant":
-            self._call(told)
-        else:
-            self._answer(told)
-        if not self._wanted:
-            self._close()
-
-    def _call(self, told: CallerMessage) -> None:
-        for use in told.calls:
+        for use in told.calls if role == "assistant" else ():
             self._open[use.id] = self._open.get(use.id, 0) + 1
             self._wanted += 1
             self._calls[use.id] = f"{told.where} makes the tool call {use.id!r} of {use.name!r}"
+        if role != "assistant":
+            self._answer(told)
+        if not self._wanted:
+            self._close()
 
     def _answer(self, told: CallerMessage) -> None:
         for result in told.answers:
@@ -350,8 +323,10 @@ class _ToolRounds:
 
 
 def _closed(group: list[CallerMessage]) -> CallerGroup:
-    blocks = tuple(block for told in group for block in told.spoken.blocks)
-    message = Message(group[0].spoken.role, blocks)
+    message = Message(group[0].spoken.role, tuple(block for told in group for block in told.spoken.blocks))
+    own: list[Json] | None = None
+    if any(told.own is not None for told in group):
+        own = [told.seen if told.own is None else told.own for told in group]
     return CallerGroup(
         fingerprint_messages(told.canonical for told in group),
         message,
@@ -359,17 +334,8 @@ def _closed(group: list[CallerMessage]) -> CallerGroup:
         tuple(use.id for use in message.tool_uses),
         tuple(len(told.spoken.blocks) for told in group),
         [told.seen for told in group],
-        _own(group),
+        own,
     )
-
-
-def _own(group: list[CallerMessage]) -> list[Json] | None:
-    if all(told.own is None for told in group):
-        return None
-    return [told.seen if told.own is None else told.own for told in group]
-
-
-# --- ids --------------------------------------------------------------------------------------------------
 
 
 def rename_tool_ids(message: Message, uses: Iterable[str], results: Iterable[str]) -> Message:
@@ -418,8 +384,6 @@ class GroupCache:
         """The begin of this group in the caller's list."""
         return self._starts[at] if at < len(self._starts) else len(self._flat)
 
-    # --- looking ----------------------------------------------------------------------------------------
-
     def same(self, messages: list[Any], form: WireFormat, first: int) -> int:
         """The number of unchanged groups at the beginning; the first message is number `first`."""
         if messages[: len(self._flat)] == self._flat:
@@ -429,24 +393,15 @@ class GroupCache:
             now = messages[start:end]
             if now == self._flat[start:end]:
                 continue
-            heard = self[at]
-            looks = (
-                match_changed_group(now, heard, form, first + start) if len(now) == end - start else None
-            )
+            if len(now) != end - start:
+                return at
+            looks = match_changed_group(now, self[at], form, first + start)
             if looks is None:
                 return at
-            self._put(at, looks)
+            self.heard[at] = looks
+            self._flat[start:end] = looks.seen
+            (self.special.discard if looks.own is None else self.special.add)(at)
         return self._known
-
-    def _put(self, at: int, heard: CallerGroup) -> None:
-        start = self._starts[at]
-        self.heard[at] = heard
-        self._flat[start : start + len(heard.seen)] = heard.seen
-        self.special.discard(at)
-        if heard.own is not None:
-            self.special.add(at)
-
-    # --- keeping up -------------------------------------------------------------------------------------
 
     def append(self, heard: CallerGroup) -> None:
         """The newest group of the history."""
@@ -484,8 +439,7 @@ class RequestWriter:
         self._form = form
         self._buffer: object = None
         self._length = 0
-        self._in_order = True
-        """The view is the caller's messages, each in its place and nothing between them."""
+        self._in_order = True  # The view is the caller's messages, with nothing between them
         self._altered: set[int] = set()
 
     def write(
@@ -496,7 +450,6 @@ class RequestWriter:
         if not self._in_order or len(view) != len(groups) or view.pins:
             return self._piece_by_piece(view, groups, known, said)
         out = list(said)
-        ends = _GroupEnds(known, len(groups))
         special = sorted(known.special | self._altered, reverse=True)
         for at in special:  # from the end, so that what is dropped does not move what comes next
             first, last = known.start(at), known.start(at + 1)
@@ -504,7 +457,7 @@ class RequestWriter:
             if len(new) != last - first:
                 return self._piece_by_piece(view, groups, known, said)
             out[first:last] = new
-        return WrittenMessages(out, ends)
+        return WrittenMessages(out, _GroupEnds(known, len(groups)))
 
     def _look(self, view: View, groups: Sequence[LoggedGroup], known: GroupCache) -> None:
         """Find what of the view is not as the caller said it. Only what is new is looked at."""
@@ -573,9 +526,7 @@ class _GroupEnds(Sequence[int]):
 
 def _unchanged(heard: CallerGroup, shown: Message) -> bool:
     """True if the view shows what the caller said; equal messages become one object, for speed."""
-    if shown is heard.message:
-        return True
-    if shown != heard.message:
+    if shown is not heard.message and shown != heard.message:
         return False
     heard.message = shown
     return True

@@ -1,8 +1,4 @@
-"""The parts of a `Context`: a turn in the caller's loop, its files, and the provider's refusals.
-
-The layers act; the caller asks the model and runs the tools. The conversation is kept in a folder, to be
-resumed later, or in this process alone.
-"""
+"""The parts of a `Context`: a turn in the caller's loop, its files, and the provider's refusals."""
 
 from __future__ import annotations
 
@@ -282,11 +278,7 @@ _ANY_PROVIDER: Final = ProviderInfo("the provider", "", "", "")
 
 
 def read_refusal(error: BaseException, model: str) -> PromptTooLong | None:
-    """The refusal as ours, with its two numbers where they are found; None: it was about something else.
-
-    The SDKs keep the status and the body of the answer with what they raise; of others only the text
-    is known.
-    """
+    """The refusal as ours, from an SDK's status and body or the text; None: it was about something else."""
     if isinstance(error, ModelFailure):
         return error if isinstance(error, PromptTooLong) else None
     body: Any = getattr(error, "body", None)
@@ -302,5 +294,4 @@ def read_refusal(error: BaseException, model: str) -> PromptTooLong | None:
 
 def is_still_too_long(refused: PromptTooLong, sent: View, now: View) -> bool:
     """True if the refused conversation has not been shortened by the caller."""
-    wanted = refused.over or int(sent.tokens * UNKNOWN_GAP)
-    return sent.tokens - now.tokens < wanted
+    return sent.tokens - now.tokens < (refused.over or int(sent.tokens * UNKNOWN_GAP))

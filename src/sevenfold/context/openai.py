@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import Any, Final
 
 import msgspec
@@ -34,8 +35,7 @@ from sevenfold.models.openai_wire import (
 
 INSTRUCTIONS: Final = frozenset({"system", "developer"})
 ROLES: Final = (*sorted(INSTRUCTIONS), "user", "assistant", "tool", "function")
-CACHED: Final = frozenset({"functions", "response_format"})
-"""Parameters of a request on which the provider's cache depends."""
+CACHED: Final = frozenset({"functions", "response_format"})  # The provider's cache depends on them
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
@@ -46,10 +46,8 @@ class OpenAiFormat:
     is_messages_api = False  # the cache of this API keeps by itself what it has seen
 
     def count_leading(self, messages: Sequence[Any]) -> int:
-        n = 0
-        while n < len(messages) and _role(messages[n]) in INSTRUCTIONS:
-            n += 1
-        return n
+        roles = (m.get("role") if isinstance(m, dict) else getattr(m, "role", None) for m in messages)
+        return sum(1 for _ in takewhile(INSTRUCTIONS.__contains__, roles))
 
     def decode_message(self, message: Json, where: str) -> SpokenMessage:
         role = message.get("role")
@@ -68,8 +66,6 @@ class OpenAiFormat:
         shown = content if isinstance(content, str) else blocks
         return SpokenMessage("user", (ToolResult(id, shown),), "tools")
 
-    # --- messages out -----------------------------------------------------------------------------------
-
     def rewrite_message(
         self, message: Json, before: Sequence[Block], after: Sequence[Block | None]
     ) -> Json | None:
@@ -79,13 +75,13 @@ class OpenAiFormat:
                 out.pop(name, None)
         for old, new in zip(before, after, strict=True):
             if new is not old and isinstance(new, ToolResult):
-                out["content"] = new.content if isinstance(new.content, str) else _texts(new)
+                out["content"] = new.content
+                if not isinstance(new.content, str):
+                    out["content"] = "\n\n".join(b.text for b in new.content if isinstance(b, Text))
         return out
 
     def encode_message(self, message: Message) -> list[Json]:
         return _decode(b"[" + encode_message(message) + b"]")  # type: ignore[no-any-return]
-
-    # --- the request ------------------------------------------------------------------------------------
 
     def make_frame(self, asked: CallerRequest, ttl: Ttl) -> Frame:
         tools = (_tool(read_tool(tool, f"tools[{n}]")) for n, tool in enumerate(asked.tools or ()))
@@ -101,8 +97,6 @@ class OpenAiFormat:
             out["tools"] = [t if type(t) is dict else to_plain_json(t, "tools") for t in asked.tools]
         out["messages"] = [*first, *leading, *written.messages]
         return {**out, **asked.params}
-
-    # --- the reply --------------------------------------------------------------------------------------
 
     def decode_reply(self, response: Json) -> Reply | None:
         choices = response.get("choices")
@@ -123,17 +117,6 @@ class OpenAiFormat:
         function = {"name": schema["name"], "description": schema["description"]}
         function["parameters"] = copy_value(schema["input_schema"])
         return {"type": "function", "function": function}
-
-
-def _role(message: Any) -> Any:
-    return message.get("role") if isinstance(message, dict) else getattr(message, "role", None)
-
-
-def _texts(result: ToolResult) -> str:
-    return "\n\n".join(b.text for b in result.content if isinstance(b, Text))
-
-
-# --- the frame --------------------------------------------------------------------------------------------
 
 
 def _instructions(asked: CallerRequest) -> Iterator[str]:

@@ -1,11 +1,8 @@
 """Keeps the books while a session is driven again: rows, breaks, and what each layer saved and cost.
 
-What a layer saved is worked out request by request: the tokens it has taken out of the view and that are
-still out would have been read from the cache, or written to it where the cache was lost. What the recording
-itself compacted later would have gone anyway and is saved no longer. Against that stand the breaks that the
-layer made, its own requests, and reading back what it took.
-
-`EventWatch` books what layers do to the view; `ReplaySilence` lets recorded silences pass.
+A layer saves, with each request, what the tokens it took out of the view would have cost: read from the
+cache, or written where it was lost. What the recording itself compacted later no longer counts. A layer
+costs its cache breaks, its own requests, and reading back what it took.
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ from sevenfold.core.events import Added, Compacted, Event, Stored, get_label
 from sevenfold.core.messages import Message, Text, assistant
 from sevenfold.core.request import KEPT_WARM, TTL_SECONDS, Frame, Request, Ttl, make_kept_until_mark
 from sevenfold.core.tokens import Usage
-from sevenfold.core.transcript import Id, PlacedMessage, Replace, Reply, Results, Transcript, Unthink, View
+from sevenfold.core.transcript import PlacedMessage, Replace, Reply, Results, Transcript, Unthink, View
 from sevenfold.layers.l2_microcompaction.microcompaction import Microcompaction
 from sevenfold.layers.l3_session_memory.notes_compaction import NotesCompaction
 from sevenfold.layers.l3_session_memory.notes_update import NotesUpdater
@@ -50,11 +47,8 @@ TOOL_RESULTS, MICRO, NOTES, COMPACTION = ("tool results", "microcompaction", "se
 READ_BACK, KEEP_WARM, RECORDING = "read back", "keep warm", "recording"
 EXTRACTION: Final = "extraction"
 WHO: Final[dict[Kind, str]] = {
-    "keep warm": KEEP_WARM,
-    "notes": NOTES,
-    "summary": COMPACTION,
-    "extraction": EXTRACTION,
-}
+    "keep warm": KEEP_WARM, "notes": NOTES, "summary": COMPACTION, "extraction": EXTRACTION,
+}  # fmt: skip
 NOTICED: Final = 2_000  # Fewer tokens paid again are no break
 SHARE: Final = 0.95  # Nor is it one if the cache had at least this share of the request before
 
@@ -78,8 +72,6 @@ class ReplayBooks:
         self._cost: dict[str, float] = defaultdict(float)
         self._removed_by_layer: dict[str, list[int]] = defaultdict(lambda: [0, 0])
         self._regret = ReplayRegret()
-
-    # --- actions of layers ------------------------------------------------------------------------------
 
     def record_action(self, layer: str, what: str, tokens: int = 0, why: str = "") -> None:
         """Record an action before the next request. `why`: in a word, if it breaks the prefix."""
@@ -116,8 +108,6 @@ class ReplayBooks:
         left = max(0.0, 1 - freed / spared) if spared else 0.0
         for layer, tokens in self._spared.items():
             self._spared[layer] = tokens * left if tokens > 0 else tokens
-
-    # --- requests ---------------------------------------------------------------------------------------
 
     def record_request(
         self,
@@ -167,8 +157,7 @@ class ReplayBooks:
 
     @property
     def _lost_price(self) -> float:
-        write = self._price.write_1h if self._ttl == "1h" else self._price.write_5m
-        return write - self._price.read
+        return (self._price.write_1h if self._ttl == "1h" else self._price.write_5m) - self._price.read
 
     def _count_savings(self, row: RequestRow) -> None:
         """Count what is out of the view: it was neither read nor, after a break, written."""
@@ -177,8 +166,6 @@ class ReplayBooks:
         rate = self._price.read + (1 - kept) * self._lost_price
         for layer, tokens in self._spared.items():
             self._saved[layer] += tokens * rate
-
-    # --- in the end -------------------------------------------------------------------------------------
 
     def make_outcome(self, spent: TimeSpent) -> ReplayOutcome:
         layers = {*self._saved, *self._cost}
@@ -194,7 +181,7 @@ class ReplayBooks:
 
 
 COUNTING: Final = "Counting"  # The label of the rule that clears by counting
-LAYER_NAMES: Final = {
+LAYER_NAMES: Final = {  # The names of layers in the books, by their labels
     Microcompaction.label: MICRO,
     COUNTING: MICRO,
     NotesCompaction.label: NOTES,
@@ -202,7 +189,6 @@ LAYER_NAMES: Final = {
     Compaction.label: COMPACTION,
     Digest.label: COMPACTION,
 }
-"""The names of layers in the books, by their labels."""
 
 
 class EventWatch:
@@ -256,7 +242,8 @@ class EventWatch:
                 self._books.record_removed(lost)
                 self._books.record_action(layer, f"cleared {len(lost)} results", freed, "cleared")
         if any(isinstance(edit, Unthink) for edit in edits):
-            went = [p.id for p in before if has_thinking(p.message) and _has_lost_thinking(after, p.id)]
+            thought = ((p.id, after.where(p.id)) for p in before if has_thinking(p.message))
+            went = [id for id, at in thought if at is not None and not has_thinking(after[at].message)]
             self._absence.remove_thoughts(went, layer)
         if any(isinstance(edit, Replace) for edit in edits):
             self._record_replacement(before, after, layer, by, freed)
@@ -274,11 +261,6 @@ class EventWatch:
         made = told.by if told else by
         self._books.record_action(layer, f"replaced the older part ({made})", freed, "compacted")
         self._books.record_compaction(made, whole, whole - freed, told.fidelity if told else None)
-
-
-def _has_lost_thinking(after: View, id: Id) -> bool:
-    at = after.where(id)
-    return at is not None and not has_thinking(after[at].message)
 
 
 KEEP_WARM_AT: Final = 0.9  # Share of the cache's lifetime after which it is kept warm

@@ -33,10 +33,8 @@ class CacheProvider:
     """Answers what a request would read from the cache, write to it, and send plain."""
 
     def __init__(self, unseen: int, weigh: Callable[[PlacedMessage], int], known: int = 0) -> None:
-        self._unseen = unseen
-        self._known = known
-        """Tokens of `unseen` that the provider had in its cache before the first request."""
-        self._weigh = weigh
+        self._unseen, self._weigh = unseen, weigh
+        self._known = known  # Tokens of `unseen` that were cached before the first request
         self._cache = PromptCache()
         self._last: CachedPrompt | None = None
         self._placed: list[PlacedMessage] = []
@@ -141,11 +139,8 @@ class CacheProvider:
 
 
 def _hash_prefix(before: bytes, message: Message) -> bytes:
-    """The hash of a prefix that ends with this message; equal for equal bytes on the wire.
-
-    Texts are encoded one by one: encoding whole messages would keep a second copy of each non-ASCII
-    text in memory.
-    """
+    """The hash of a prefix that ends with this message; equal for equal bytes on the wire."""
+    # Encoding whole messages would keep a second copy of each non-ASCII text in memory.
     hashed = blake2b(before + message.role.encode(), digest_size=16)
     for block in strip_unsigned_thinking(message).content:
         text, rest = "", block
@@ -168,8 +163,7 @@ def _name_kind(block: object) -> str:
 LARGE: Final = 1_000_000  # The window of a session whose prompts were longer than its model's usual one
 UNKNOWN: Final = Price(
     model="unknown", input=0.0, output=0.0, output_units=5.0, window=200_000, max_output=32_000, as_of=""
-)
-"""The usual multiples for cache and output, and no price."""
+)  # The usual multiples for cache and output, and no price
 
 
 class SessionPrice(msgspec.Struct, frozen=True):
@@ -257,12 +251,10 @@ def _fit_window(price: Price, entries: Sequence[Entry]) -> Price:
     return replace(price, window=LARGE) if largest > price.window else price
 
 
-LEAST, MOST = 0.4, 4.0
-"""Real tokens per estimated token, at least and at most; other rates have other causes, such as a hook."""
+LEAST, MOST = 0.4, 4.0  # Real tokens per estimated one; other rates have other causes, such as a hook
 USUAL: Final = 1.25  # Real tokens per estimated token, where nothing better is known
 SHRANK: Final = 0.97  # A request smaller than this part of the one before has lost something
-LARGEST_FIXED: Final = 45_000
-"""Largest system prompt with tools (tokens) that was seen; more is inherited history."""
+LARGEST_FIXED: Final = 45_000  # Largest system prompt with tools (tokens); more is inherited history
 
 
 @dataclass
@@ -271,12 +263,10 @@ class TokenRates:
 
     unseen: int = 0
     known: int = 0  # Tokens of it that the first request read from the cache: other sessions had sent them
-    resets: dict[Id, int] = field(default_factory=dict)
-    """The unseen tokens after each compaction, which removes inherited history."""
+    resets: dict[Id, int] = field(default_factory=dict)  # `unseen` after each compaction
     rates: dict[Id, float] = field(default_factory=dict)
     usual: float = USUAL
-    shrank: dict[Id, int] = field(default_factory=dict)
-    """Tokens by which the prompt of a reply shrank: the recording itself had cleared something."""
+    shrank: dict[Id, int] = field(default_factory=dict)  # Tokens that the recording itself had cleared
 
     def rate(self, id: Id) -> float:
         return self.rates.get(id, self.usual)
@@ -288,12 +278,8 @@ class TokenRates:
 
     @property
     def fixed(self) -> int:
-        """Tokens of system prompt and tools, which a compaction cannot remove.
-
-        A recorded compaction shows an upper limit; without one `LARGEST_FIXED` is the limit.
-        """
-        known = list(self.resets.values()) or [LARGEST_FIXED]
-        return min(self.unseen, *known)
+        """Tokens of system prompt and tools: at most what a recorded compaction left over."""
+        return min(self.unseen, *(list(self.resets.values()) or [LARGEST_FIXED]))
 
 
 def estimate_message(message: Message) -> int:

@@ -55,8 +55,8 @@ from sevenfold.testing.doubles import FakeClock, FakeTools, NoAccounts, Postpone
 from sevenfold.tools.file_tools import EDIT_SCHEMA
 from sevenfold.turn import Turn
 
+# A path of about the usual length
 FOLDER: Final = Path("~/.sevenfold/projects/a-project/20260101-120000-session/tool-results")
-"""A path of about the usual length."""
 
 
 class UnwrittenResults(ResultStore):
@@ -126,7 +126,6 @@ def forget_entries(log: Transcript) -> None:
 
 CALL_OUTPUT: Final = 120  # Tokens of the call that reads something back
 ANALYSIS: Final = 1.5  # Output tokens per token of a recorded summary: its analysis is not in the file
-
 LEAST_INHERITED: Final = 2_000  # Fewer tokens of inherited history get no message of their own
 FILLER: Final = "x" * 199 + "\n"  # Stands for text that is not in the file
 
@@ -144,16 +143,12 @@ def drive_session(
     scratch: Path | None = None,
     tell: Callable[[int], None] = lambda done: None,
 ) -> ReplayOutcome:
-    """Replay one session under one policy. `window`: its size, where the recording does not show it.
-
-    `scratch`: a folder for the files of layers. `tell` is called with the number of entries done.
-    """
+    """Replay one session under one policy; `tell` is called with the number of entries done."""
     ttl = find_ttl(entries) if policy.cache_ttl == "recorded" else policy.cache_ttl
     frame = Frame(model, tools=({**EDIT_SCHEMA},), ttl=ttl, system_ttl=policy.system_ttl)
     able = replace(find_capabilities(model), window=window or find_window(entries))
     limits = Thresholds.of(able.window, able.max_output, compact_percent=policy.auto_compact_percent)
-    driven = SessionDrive(entries, policy, frame, limits, price, able=able, prices=prices)
-    return driven.run(scratch, tell)
+    return SessionDrive(entries, policy, frame, limits, price, able=able, prices=prices).run(scratch, tell)
 
 
 def find_window(entries: Sequence[Entry]) -> int:
@@ -351,8 +346,7 @@ class SessionDrive:
             return
         began, request = process_time(), self._turn.request
         for layer in self._turn.layers.replied:
-            name = get_label(layer)
-            self._background.start(name, partial(layer, request))
+            self._background.start(get_label(layer), partial(layer, request))
         await self._background.run()
         self._add_layer_time(began)
 
@@ -404,23 +398,19 @@ class SessionDrive:
 
     def _add_layer_time(self, began: float) -> None:
         """Add the time of our layers; that of the simulator and the rule model is subtracted at the end."""
-        layers = self._spent.layers + process_time() - began
-        self._spent = replace(self._spent, layers=layers)
+        self._spent = replace(self._spent, layers=self._spent.layers + process_time() - began)
 
     def _read_back(self, gone: Sequence[MissedSource]) -> None:
         """Do as the model would: ask for all of it at once, and have it in the view again."""
         lost = [self._absence.gone[one.use_id] for one in gone]
         for one, what in zip(gone, lost, strict=True):
             self._books.record_needed(one, what)
-        pairs = list(self._absence.read_back(gone))
-        uses, results = zip(*pairs, strict=True)
+        uses, results = zip(*self._absence.read_back(gone), strict=True)
         usage = replace(self._ask(), output=CALL_OUTPUT * len(uses))
         self._books.record_request("read back", self._clock.time, usage, blame=lost[0].layer)
         self._transcript.add(Reply(assistant(*uses), usage), by="model")
         self._transcript.add(Message("user", tuple(results)), by="tools")
         self._watch.view = self._transcript.view
-
-    # --- beside the conversation --------------------------------------------------------------------------
 
     def _charge_request(self, request: Request) -> Usage:
         began = process_time()

@@ -68,11 +68,7 @@ def is_recoverable(source: str) -> bool:
 
 
 def find_needs(entries: Sequence[Entry], *, resets: bool = True) -> dict[Id, tuple[ReplyNeed, ...]]:
-    """The needs by the id of the reply.
-
-    `resets`: a recorded compaction takes everything before it out of every view. False for a policy that
-    compacts by itself, which ignores recorded compactions.
-    """
+    """The needs by reply. `resets`: recorded compactions count; False if the policy compacts by itself."""
     found: dict[Id, tuple[ReplyNeed, ...]] = {}
     wanted = _TraceFilter(entry.what.message for entry in entries if isinstance(entry.what, Reply))
     seen = _TraceIndex(wanted)
@@ -96,10 +92,7 @@ def find_needs(entries: Sequence[Entry], *, resets: bool = True) -> dict[Id, tup
 def find_missed(
     needs: Sequence[ReplyNeed], gone: AbstractSet[str], in_view: Callable[[str], bool] = lambda part: False
 ) -> list[MissedSource]:
-    """The sources among `gone` that these needs go back to, the newest of several.
-
-    `in_view`: True for a trace that stands in something else in view, such as a summary.
-    """
+    """The newest sources of these needs that are gone, unless something else in view has the trace."""
     words: dict[str, int] = {}
     lines: set[str] = set()
     for need in needs:
@@ -337,12 +330,7 @@ class AbsenceTracker:
 
 def _iterate_texts(message: Message) -> Iterator[str]:
     for block in message.content:
-        match block:
-            case Text():
-                yield block.text
-            case ToolResult():
-                yield block.text
-            case ToolUse():
-                yield from iterate_strings(block.input)
-            case _:
-                pass
+        if isinstance(block, Text | ToolResult):
+            yield block.text
+        elif isinstance(block, ToolUse):
+            yield from iterate_strings(block.input)

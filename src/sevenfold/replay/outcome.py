@@ -1,7 +1,6 @@
 """The outcome of replaying a session: every request, every break, every loss, as values.
 
-Prices are in base-price input tokens: what one plain input token costs is 1. `Price.units` of a usage gives
-them, `Price.cost` the currency.
+Prices are in base-price input tokens (`Price.units`): one plain input token costs 1.
 """
 
 from __future__ import annotations
@@ -14,9 +13,7 @@ import msgspec
 from sevenfold.core.tokens import Usage
 
 Kind: TypeAlias = Literal["turn", "read back", "keep warm", "notes", "summary", "extraction"]
-"""The purpose of a request: the session itself, reading back what was gone, or a layer beside it."""
-BESIDE: tuple[Kind, ...] = ("keep warm", "notes", "summary", "extraction")
-"""Requests beside the conversation."""
+BESIDE: tuple[Kind, ...] = ("keep warm", "notes", "summary", "extraction")  # Not in the conversation
 Numbers = TypeVar("Numbers", bound=msgspec.Struct)
 
 
@@ -29,8 +26,7 @@ def add_fields(first: Numbers, second: Numbers) -> Numbers:
 class LayerAction(msgspec.Struct, frozen=True, omit_defaults=True):
     """An action of a layer, or of the recording, before a request."""
 
-    layer: str
-    """tool results, microcompaction, session memory, compaction, read back, keep warm or recording."""
+    layer: str  # A name of `bookkeeping`, such as "tool results"
     what: str  # In a few words
     tokens: int = 0  # Tokens that left the view (negative: came back to it), in the provider's own count
 
@@ -66,8 +62,7 @@ class ReplayRegret(msgspec.Struct, frozen=True, omit_defaults=True):
     needed: int = 0  # Of these, needed by a later reply: an edited line or a rare word stood nowhere else
     robust: int = 0  # Of these, beyond doubt: an edited line, or two rare words
     needed_tokens: int = 0
-    by_layer: dict[str, tuple[int, int]] = {}
-    """By layer: the parts it removed, and those of them that were needed."""
+    by_layer: dict[str, tuple[int, int]] = {}  # The parts it removed, and those that were needed
 
     def __add__(self, other: ReplayRegret) -> ReplayRegret:
         layers = {*self.by_layer, *other.by_layer}
@@ -101,16 +96,14 @@ class ReplayCompaction(msgspec.Struct, frozen=True, omit_defaults=True):
     by: str  # notes, summary, digest, or recorded
     tokens_before: int
     tokens_after: int
-    fidelity: float | None = None
-    """The share of the facts that can still be found; None if it was not measured."""
+    fidelity: float | None = None  # The share of the facts that can still be found, if measured
 
 
 class LayerShare(msgspec.Struct, frozen=True, omit_defaults=True):
     """Savings and costs of one layer, in base-price input tokens."""
 
     saved: float = 0.0  # The cost of carrying what it removed, request by request
-    cost: float = 0.0
-    """Its cache breaks, its requests beside the conversation, and reading back what it removed."""
+    cost: float = 0.0  # Its cache breaks, its own requests, and reading back what it removed
 
 
 class TimeSpent(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -162,10 +155,7 @@ class ReplayOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def charged_usage(self) -> Usage:
-        """The usage that a policy can change: all input, and the output of requests that it added.
-
-        Compare it with `paid_usage`.
-        """
+        """The usage that a policy can change: all input, and the output of requests that it added."""
         own = sum(row.usage.output for row in self.rows if row.kind == "turn")
         used = self.usage
         return msgspec.structs.replace(used, output=used.output - own)
@@ -173,8 +163,7 @@ class ReplayOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def paid_usage(self) -> Usage:
         """The input that was really counted, where the recording says so."""
-        used = sum_usage(row.recorded for row in self.rows)
-        return msgspec.structs.replace(used, output=0)
+        return msgspec.structs.replace(sum_usage(row.recorded for row in self.rows), output=0)
 
     @property
     def context(self) -> int:
@@ -187,10 +176,7 @@ class ReplayOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def errors(self) -> list[float]:
-        """The relative error of our count of each request, while nothing was changed.
-
-        It ends at the first compaction, or where the recording left something out by itself.
-        """
+        """The relative error of our count of each request, until something was left out of the view."""
         end = self.compactions[0].request if self.compactions else len(self.rows)
         own = (n for n, row in enumerate(self.rows) if any(h.layer == "recording" for h in row.happened))
         end = min(end, next(own, end))

@@ -1,8 +1,4 @@
-"""Policies: the layers of a replayed session and their settings, read from small TOML files.
-
-The tables and keys are those of the settings, with the same defaults. An error names file and line, and
-what was probably meant.
-"""
+"""Policies: TOML files with the layers and settings of a replay; their keys are those of the settings."""
 
 from __future__ import annotations
 
@@ -137,8 +133,7 @@ def _format_position(path: Path, lines: dict[str, int], key: str) -> str:
 
 
 def _format_toml_error(error: BaseException) -> str:
-    said = str(error) or "nested too deeply"
-    return said.rstrip(".")
+    return (str(error) or "nested too deeply").rstrip(".")
 
 
 FOLDER: Final = Path(__file__).with_name("builtin")
@@ -200,7 +195,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return self.compactions == "own" and self.flags.compact
 
 
-LAYERS: Final[dict[str, dict[str, bool]]] = {
+LAYERS: Final[dict[str, dict[str, bool]]] = {  # That can be left out, and the flags that do it
     "tool_results": {"tool_results": False, "aggregate_budget": False},
     "micro": {"micro_cost": False, "micro_time": False, "micro_cache_edit": False, "micro_api": False},
     "notes": {"notes": False, "payout": False},
@@ -208,22 +203,11 @@ LAYERS: Final[dict[str, dict[str, bool]]] = {
     "keep_warm": {"pre_cold": False},
     "extraction": {"extraction": False},
 }
-"""The layers that can be left out, and the flags that do it."""
-
-
-ELSEWHERE: Final = frozenset(
-    {
-        "micro_cache_edit",
-        "micro_api",
-        "reactive",
-        "server_compact",
-        "recall",
-        "dream",
-        "team",
-        "agent_summaries",
-    }
-)
-"""Flags without effect in a replay: those of the provider, of recall, and of layers 6 and 7."""
+# Flags without effect in a replay: those of the provider, of recall, and of layers 6 and 7
+ELSEWHERE: Final = frozenset({
+    "micro_cache_edit", "micro_api", "reactive", "server_compact", "recall", "dream", "team",
+    "agent_summaries",
+})  # fmt: skip
 
 
 def load_policy(name: str) -> Policy:

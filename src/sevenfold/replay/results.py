@@ -38,8 +38,7 @@ class ReplayCost(msgspec.Struct, frozen=True):
 
     def __add__(self, other: ReplayCost) -> ReplayCost:
         """The sum; its amount is known if both are known and in one currency."""
-        same = self.currency == other.currency
-        known = self.amount is not None and other.amount is not None and same
+        known = self.amount is not None and other.amount is not None and self.currency == other.currency
         amount = (self.amount or 0.0) + (other.amount or 0.0) if known else None
         return ReplayCost(self.units + other.units, amount, self.currency if known else None)
 
@@ -106,8 +105,7 @@ class ReplayFigures(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage = Usage()
     cost: ReplayCost = ReplayCost()
     paid: ReplayCost | None = None  # The recorded cost of the same things; None if no file has it
-    compared: ReplayCost | None = None
-    """The simulated cost of the requests whose recorded cost is known, and of those added there."""
+    compared: ReplayCost | None = None  # Simulated cost where `paid` is known, and of added requests
     files: int = 0  # The number of sessions
     paid_files: int = 0  # The sessions whose recorded cost is known: `paid` and `compared` are of them
     paid_requests: int = 0  # The sessions' own requests whose recorded cost is known: `paid` is of them
@@ -117,8 +115,7 @@ class ReplayFigures(msgspec.Struct, frozen=True, kw_only=True):
     compactions: tuple[CompactionFigure, ...] = ()
     layers: dict[str, LayerFigure] = {}
     regret: ReplayRegret = ReplayRegret()
-    accounting: tuple[float, ...] = ()
-    """The relative error of our count of each request, where the policy changed nothing."""
+    accounting: tuple[float, ...] = ()  # Relative errors of our count, where nothing was changed
     spent: TimeSpent = TimeSpent()
     points: tuple[ChartPoint, ...] = ()  # For the report alone
 
@@ -145,8 +142,7 @@ class ReplayFigures(msgspec.Struct, frozen=True, kw_only=True):
         return (self.compared or self.cost).units / self.paid.units
 
 
-CHANGING = frozenset({TOOL_RESULTS, MICRO, NOTES, READ_BACK})
-"""Layers after which a request is no longer the recorded one."""
+CHANGING = frozenset({TOOL_RESULTS, MICRO, NOTES, READ_BACK})  # They make it another request
 MOST_POINTS = 600  # Points of one session in a drawing; a longer one is thinned out, events kept
 
 
@@ -159,10 +155,7 @@ def compute_figures(
     others: Mapping[str, Price] = NONE,
     paid_at: str = "",
 ) -> ReplayFigures:
-    """The figures of an outcome at this price; `priced`: it is the real price of the model.
-
-    `others`: the prices of further models that answered. `paid_at`: the model of --price.
-    """
+    """The figures of an outcome; `priced`: a real price is known. `paid_at`: the model of --price."""
     rows = outcome.rows
     recorded = [(r.model, replace(r.recorded, output=0)) for r in rows if r.recorded.prompt]
     known = [row for row in rows if row.kind != "turn" or row.recorded.prompt]

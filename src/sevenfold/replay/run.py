@@ -37,8 +37,8 @@ from sevenfold.replay.stand_ins import UNKNOWN, adjust_extraction, has_person, i
 
 MOST_ERRORS: Final = 20  # Errors that are listed of one file; the rest is counted
 TELL_EVERY: Final = 0.2  # Seconds between two progress reports of a file
+# Errors that an unexpected file may raise: they end this session, and the others go on
 BROKEN: Final = (ValueError, LookupError, ArithmeticError, RecursionError, MemoryError)
-"""Errors that an unexpected file may raise: they end this session, and the others go on."""
 
 
 class ReplayJob(msgspec.Struct, frozen=True):
@@ -122,8 +122,7 @@ def _replay_session(job: ReplayJob, recorded: RecordedSession, began: float, tel
     entries = transcript.entries
     errors = _format_problems(transcript.problems)
     notes, more = _find_missing_data(recorded, entries)
-    took = perf_counter() - began
-    return _drive_policies(job, recorded, entries, (*errors, *more), notes, took, tell)
+    return _drive_policies(job, recorded, entries, (*errors, *more), notes, perf_counter() - began, tell)
 
 
 def make_failed_result(job: ReplayJob, why: str) -> ReplayResult:
@@ -213,16 +212,12 @@ def _make_progress_callback(
 
 def _price_left_branches(recorded: RecordedSession, at: SessionPrice) -> LeftBranches:
     """The requests on branches that were left, and their price if it is known."""
-    left = recorded.abandoned
-    used = [(r.model, replace(r.usage, output=0)) for r in left if r.usage.prompt]
-    if not used:
-        return LeftBranches(len(left))
-    return LeftBranches(len(left), sum_costs(used, at.price, priced=at.known, others=at.others))
+    used = [(r.model, replace(r.usage, output=0)) for r in recorded.abandoned if r.usage.prompt]
+    paid = sum_costs(used, at.price, priced=at.known, others=at.others) if used else None
+    return LeftBranches(len(recorded.abandoned), paid)
 
 
-@cache
-def _load_prices(override: Path | None) -> Prices:
-    return Prices.load(override)
+_load_prices = cache(Prices.load)
 
 
 def _find_missing_data(
@@ -232,8 +227,7 @@ def _find_missing_data(
     replies = [entry.what for entry in entries if isinstance(entry.what, Reply)]
     notes, errors = list[str](), list[str]()
     if not replies:
-        errors.append("no model answered in it: there is nothing to replay")
-        return (), tuple(errors)
+        return (), ("no model answered in it: there is nothing to replay",)
     used = sum(bool(reply.usage.prompt) for reply in replies)
     told = notes if recorded.format == MESSAGES else errors
     if not used:
@@ -257,8 +251,7 @@ def _format_problems(problems: Sequence[Problem]) -> tuple[str, ...]:
 
 
 def _format_error(error: BaseException, path: str) -> str:
-    said = " ".join(str(error).split()) or type(error).__name__
-    return said.removeprefix(f"{path}: ")
+    return (" ".join(str(error).split()) or type(error).__name__).removeprefix(f"{path}: ")
 
 
 _CONTEXT: Final = get_context("spawn")
@@ -291,10 +284,7 @@ class _ReplayWorker:
 def replay_files(
     jobs: Iterable[ReplayJob], processes: int, work: Work = replay_file, tell: Tell = ignore_progress
 ) -> Generator[ReplayResult, None, None]:
-    """The result of each job, as they are done. With `processes=1` no other process is started.
-
-    `tell` is called now and then with the progress of a job.
-    """
+    """The result of each job, as they are done. With `processes=1` no other process is started."""
     if processes <= 1:
         for job in jobs:
             yield work(job, tell)
@@ -399,8 +389,7 @@ class ReplayProgress:
     done: int = 0
     read: int = 0
     requests: int = 0
-    _within: dict[int, tuple[float, int]] = field(default_factory=dict)
-    """Bytes and requests done, by file that is not done yet."""
+    _within: dict[int, tuple[float, int]] = field(default_factory=dict)  # Bytes, requests of open files
     _began: float | None = None
     _drawn: float = float("-inf")
 

@@ -1,10 +1,8 @@
 """Stand-ins for the world of a replayed session: a model for notes and summaries, extraction, files.
 
-The offline engine writes notes and summaries by rule. They are longer than the recorded ones (about 4,700
-estimated tokens against 2,700), so the room they take is not understated. Their price is taken from the
-recordings: a summary has 3,000 tokens, and half as much of analysis before them. Notes cost what a model
-that edits lines would write: a little in any case, and for what is new as much as a recorded summary has
-for what it replaced, and a third more for the lines that an edit quotes.
+The offline engine writes notes and summaries by rule, longer than recorded ones (4,700 estimated tokens
+against 2,700). Their price is that of the recordings: a summary has 3,000 tokens and 1,500 of analysis;
+notes cost a little, and for what is new as much as a recorded summary, and a third more for quoted lines.
 """
 
 from __future__ import annotations
@@ -60,17 +58,15 @@ class RuleModel:
         blocks = make_reply(OfflineConversation.of(request))
         self.seconds += process_time() - began
         message = Message("assistant", blocks)
-        used = replace(used, output=self._estimate_output(request, used.prompt))
+        output = SUMMARY_OUTPUT
+        if request.source == NOTES:
+            new, self._noted_at = max(0, used.prompt - self._noted_at), used.prompt
+            output = NOTES_OUTPUT + round(NOTED * new)
+        used = replace(used, output=output)
         self._answered(request, used)
         for block in blocks:
             yield block
         yield Reply(message, used, "tool_use" if message.tool_uses else "end_turn", model=self.name)
-
-    def _estimate_output(self, request: Request, prompt: int) -> int:
-        if request.source == NOTES:
-            new, self._noted_at = max(0, prompt - self._noted_at), prompt
-            return NOTES_OUTPUT + round(NOTED * new)
-        return SUMMARY_OUTPUT
 
 
 _check: type[Model] = RuleModel
@@ -144,8 +140,7 @@ def is_extraction_uncertain(recorded: RecordedSession, policies: tuple[Policy, .
 
 
 PATH: Final = "file_path"
-TOO_LONG: Final = " " * 120_000
-"""Stands for a file of which only a part was shown: it is too long to be restored."""
+TOO_LONG: Final = " " * 120_000  # A file of which only a part was shown: too long to be restored
 _NUMBERED: Final = re.compile(r"^\s*\d+[→\t]", re.M)
 _REMINDER: Final = "<system-reminder>"
 
@@ -155,12 +150,13 @@ class ReplayDisk:
 
     def __init__(self) -> None:
         self._files: dict[str, str] = {}
-        self._results: dict[str, str] = {}
-        """The recorded results of files that were read and not changed since."""
+        self._results: dict[str, str] = {}  # Of files that were read and not changed since
 
     def read(self, path: str) -> str | None:
         result = self._results.get(path)
-        return self._files.get(path) if result is None else _strip_line_numbers(result)
+        if result is None:
+            return self._files.get(path)
+        return _NUMBERED.sub("", result.partition(_REMINDER)[0].rstrip("\n"))
 
     def apply_call(self, use: ToolUse, result: ToolResult) -> None:
         """Apply a call and its result."""
@@ -199,8 +195,3 @@ class ReplayDisk:
     def _keep_text(self, path: str, text: str) -> None:
         self._results.pop(path, None)
         self._files[path] = text
-
-
-def _strip_line_numbers(result: str) -> str:
-    """The text of a file from the result of reading it."""
-    return _NUMBERED.sub("", result.partition(_REMINDER)[0].rstrip("\n"))

@@ -101,10 +101,7 @@ def format_footer(session: Session, currency: str = "USD") -> str:
 def make_line_editor(
     history: AnyHistory | None, foot: Callable[[], str], plain: bool
 ) -> PromptSession[str]:
-    """Enter sends, Esc and Enter begin a new line, pasted lines stay together.
-
-    Without a history it is for questions: one line, and nothing is brought back.
-    """
+    """The editor of prompts (Esc and Enter begin a new line) or, without a history, of one-line answers."""
     return PromptSession(
         history=history or InMemoryHistory(),
         key_bindings=_make_key_bindings() if history is not None else None,
@@ -169,7 +166,7 @@ class Chat:
             InputHistory.open(self._context.home), self._format_footer, plain
         )
         self._questions: PromptSession[str] = make_line_editor(None, self._format_footer, plain)
-        self._draft, self._last_line, self._escaped = "", "", False
+        self._draft, self._escaped = "", False
         self._currency, self._closing = "USD", False
         self._ignored_settings: tuple[str, ...] = ()
         self._turn_scope: anyio.CancelScope | None = None
@@ -193,7 +190,9 @@ class Chat:
                     self._show_error(error)  # the other session cannot be opened: back to the last
                     opening = last
                     continue
-                last, started_by = self._make_reopen_options(session), "clear"
+                resume = session.id if session.path.exists() else None
+                last = replace(self._options, resume=resume, newest=False, model=session.model.name)
+                started_by = "clear"
                 opening = self._choose_next(session, after)
         return INTERRUPTED if self._interrupts.leaving else 0
 
@@ -210,10 +209,8 @@ class Chat:
                 self._check_quick_exit()
                 await session.catch_up()
                 if running := session.tray.running:
-                    waiting = (
-                        f"waiting for {', '.join(map(format_work_name, running))}; Ctrl-C leaves without it"
-                    )
-                    self._aside.say(StatusLine(waiting))
+                    names = ", ".join(map(format_work_name, running))
+                    self._aside.say(StatusLine(f"waiting for {names}; Ctrl-C leaves without it"))
         except SevenfoldError as error:
             if after is None:
                 raise
@@ -226,10 +223,6 @@ class Chat:
     def _check_quick_exit(self) -> None:
         if self._interrupts.leaving:
             raise _QuickExit
-
-    def _make_reopen_options(self, session: Session) -> ChatOptions:
-        resume = session.id if session.path.exists() else None
-        return replace(self._options, resume=resume, newest=False, model=session.model.name)
 
     def _choose_next(self, session: Session, after: CommandOutcome) -> ChatOptions | None:
         if isinstance(after, OpenSession):
@@ -247,8 +240,7 @@ class Chat:
             return
         asked.add(around.places.root)
         self._ignored_settings = ignored
-        places = around.places
-        if await ask_trust(self._questions, places.root, ignored, places.tree):
+        if await ask_trust(self._questions, around.places.root, ignored, around.places.tree):
             around.trust.add(around.places.root)
             self._context = read_command_context(self._options.shared)
 
@@ -344,7 +336,7 @@ class Chat:
 
     async def _take_turn(self, session: Session, line: str | None) -> None:
         """Take a turn with this line; without one the mail of agents is the input."""
-        self._last_line, self._escaped = line or "", False
+        self._escaped = False
         async with open_task_group() as tasks:
             tasks.start_soon(self._screen.keep_drawing)
             tasks.start_soon(self._key_listener.listen)
@@ -358,7 +350,7 @@ class Chat:
                 self._show_error(error)
         print(flush=True)
         typed = self._key_listener.take_typed()
-        self._draft = self._last_line if self._escaped else typed
+        self._draft = (line or "") if self._escaped else typed
 
     def _show_error(self, error: SevenfoldError) -> None:
         self._screen.say(StatusLine(describe_error(error), "warning"))

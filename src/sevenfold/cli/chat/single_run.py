@@ -50,13 +50,9 @@ from sevenfold.models.capabilities import find_user_capabilities
 from sevenfold.session.session import Session
 
 _CLEAR: Final = r"(?:start (?:afresh|anew)|clear the conversation) with /clear"
-
-
-MOST_PIPED: Final = 600_000
-"""Most bytes that may be piped in: what a usual window holds, with room for the answer."""
+MOST_PIPED: Final = 600_000  # Most bytes that may be piped in: a usual window, with room for the answer
 PATIENCE: Final = 3.0  # Seconds of waiting for a pipe before a message says so
 TICK: Final = 0.25  # Seconds of one wait: a signal that came just before a longer one began would be lost
-
 WAITING: Final = "waiting for what is piped in; '</dev/null' says that there is nothing"
 
 

@@ -69,13 +69,7 @@ from sevenfold.storage.places import find_session
 _PART: Final = re.compile(r"(from|up_to|up to)(?:\s+([0-9]{1,9}))?(?:\s+(.*))?", re.DOTALL)
 _NUMBER: Final = re.compile("[0-9]{1,9}")
 LONGEST_DRAFT: Final = 2_000  # A longer message (characters) is not brought back to be edited
-_KINDS: Final = {
-    "paths": "paths",
-    "identifiers": "names",
-    "errors": "errors",
-    "numbers": "numbers",
-    "urls": "addresses",
-}
+_KINDS: Final = {"identifiers": "names", "urls": "addresses"}  # Other kinds of facts have their own names
 
 
 # --- /compact -------------------------------------------------------------------------------------------
@@ -132,7 +126,7 @@ def describe_worst_loss(found: Fidelity) -> str:
     if kind == "said":
         return f"{format_percent(1 - share.part)} of your words"
     gone = max(1, round(share.of - share.found))  # a part of one counts as one
-    return f"{gone:,} of {share.of:,} {_KINDS[kind]}"
+    return f"{gone:,} of {share.of:,} {_KINDS.get(kind, kind)}"
 
 
 # --- /rewind --------------------------------------------------------------------------------------------
@@ -165,8 +159,7 @@ def format_turns(turns: tuple[PastTurn, ...]) -> str:
         f"{'' if past.in_view else '(summarised) '}{to_one_line(past.said, 200)}"
         for past in turns
     ]
-    head = f"  turn  {'when':<16}   tokens  first words"
-    lines = [fit_line(line, columns) for line in (head, *rows)]
+    lines = [fit_line(line, columns) for line in (f"  turn  {'when':<16}   tokens  first words", *rows)]
     return "\n".join([*lines, "  /rewind N goes back to before a turn, or summarises around it"])
 
 
@@ -180,11 +173,9 @@ def offer_rewind(past: PastTurn) -> CommandChoice:
     width = max(len(text) for text, _ in options.values())
     rows = [f"    {key}  {text:<{width}}  {line}" for key, (text, line) in options.items()]
     head = f"  turn {n}, {format_time(past.at)}: {to_one_line(past.said, 80)}"
-    keys = "/".join(options)
+    choices = {"": "", **{key: line for key, (_, line) in options.items()}}
     return CommandChoice(
-        "\n".join([head, *rows]),
-        f"  {keys}, or Enter for nothing: ",
-        {"": "", **{key: line for key, (_, line) in options.items()}},
+        "\n".join([head, *rows]), f"  {'/'.join(options)}, or Enter for nothing: ", choices
     )
 
 
@@ -251,7 +242,9 @@ def run_memory(session: Session, rest: str) -> CommandOutcome:
         one = read_memory_detail(store, more, now)
         return CommandReply("\n\n".join(filter(None, [format_memory_detail(one, now), one.caveat])))
     if word == "undo":
-        return _undo_memory(store, session.id, more or None)
+        saved = store.undo(more or None, author=Author("user", session.id))
+        undone = "\n".join(f"  {describe_undo(one)}" for one in saved)
+        return CommandReply(undone or "  the index is as it was before; no memory has changed")
     raise Mistake(USAGE)
 
 
@@ -264,18 +257,10 @@ def _format_memories(store: MemoryStore, now: float) -> str:
     memories = list_memories(store, now)
     if not memories:
         return f"  nothing is remembered yet in {store.path_of()}; say 'remember that …'"
-    table = format_memory_table(memories[:MOST_MEMORIES], now, terminal=sys.stdout.isatty())
-    lines = table.split("\n")
+    lines = format_memory_table(memories[:MOST_MEMORIES], now, terminal=sys.stdout.isatty()).split("\n")
     if len(memories) > MOST_MEMORIES:
         lines.append(f"… and {len(memories) - MOST_MEMORIES:,} more: sevenfold memory list")
     return "\n".join([*(f"  {line}" for line in lines), f"  {USAGE.partition('; ')[2]}"])
-
-
-def _undo_memory(store: MemoryStore, session: str, name: str | None) -> CommandOutcome:
-    saved = store.undo(name, author=Author("user", session))
-    if not saved:
-        return CommandReply("  the index is as it was before; no memory has changed")
-    return CommandReply("\n".join(f"  {describe_undo(one)}" for one in saved))
 
 
 MOST_SESSIONS: Final = 15
@@ -290,8 +275,7 @@ def run_slash_command(session: Session, line: str) -> CommandOutcome:
         near = difflib.get_close_matches(name.lower(), COMMANDS, 1, 0.6)
         hint = f"did you mean {near[0]}?" if near else "/help lists what there is"
         raise Mistake(f"there is no command {name}; {hint}")
-    run, _, _ = command
-    return run(session, rest.strip())
+    return command[0](session, rest.strip())
 
 
 def _show_help(session: Session, rest: str) -> CommandOutcome:
@@ -398,10 +382,6 @@ def _use_model(session: Session, rest: str) -> CommandOutcome:
     return CommandReply(f"  now with {session.model.name}")
 
 
-def _exit_chat(session: Session, rest: str) -> CommandOutcome:
-    return ExitChat()
-
-
 COMMANDS: Final[dict[str, tuple[Callable[[Session, str], CommandOutcome], str, str]]] = {
     "/help": (_show_help, "", "what can be typed here"),
     "/context": (_show_context, "", "what is in the window"),
@@ -434,5 +414,5 @@ COMMANDS: Final[dict[str, tuple[Callable[[Session, str], CommandOutcome], str, s
     "/clear": (_clear_session, "", "begin anew; this session stays on disk"),
     "/resume": (_resume_session, "[ID]", "list the sessions, or go on with one"),
     "/model": (_use_model, "[NAME]", "which model answers, or another one"),
-    "/exit": (_exit_chat, "", "leave"),
+    "/exit": (lambda session, rest: ExitChat(), "", "leave"),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -46,7 +46,11 @@ def run_agents(session: Session, rest: str) -> CommandOutcome:
     """`/agents` lists the agents and their kinds; `show` and `stop` are about one of them."""
     word, _, name = rest.partition(" ")
     if not rest:
-        return CommandReply("\n".join(_list_agents(session)))
+        kinds = ", ".join(session.agents.definitions)
+        lines = [_format_agent(one) for one in session.agents.agents]
+        lines = lines or ["  no agents yet; the model starts them, or ask for one"]
+        lines.append(f"  kinds: {kinds}, fork ('sevenfold agents show NAME' describes one)")
+        return CommandReply("\n".join(lines))
     if word not in ("show", "stop") or not name.strip():
         raise Mistake(USAGE)
     return _show_agent(session, name.strip()) if word == "show" else stop_agent(session, name.strip())
@@ -74,15 +78,6 @@ def run_send(session: Session, rest: str) -> CommandOutcome:
     return SlowCommand(f"writing to {name}", work)
 
 
-def _list_agents(session: Session) -> Iterator[str]:
-    there = session.agents.agents
-    if not there:
-        yield "  no agents yet; the model starts them, or ask for one"
-    yield from (_format_agent(one) for one in there)
-    kinds = ", ".join(session.agents.definitions)
-    yield f"  kinds: {kinds}, fork ('sevenfold agents show NAME' describes one)"
-
-
 def _format_agent(one: AgentRow) -> str:
     doing = one.doing or one.description or to_one_line(one.said, 60)
     used = f"{format_count(one.steps, 'request')}, {format_tokens(one.usage.total)} tokens"
@@ -94,17 +89,11 @@ def _show_agent(session: Session, name: str) -> CommandOutcome:
     if member is None:
         raise Mistake(f"there is no agent {name}; /agents lists them")
     one = member.listed
-    lines = [_format_agent(one), *(f"  {text}" for text in _list_agent_facts(one)), "", one.said or one.why]
-    return CommandReply(make_printable("\n".join(lines)).rstrip())
-
-
-def _list_agent_facts(one: AgentRow) -> Iterator[str]:
-    if one.path is not None:
-        yield f"transcript: {one.path}"
-    if one.worktree:
-        yield f"work tree: {one.worktree}"
-    if one.why:
-        yield one.why
+    lines = [_format_agent(one)]
+    lines += [f"  transcript: {one.path}"] if one.path is not None else []
+    lines += [f"  work tree: {one.worktree}"] if one.worktree else []
+    lines += [f"  {one.why}"] if one.why else []
+    return CommandReply(make_printable("\n".join([*lines, "", one.said or one.why])).rstrip())
 
 
 DREAM_USAGE: Final = "/dream [status|review|accept|reject|undo|kill]"
@@ -193,8 +182,8 @@ def _reject_dream(session: Session, layer: Dreaming) -> CommandOutcome:
 
 
 def _undo_dream(session: Session, layer: Dreaming) -> CommandOutcome:
-    done = undo_last_dream(layer.dreams.store, Author("user", session.id))
-    return CommandReply(f"  {describe_undo(done)}")
+    undone = describe_undo(undo_last_dream(layer.dreams.store, Author("user", session.id)))
+    return CommandReply(f"  {undone}")
 
 
 def _kill_dream(session: Session, layer: Dreaming) -> CommandOutcome:

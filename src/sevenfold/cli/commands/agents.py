@@ -39,7 +39,6 @@ from sevenfold.layers.l7_agents.sockets import (
     find_runtime_folder,
     list_reachable,
 )
-from sevenfold.memory.agents import SnapshotOffer
 
 
 class TeammateRow(msgspec.Struct, frozen=True):
@@ -223,7 +222,12 @@ def handle_snapshot(shared: SharedOptions, name: str, *, accept: bool, decline: 
             "'memory: user'"
         )
     offer = snapshots.look()
-    told, action = _describe_offer(offer, definition.name), str(offer.action)
+    told, action = offer.said or "there is nothing to take over", str(offer.action)
+    if action == "initialise":
+        told = (
+            f"the project brings a first memory for the agent {definition.name!r}, of {offer.updated}: it "
+            "is copied when the agent begins to work, or now with --accept; --decline leaves it"
+        )
     if accept and action == "initialise":
         told = snapshots.initialise().said
     elif accept and action == "update":
@@ -234,12 +238,3 @@ def handle_snapshot(shared: SharedOptions, name: str, *, accept: bool, decline: 
     value = {"name": definition.name, "action": action, "updated": offer.updated, "said": told}
     print_result(shared, told, value)
     return 0
-
-
-def _describe_offer(offer: SnapshotOffer, name: str) -> str:
-    if offer.action != "initialise":
-        return offer.said or "there is nothing to take over"
-    return (
-        f"the project brings a first memory for the agent {name!r}, of {offer.updated}: it is copied when "
-        "the agent begins to work, or now with --accept; --decline leaves it"
-    )

@@ -1,8 +1,6 @@
-"""`sevenfold demo`: a real session, a resume that sends the same bytes, and what it all cost.
+"""`sevenfold demo`: a session, its resume with the same bytes, memory over two days, agents, and the cost.
 
-The offline engine answers behind the simulator's loopback port, the tools are the real ones on a small
-project, and every figure is read from the simulator's ledger. Further parts: a memory that the next day's
-conversation recalls and a dream tidies up; two forks, an agent in the background and a message to it.
+The offline engine answers behind the simulator's port; the tools are real, the figures the simulator's.
 """
 
 from __future__ import annotations
@@ -10,8 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -86,8 +83,7 @@ async def run_agents_part(
         forks = [_show_fork(line, one) for one in sorted(ended, key=lambda one: one.name)]
         line("    the prefix of both is the conversation, and it was paid for once\n")
         await ask(BEHIND)
-        begun = results[0].partition(". ")[0]
-        line("    " + _ID.sub(r"\1", begun) + ".\n")
+        line("    " + _ID.sub(r"\1", results[0].partition(". ")[0]) + ".\n")
         sent = await ask(WRITTEN)
         written = results[0]
         line(f"    {written}\n")
@@ -241,8 +237,7 @@ class TotalTest(unittest.TestCase):
 SALES: Final = "".join(
     f"sale {n:>4}: {n % 17 + 1:>2} pieces, {n * 37 % 9_000 / 100:>6.2f} before tax, till {n % 3 + 1}\n"
     for n in range(1, 901)
-)
-"""Long enough that notes are begun, short enough to stay in the window."""
+)  # Long enough that notes are begun, short enough to stay in the window
 
 
 def write_demo_project(folder: Path) -> None:
@@ -262,13 +257,9 @@ FIRST: Final = (
     "run `python3 -B -m unittest -q`",
     "run `python3 -B journal.py`",
 )
-SECOND: Final = (
-    "read sales.txt",
-    "which port does the till listen on?",
-    "what is the tax rate in this town?",
-)
-AFTER: Final = ("which port does the till listen on?", "run `python3 -B -m unittest -q`")
-"""Asked after the compaction, which saves from the next requests on."""
+SECOND: Final = ("read sales.txt", MEANWHILE, "what is the tax rate in this town?")
+# Asked after the compaction, which saves from the next requests on
+AFTER: Final = (MEANWHILE, "run `python3 -B -m unittest -q`")
 ALLOWED: Final = ("Bash(python3 -B -m unittest:*)", "Bash(python3 -B journal.py)", "Edit(./**)")
 
 
@@ -305,17 +296,10 @@ class DemoOutput:
 
 def run_demo(shared: SharedOptions) -> int:
     """Run the demo in a temporary folder, or in the one that `--home` names."""
-    with _open_folder(shared.home) as folder:
-        return run_sync(_run_demo, shared, folder)
-
-
-@contextmanager
-def _open_folder(home: Path | None) -> Iterator[Path]:
-    if home is not None:
-        yield home.expanduser().absolute()
-        return
+    if shared.home is not None:
+        return run_sync(_run_demo, shared, shared.home.expanduser().absolute())
     with tempfile.TemporaryDirectory(prefix="sevenfold-demo-") as folder:
-        yield Path(folder)
+        return run_sync(_run_demo, shared, Path(folder))
 
 
 async def _run_demo(shared: SharedOptions, folder: Path) -> int:
@@ -338,7 +322,10 @@ async def _run_demo(shared: SharedOptions, folder: Path) -> int:
         agents = await run_agents_part(out.line, MODEL, folder, project, environ)
         _show_ledger(out, simulator.ledger)
         _show_savings(out, after.saved)
-    _show_end(out, shared, folder)
+    kept = f"Kept: {folder}. The transcript is plain text below projects/."
+    gone = "All of it was thrown away. 'sevenfold demo --home DIR' keeps it."
+    out.line(f"\n{gone if shared.home is None else kept}")
+    out.line("Next: 'sevenfold chat', in a project of yours.")
     found = {"turns": out.turns, "resume": same, "days": days, "agents": agents}
     print_result(shared, "", {**found, "total": _sum_ledger(simulator.ledger)})
     return 0 if same["identical"] else 1
@@ -450,23 +437,13 @@ def _sum_ledger(ledger: SimulatorLedger) -> dict[str, Any]:
     total, price = ledger.total, Prices.load().of(MODEL)
     t = total.tokens
     sent = t.input + t.cache_write_5m + t.cache_write_1h + t.cache_read
-    plain = price.cost(Usage(input=sent, output=t.output)) if price else 0.0
     return {
         "requests": total.requests,
         "sent": sent,
         "from_cache": total.hit_rate,
         "simulated_cost": total.cost,
-        "simulated_cost_without_cache": plain,
+        "simulated_cost_without_cache": price.cost(Usage(input=sent, output=t.output)) if price else 0.0,
     }
-
-
-def _show_end(out: DemoOutput, shared: SharedOptions, folder: Path) -> None:
-    out.line()
-    if shared.home is not None:
-        out.line(f"Kept: {folder}. The transcript is plain text below projects/.")
-    else:
-        out.line("All of it was thrown away. 'sevenfold demo --home DIR' keeps it.")
-    out.line("Next: 'sevenfold chat', in a project of yours.")
 
 
 def _shorten(text: str) -> str:

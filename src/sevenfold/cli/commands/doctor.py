@@ -93,11 +93,15 @@ def run_checks(shared: SharedOptions) -> Iterator[DoctorCheck]:
         yield DoctorCheck("memory", "problem", str(error), "correct it and run this again")
         return
     yield from _check_settings(around, loaded)
-    yield from _check_rules(at)
+    nowhere = Workspace(at.places.tree, at.environment.home, {}, at.places.tree, SystemClock())
+    for text in find_unknown_tools(at.settings.permissions, make_standard_tools(nowhere)):
+        yield DoctorCheck("settings", "note", text)
     yield from _check_memory(at.memory)
     yield from _check_model(at)
     yield from _check_programs(around.environment)
-    yield _check_prices(prices, at.default_model)
+    price = prices.of(at.default_model)
+    dated = f"{at.default_model} as of {price.as_of}" if price else f"none is known for {at.default_model}"
+    yield DoctorCheck("prices", "ok", f"{sum(1 for _ in prices)} models; {dated}")
     yield _check_flags(loaded.settings.flags)
 
 
@@ -131,16 +135,6 @@ def _check_settings(around: CommandContext, loaded: LoadedSettings) -> Iterator[
         helps = not (around.trusted or ignored.endswith(NEVER))
         fix = "sevenfold trust, if you know where it comes from" if helps else ""
         yield DoctorCheck("settings", "note", f"ignored: {ignored}", fix)
-
-
-def _check_rules(at: Project) -> Iterator[DoctorCheck]:
-    """Find rules about tools that do not exist."""
-    nowhere = Workspace(at.places.tree, at.environment.home, {}, at.places.tree, SystemClock())
-    for text in find_unknown_tools(at.settings.permissions, make_standard_tools(nowhere)):
-        yield DoctorCheck("settings", "note", text)
-
-
-# --- memory -----------------------------------------------------------------------------------------
 
 
 def _check_memory(place: MemoryPlace) -> Iterator[DoctorCheck]:
@@ -182,9 +176,6 @@ def _check_history(repository: Path) -> DoctorCheck:
     if not revisions:
         return DoctorCheck("memory", "ok", "the history is empty: it begins with the next change")
     return DoctorCheck("memory", "ok", f"the history is whole up to {format_time(revisions[0].at)}")
-
-
-# --- the model ----------------------------------------------------------------------------------------
 
 
 def _check_model(at: Project) -> Iterator[DoctorCheck]:
@@ -234,9 +225,6 @@ def _check_endpoint(url: str, environment: Environment) -> DoctorCheck:
     return DoctorCheck("endpoint", "ok", f"{where} can be reached")
 
 
-# --- the machine --------------------------------------------------------------------------------------
-
-
 def _check_programs(environment: Environment) -> Iterator[DoctorCheck]:
     needed: tuple[tuple[str, Literal["note", "problem"], str], ...] = (
         ("bash", "problem", "commands cannot be run: install bash"),
@@ -246,12 +234,6 @@ def _check_programs(environment: Environment) -> Iterator[DoctorCheck]:
     for name, state, fix in needed:
         found = shutil.which(name, path=environment.variables.get("PATH"))
         yield DoctorCheck(name, "ok", found) if found else DoctorCheck(name, state, "not found", fix)
-
-
-def _check_prices(prices: Prices, model: str) -> DoctorCheck:
-    known, price = sum(1 for _ in prices), prices.of(model)
-    dated = f"{model} as of {price.as_of}" if price else f"none is known for {model}"
-    return DoctorCheck("prices", "ok", f"{known} models; {dated}")
 
 
 def _check_flags(flags: Switches) -> DoctorCheck:

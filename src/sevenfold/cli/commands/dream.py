@@ -91,16 +91,16 @@ async def _dream_with_model(
         return await layer.asked(session.request, by_hand=by_hand, how=how)
 
 
-# --- review ---------------------------------------------------------------------------------------------
-
-
 def _review(shared: SharedOptions, memory: MemoryStore, id: str, ended: DreamResult) -> int:
     """Show what would change, and do as the user says; without an answer the dream goes on waiting."""
     seen = preview_review(memory, id)
     asked = sys.stdin is not None and sys.stdin.isatty()
     if asked or not shared.json:  # the document has it, too
         print(make_printable(seen.diff) or "(nothing would change any more)", file=sys.stderr)
-    answer = _ask_user() if asked else _read_piped_answer()
+    if asked:
+        print("Take this over? [y/N] ", end="", file=sys.stderr, flush=True)
+    line = sys.stdin.readline() if asked else _read_piped_answer()
+    answer = line.strip().lower() in ("y", "yes") if line else None
     if answer is None:
         waits = f"the dream waits: {_REVIEW} asks again, nothing is changed until then"
         print_message(shared, waits)
@@ -115,28 +115,18 @@ def _review(shared: SharedOptions, memory: MemoryStore, id: str, ended: DreamRes
     return _print_dream(shared, ended.with_outcome(taken, None, taken.diff or None))
 
 
-def _ask_user() -> bool | None:
-    """Yes or no; None at the end of the input."""
-    print("Take this over? [y/N] ", end="", file=sys.stderr, flush=True)
-    return _parse_answer(sys.stdin.readline())
-
-
-def _read_piped_answer() -> bool | None:
+def _read_piped_answer() -> str:
     """The answer on stdin of a program, if it is there already."""
     if sys.stdin is None or sys.stdin.closed:
-        return None
+        return ""
     try:
         if not select.select([sys.stdin], [], [], 0)[0]:
-            return None
+            return ""
     except io.UnsupportedOperation:
         pass  # no file behind it: nothing to wait for
     except OSError:
-        return None  # this system cannot poll a pipe
-    return _parse_answer(sys.stdin.readline())
-
-
-def _parse_answer(line: str) -> bool | None:
-    return line.strip().lower() in ("y", "yes") if line else None
+        return ""  # this system cannot poll a pipe
+    return sys.stdin.readline()
 
 
 def _print_dream(shared: SharedOptions, ended: DreamResult, *, silent: bool = False) -> int:

@@ -20,8 +20,7 @@ from sevenfold.memory.topic_file import TYPES, Type, read_topic
 if TYPE_CHECKING:
     from sevenfold.memory.folder.folder import Saved
 
-MOST: Final = 4 << 20
-"""Most bytes of a text that are read; the guard refuses what is too large for a memory."""
+MOST: Final = 4 << 20  # Most bytes of a text that are read; the guard refuses what is too large
 STDIN: Final = Path("-")
 _OURS: Final = ("name", "description", "type", "metadata")
 
@@ -140,9 +139,6 @@ def _split_frontmatter(text: str) -> _InputText:
     if not topic.body.strip():
         raise Mistake("the text has frontmatter and nothing below it; nothing was saved")
     return _InputText(topic.type, topic.description if said else "", topic.body)
-
-
-# --- the text -----------------------------------------------------------------------------------------
 
 
 def _read_text(body: str | None, file: Path | None, *, piped: bool = True) -> str | None:

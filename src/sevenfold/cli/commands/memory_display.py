@@ -70,9 +70,6 @@ def _print_notice(event: Event) -> None:
         print_warning(event.text)
 
 
-# --- the list -----------------------------------------------------------------------------------------
-
-
 class MemoryRow(msgspec.Struct, frozen=True):
     """One memory in a list."""
 
@@ -123,10 +120,10 @@ def format_memory_table(memories: Sequence[MemoryRow], now: float, *, terminal: 
         )
         for one in memories
     ]
-    head = ("name", "type", "changed", "description")
-    rows = [head, *cells] if terminal and cells else cells
+    rows = [("name", "type", "changed", "description"), *cells] if terminal and cells else cells
     widths = [max((_measure_width(row[at]) for row in rows), default=0) for at in range(3)]
-    lines = ["  ".join([*map(_pad_text, row[:3], widths), row[3]]).rstrip() for row in rows]
+    padded = [[row[n] + " " * (widths[n] - _measure_width(row[n])) for n in range(3)] for row in rows]
+    lines = ["  ".join([*cells, row[3]]).rstrip() for cells, row in zip(padded, rows, strict=True)]
     columns = shutil.get_terminal_size().columns
     return "\n".join(fit_line(line, columns) if terminal else line for line in lines)
 
@@ -137,10 +134,6 @@ def _measure_width(text: str) -> int:
     from rich.cells import cell_len
 
     return cell_len(text)
-
-
-def _pad_text(text: str, width: int) -> str:
-    return text + " " * (width - _measure_width(text))
 
 
 def show_list(shared: SharedOptions, agent: str | None = None) -> int:
@@ -157,9 +150,6 @@ def show_list(shared: SharedOptions, agent: str | None = None) -> int:
     text = format_memory_table(memories, now, terminal=sys.stdout.isatty())
     print_result(shared, text, {"folder": memory.path_of(), "memories": memories, "unused": odd})
     return 0
-
-
-# --- where, and in which state ------------------------------------------------------------------------
 
 
 def show_path(shared: SharedOptions, agent: str | None = None) -> int:
@@ -216,9 +206,6 @@ def _describe_pollution(since: Pollution | None) -> str:
 def describe_finding(finding: CheckFinding) -> str:
     """A finding and, below it, its fix."""
     return f"{finding.file}: {to_one_line(finding.text, 300)}\n  → {to_one_line(finding.fix, 300)}"
-
-
-# --- one of them --------------------------------------------------------------------------------------
 
 
 class MemoryDetail(MemoryRow, frozen=True):

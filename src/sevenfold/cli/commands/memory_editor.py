@@ -1,7 +1,4 @@
-"""A memory in the user's own editor, and `sevenfold memory quarantine`.
-
-The editor gets a copy, so that the guard checks the text before it comes into the folder.
-"""
+"""A memory in the user's own editor, which gets a copy for the guard to check; and the quarantine."""
 
 from __future__ import annotations
 
@@ -37,8 +34,7 @@ if TYPE_CHECKING:
     from sevenfold.memory.folder.folder import Saved
     from sevenfold.memory.guard.guard import QuarantinedText
 
-USUAL: Final = ("sensible-editor", "nano", "vi")
-"""Editors that are tried when neither VISUAL nor EDITOR is set."""
+USUAL: Final = ("sensible-editor", "nano", "vi")  # Tried when neither VISUAL nor EDITOR is set
 LARGEST: Final = 4 << 20  # Most bytes that are read of the edited file
 
 
@@ -103,9 +99,6 @@ def show_quarantine(shared: SharedOptions, agent: str | None = None) -> int:
     value = {"quarantine": [_to_json(one) for one in held]}
     print_result(shared, format_quarantine(held), value if agent else {**value, "agents": agents})
     return 0
-
-
-# --- what is held back --------------------------------------------------------------------------------
 
 
 def format_quarantine(held: Sequence[QuarantinedText]) -> str:

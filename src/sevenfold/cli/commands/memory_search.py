@@ -69,9 +69,6 @@ class SearchRow(ScoredMemory, frozen=True):
     line: str  # The line with the words; empty if the memory only means the same
 
 
-# --- recall -------------------------------------------------------------------------------------------
-
-
 def run_recall(shared: SharedOptions, query: str, limit: int, selector: SelectorName | None) -> int:
     if not query.strip():
         raise Mistake("there is nothing to recall: ask something")
@@ -114,9 +111,6 @@ def _format_recalled(one: Recalled, now: float) -> str:
     return "\n".join([head, *(f"  {line}".rstrip() for line in [one.description, "", *lines])])
 
 
-# --- search -------------------------------------------------------------------------------------------
-
-
 def run_search(shared: SharedOptions, words: str, limit: int, transcripts: bool) -> int:
     wanted = parse_search_words(words)
     if wanted is None:
@@ -130,7 +124,9 @@ def run_search(shared: SharedOptions, words: str, limit: int, transcripts: bool)
         more = "" if transcripts else "; --transcripts also searches what was said"
         print_message(shared, f"{words!r} was not found in memory{more}")
     value = {"query": words, "memories": places, **({"transcripts": said} if transcripts else {})}
-    print_result(shared, "\n".join([*map(_format_row, places), *map(_format_hit, said)]), value)
+    lines = [f"{one.path}: {to_one_line(one.line or one.description, 300)}" for one in places]
+    lines += [f"{s.session}  {format_time(s.at)}  {s.by}: {to_one_line(s.text, 300)}" for s in said]
+    print_result(shared, "\n".join(lines), value)
     return 0
 
 
@@ -167,15 +163,6 @@ def _find_best_line(topic: Topic, wanted: SearchWords) -> str:
         return ""
     text_first = [*lines[2:], *lines[:2]]  # the name and the description are shown anyway
     return wanted.cut_around(next((line for line in text_first if wanted.any_in(line)), ""))
-
-
-def _format_row(place: SearchRow) -> str:
-    said = place.line or place.description
-    return f"{place.path}: {to_one_line(said, 300)}"
-
-
-def _format_hit(said: GrepHit) -> str:
-    return f"{said.session}  {format_time(said.at)}  {said.by}: {to_one_line(said.text, 300)}"
 
 
 def select_memories(
@@ -332,8 +319,7 @@ def _choose_agent_folder(around: CommandContext, agent: str) -> AgentFolder:
 
 def _list_agent_folders(around: CommandContext) -> list[AgentFolder]:
     home = around.environment.shared or around.home
-    tree = around.places.tree if around.trusted else None
-    return [*list_agent_folders(home, tree, around.home)]
+    return [*list_agent_folders(home, around.places.tree if around.trusted else None, around.home)]
 
 
 def _count_quarantined(place: AgentFolder) -> int:

@@ -74,8 +74,7 @@ def choose_policies(
     names: Sequence[str], left_out: Sequence[str], *, compare: bool
 ) -> tuple[PolicyChoice, ...]:
     """The policies; when they are compared, each layer that is left out makes one more."""
-    every = compare and not names and not left_out
-    wanted = BUILT_IN if every else names or (DEFAULT,)
+    wanted = BUILT_IN if compare and not names and not left_out else names or (DEFAULT,)
     plain = [(load_policy(name), name not in BUILT_IN) for name in wanted]
     each: list[Sequence[str]] = [(), *([word] for word in left_out)] if compare else [left_out]
     out = [_make_choice(one, less, own=own) for one, own in plain for less in each]
@@ -109,7 +108,6 @@ def _check_exclusions(policies: Sequence[Policy], left_out: Sequence[str]) -> No
 
 
 PAGES: Final = (b"<!doctype html", b"<html")  # A file that begins like this may be overwritten
-
 DEVICES: Final = Path("/dev")  # Nothing in this folder may be replaced
 
 
@@ -167,15 +165,11 @@ def write_report(
 
 LONGEST_NAME: Final = 20  # Characters of a session's name in a table
 LONGEST_POLICY: Final = 60  # Characters of a policy's name in a table
-FIRST_TO_GO: Final = (
+FIRST_TO_GO: Final = (  # Columns that a narrow terminal leaves out, the first ones first
     "by tokens", "sent", "hit", "compact.", "robust", "breaks", "extra/100", "requests", "fidelity", "paid",
 )  # fmt: skip
-"""Columns that a narrow terminal leaves out, the first ones first."""
 LEAST_CENTS: Final = 0.1  # Smaller amounts have four digits behind the point
 LEAST_TIME: Final = 0.001  # Shorter times (seconds) of ours are not shown
-
-
-# --- JSON -----------------------------------------------------------------------------------------------
 
 
 def replay_to_json(done: Sequence[ReplayResult], notes: Mapping[str, str]) -> Json:
@@ -203,7 +197,6 @@ def _policy_to_json(done: Sequence[ReplayResult], name: str, note: str) -> Json:
 
 
 def _file_to_json(one: ReplayResult, name: str) -> Json:
-    known = one.by_policy.get(name, ReplayFigures())
     return {
         "path": one.path,
         "format": one.format or None,
@@ -212,7 +205,7 @@ def _file_to_json(one: ReplayResult, name: str) -> Json:
         "title": one.title or None,
         "model": one.model or None,
         "policy": name,
-        **_figures_to_json(known),
+        **_figures_to_json(one.by_policy.get(name, ReplayFigures())),
         "left_aside": _left_to_json(one.left),
         "errors": list(one.errors),
         "notes": list(one.notes),
@@ -224,7 +217,7 @@ def _left_to_json(left: LeftBranches) -> Json:
 
 
 def _figures_to_json(known: ReplayFigures) -> Json:
-    used = known.usage
+    used, spent = known.usage, known.spent
     return {
         "requests": known.requests,
         "turns": known.turns,
@@ -246,7 +239,7 @@ def _figures_to_json(known: ReplayFigures) -> Json:
         "compactions": known.compactions,
         "layers": known.layers,
         "accounting_error": _round_share(median(known.accounting) if known.accounting else None),
-        "seconds": {**_seconds_to_json(known)},
+        "seconds": {name: round(getattr(spent, name), 4) for name in (*spent.__struct_fields__, "total")},
     }
 
 
@@ -269,11 +262,6 @@ def _regret_to_json(known: ReplayFigures) -> Json:
     }
 
 
-def _seconds_to_json(known: ReplayFigures) -> dict[str, float]:
-    spent = known.spent
-    return {name: round(getattr(spent, name), 4) for name in (*spent.__struct_fields__, "total")}
-
-
 def count_break_reasons(known: ReplayFigures) -> dict[str, int]:
     """The number of cache breaks by reason."""
     return dict(Counter(broke.reason for broke in known.breaks).most_common())
@@ -281,9 +269,6 @@ def count_break_reasons(known: ReplayFigures) -> dict[str, int]:
 
 def _round_share(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
-
-
-# --- tables -----------------------------------------------------------------------------------------------
 
 
 def format_replay_tables(
@@ -408,12 +393,12 @@ def _describe_time(whole: ReplayFigures) -> str:
         ("simulator", spent.simulator, ""),
         ("tracing needs", spent.tracing, ""),
     )
-    parts = [f"{name} {_format_seconds(took)}{more}" for name, took, more in known if took >= LEAST_TIME]
+    parts = [
+        f"{name} {f'{took:.1f} s' if took >= 1 else f'{1_000 * took:.0f} ms'}{more}"
+        for name, took, more in known
+        if took >= LEAST_TIME
+    ]
     return f"  our time: {', '.join(parts)}" if parts else ""
-
-
-def _format_seconds(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds >= 1 else f"{1_000 * seconds:.0f} ms"
 
 
 def _format_legend(known: Sequence[ReplayResult], names: Sequence[str]) -> str:
@@ -488,8 +473,7 @@ def format_columns(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     return "\n".join(lines)
 
 
-FEW: Final = 2_000_000
-"""Fewer bytes than this are replayed by one process: it is faster than starting others."""
+FEW: Final = 2_000_000  # Fewer bytes are replayed by one process: it is faster than starting others
 LONGEST_PATH: Final = 300  # Characters of a path, or of a policy's name, in a sentence
 MOST_SAID: Final = 10  # Files whose errors are printed; JSON and the report have all
 
@@ -540,8 +524,7 @@ def _replay_all(
 
     def show_progress(so_far: FileProgress) -> None:
         if progress is not None:
-            read = files[so_far.number].size * so_far.share
-            progress.update_file(so_far.number, read, so_far.requests)
+            progress.update_file(so_far.number, files[so_far.number].size * so_far.share, so_far.requests)
 
     try:
         if progress is not None:
@@ -557,8 +540,7 @@ def _replay_all(
                 for one in answers:
                     done.append(one)
                     if progress is not None:
-                        parts = (one, *one.agents)
-                        requests = sum(f.requests for p in parts for f in p.by_policy.values())
+                        requests = sum(f.requests for p in (one, *one.agents) for f in p.by_policy.values())
                         progress.add_file(files[one.number].size, requests, one.number)
     finally:
         if progress is not None:

@@ -66,8 +66,7 @@ class _ListedBlock(msgspec.Struct):
     text: str = ""
 
 
-_PIPED: Final = re.compile(r"\n\n<(stdin-*)>\n.*</\1>\s*\Z", re.DOTALL)
-"""The block that `chat` adds to a prompt for piped text."""
+_PIPED: Final = re.compile(r"\n\n<(stdin-*)>\n.*</\1>\s*\Z", re.DOTALL)  # `chat` adds it for piped text
 _entry_decoder = msgspec.json.Decoder(_ListedEntry)
 _block_decoder = msgspec.json.Decoder(list[_ListedBlock])
 
@@ -133,16 +132,13 @@ def show_session(shared: SharedOptions, session: str) -> int:
     transcript = read_transcript(path)
     for problem in transcript.problems:
         print_message(shared, f"{path.name}:{problem.line} cannot be read: {problem.why}")
-    said = [_to_json(placed) for placed in transcript.view]
+    said = [
+        {"id": p.id, "role": p.message.role, "by": p.by, "content": [*map(encode_block, p.message.content)]}
+        for p in transcript.view
+    ]
     text = "\n\n".join(filter(None, format_conversation(list(transcript.view))))
     print_result(shared, text, {"session": path.stem, "path": str(path), "messages": said})
     return 0
-
-
-def _to_json(placed: PlacedMessage) -> dict[str, Any]:
-    message = placed.message
-    content = [encode_block(block) for block in message.content]
-    return {"id": placed.id, "role": message.role, "by": placed.by, "content": content}
 
 
 def collect_results(view: list[PlacedMessage]) -> dict[str, ToolResult]:
@@ -257,8 +253,7 @@ class SearchWords(msgspec.Struct, frozen=True):
     @property
     def on_disk(self) -> bytes:
         """Bytes that every matching entry contains, once it is in lower case."""
-        parts = [part for word in self.words for part in _split_caseless(word)]
-        longest = max(parts, key=len, default="")
+        longest = max([part for word in self.words for part in _split_caseless(word)], key=len, default="")
         return msgspec.json.encode(longest)[1:-1].lower()
 
 

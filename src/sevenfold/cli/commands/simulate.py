@@ -29,14 +29,11 @@ def run_simulator(
     async def serve() -> int:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             async with simulator:
-                _print_address(shared, simulator.url, simulator.port)
+                url = simulator.url
+                print_result(shared, f"ready: {url}", {"url": url, "port": simulator.port, "ready": True})
+                print_message(shared, f"point a client at it with ANTHROPIC_BASE_URL={url}; Ctrl-C ends it")
                 async for number in signals:
                     return INTERRUPTED if number == signal.SIGINT else 0
         return 0
 
     return anyio.run(serve)
-
-
-def _print_address(shared: SharedOptions, url: str, port: int) -> None:
-    print_result(shared, f"ready: {url}", {"url": url, "port": port, "ready": True})
-    print_message(shared, f"point a client at it with ANTHROPIC_BASE_URL={url}; Ctrl-C ends it")

@@ -93,13 +93,12 @@ def measure_window(
     used = view.tokens if reported else sum(sizes.values())
     exact = _scale_sizes(used, sizes)
     t = thresholds
-    free = max(0, t.auto_compact - used)
     return WindowReport(
         session=session,
         model=frame.model,
         window=t.window,
         used=used,
-        free=free,
+        free=max(0, t.auto_compact - used),
         margin=max(0, t.effective - max(t.auto_compact, used)),
         reserved=max(0, t.window - max(t.effective, used)),
         messages=len(view),
@@ -173,9 +172,6 @@ def _sum_by_author(exact: Counter[tuple[str, str, str]]) -> dict[str, int]:
     return dict(merged.most_common())
 
 
-# --- drawing ------------------------------------------------------------------------------------------
-
-
 def format_window(window: WindowReport) -> str:
     """The window for people: a bar, then every kind with its tokens and its share."""
     head = (
@@ -244,12 +240,8 @@ def format_bar(window: WindowReport, width: int = BAR) -> str:
     whole = sum(shown.values()) or 1
     cells = {sign: max(1, round(width * n / whole)) for sign, n in shown.items()}
     while cells and sum(cells.values()) != width:  # the largest share absorbs the rounding
-        most = max(cells, key=lambda sign: cells[sign])
-        cells[most] += 1 if sum(cells.values()) < width else -1
+        cells[max(cells, key=lambda sign: cells[sign])] += 1 if sum(cells.values()) < width else -1
     return "".join(sign * n for sign, n in cells.items())
-
-
-# --- the command --------------------------------------------------------------------------------------
 
 
 def show_window(shared: SharedOptions, session: str | None) -> int:

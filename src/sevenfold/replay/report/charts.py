@@ -1,8 +1,4 @@
-"""The drawings of the report, as SVG, and their small parts: safe text, numbers, axes.
-
-`draw_chart` shows the requests of a session and the actions of layers, `draw_scatter` the policies by cost
-and reading back, `draw_waterfall` the cost by layer.
-"""
+"""The drawings of the report, as SVG, and their small parts: safe text, numbers, axes."""
 
 from __future__ import annotations
 
@@ -27,8 +23,7 @@ from sevenfold.replay.bookkeeping import (
 from sevenfold.replay.outcome import BESIDE
 from sevenfold.replay.results import ChartPoint, ReplayCost, ReplayFigures
 
-_HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
-"""Unicode categories of characters that turn text round or hide something."""
+_HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})  # They turn text round or hide something
 
 
 def escape_text(text: str, most: int = 120) -> str:
@@ -146,7 +141,6 @@ class _Chart:
         every = [p for figures in known.values() for p in figures.points if p.kind not in BESIDE]
         self._points = [p for p in known[main].points if p.kind not in BESIDE]
         self._number = max((figures.turns for figures in known.values()), default=1) or 1
-        """The number of requests; each has the same width."""
         self._most = max((max(p.context, p.recorded) for p in every), default=1) or 1
 
     def draw(self) -> str:
@@ -167,8 +161,6 @@ class _Chart:
         )
         return draw_picture(self._id, self._title, self._describe(lanes), WIDTH, height, body)
 
-    # --- places -----------------------------------------------------------------------------------------
-
     def _x(self, turn: int) -> float:
         """The middle of a request; later events belong to the last one."""
         return LEFT + self._request_width * (min(turn, self._number - 1) + 0.5)
@@ -179,8 +171,6 @@ class _Chart:
 
     def _y(self, tokens: float) -> float:
         return TOP + PLOT * (1 - tokens / self._most)
-
-    # --- parts ------------------------------------------------------------------------------------------
 
     def _draw_grid(self) -> str:
         out = [draw_label(8, TOP + 12, "tokens sent", "head")]
@@ -193,8 +183,7 @@ class _Chart:
     def _draw_silences(self, bottom: float) -> str:
         """Draw a line at each silence in which the cache went cold."""
         out = []
-        turns = [p for p in self._points if p.kind == "turn"]
-        for before, after in pairwise(turns):
+        for before, after in pairwise([p for p in self._points if p.kind == "turn"]):
             gap = after.at - before.at
             if gap > SILENCE and before.at:
                 x = self._x(after.turn)
@@ -277,8 +266,7 @@ class _Chart:
 
 WIDTH_SCATTER, HEIGHT = 480.0, 340.0  # Small, so that its words can be read on a telephone
 LEFT_SCATTER, TOP_SCATTER, RIGHT_SCATTER, BOTTOM = 44.0, 28.0, 12.0, 44.0
-LETTER, LINE, DOT = 7.2, 15.0, 6.0
-"""Width of a letter of the widest usual face, height of a line, radius of a dot."""
+LETTER, LINE, DOT = 7.2, 15.0, 6.0  # Width of the widest letters, height of a line, radius of a dot
 FAR: Final = 60  # Lines above and below a dot that are tried for a label
 SAME: Final = 3.0  # Dots nearer than this share one label
 LONGEST: Final = 28  # Letters of a label; the whole name is in the table and in the dot's title
@@ -308,20 +296,15 @@ def draw_scatter(wholes: Mapping[str, ReplayFigures]) -> str:
     costs = [y for _, y in points.values()]
     high = max(costs) * 1.03 or 1.0
     low = max((y for y in choose_axis_steps(high, 10) if y <= 0.97 * min(costs)), default=0.0)
-    sx, sy = (
-        (WIDTH_SCATTER - LEFT_SCATTER - RIGHT_SCATTER) / right,
-        (HEIGHT - BOTTOM - TOP_SCATTER) / (high - low),
-    )
+    sx = (WIDTH_SCATTER - LEFT_SCATTER - RIGHT_SCATTER) / right
+    sy = (HEIGHT - BOTTOM - TOP_SCATTER) / (high - low)
     dots = [(LEFT_SCATTER + x * sx, HEIGHT - BOTTOM - (y - low) * sy) for x, y in points.values()]
     out = [draw_label(LEFT_SCATTER, HEIGHT - 6, "extra requests per 100, to read back what was gone →")]
     out.append(draw_label(6, 14, "cost, % of paid", "head"))
     for y in (low + step for step in choose_axis_steps(high - low)):
         at = HEIGHT - BOTTOM - (y - low) * sy
-        out.append(
-            format_tag(
-                "line", x1=LEFT_SCATTER, x2=WIDTH_SCATTER - RIGHT_SCATTER, y1=at, y2=at, class_="grid"
-            )
-        )
+        end = WIDTH_SCATTER - RIGHT_SCATTER
+        out.append(format_tag("line", x1=LEFT_SCATTER, x2=end, y1=at, y2=at, class_="grid"))
         out.append(draw_label(LEFT_SCATTER - 6, at + 4, f"{y:g}", anchor="end"))
     floor = HEIGHT - BOTTOM + 16
     out += [
@@ -345,12 +328,8 @@ def _draw_dots(points: Mapping[str, tuple[float, float]], dots: Sequence[tuple[f
             out.append(format_tag("line", x1=x, y1=y, x2=place.x, y2=place.y - 4, class_="grid"))
     for group, (x, y), name, place in zip(groups, leaders, names, places, strict=True):
         about = "; ".join(f"{every[n]}: {_describe_point(*points[every[n]])}" for n in group)
-        kind = f"dot p{group[0] % 6}"
-        out.append(
-            format_tag(
-                "circle", f"<title>{escape_text(about, 600)}</title>", cx=x, cy=y, r=DOT, class_=kind
-            )
-        )
+        title, kind = f"<title>{escape_text(about, 600)}</title>", f"dot p{group[0] % 6}"
+        out.append(format_tag("circle", title, cx=x, cy=y, r=DOT, class_=kind))
         out.append(draw_label(place.x, place.y, name, anchor=place.anchor))
     return "".join(out)
 
@@ -396,7 +375,8 @@ def _find_places(x: float, y: float, wide: float, frame: Box) -> Iterator[LabelP
         middle = y + LINE * ((n + 1) // 2) * (1 if n % 2 else -1)
         for side in ("start", "end"):
             place = _place_beside(x, middle, wide, side)
-            if _is_inside(place.box, frame):
+            left, top, right, bottom = place.box
+            if left >= frame[0] and right <= frame[2] and top >= frame[1] and bottom <= frame[3]:
                 yield place
 
 
@@ -406,14 +386,8 @@ def _place_beside(x: float, y: float, wide: float, side: str) -> LabelPlace:
     return LabelPlace(start if side == "start" else start + wide, y + 4, side, box)
 
 
-def _is_inside(box: Box, frame: Box) -> bool:
-    across = box[0] >= frame[0] and box[2] <= frame[2]
-    return across and box[1] >= frame[1] and box[3] <= frame[3]
-
-
 def _overlaps(one: Box, other: Box) -> bool:
-    apart = one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
-    return not apart
+    return not (one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1])
 
 
 WIDTH_WATERFALL, LEFT_WATERFALL, RIGHT_WATERFALL = 960.0, 260.0, 120.0

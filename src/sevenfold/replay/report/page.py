@@ -84,6 +84,7 @@ def _format_if_removed(f: ReplayFigures, share: float) -> str:
 
 
 def format_layers(name: str, whole: ReplayFigures) -> str:
+    removed = {layer for layer, (gone, _) in whole.regret.by_layer.items() if gone}
     rows = [
         [
             escape_text(layer),
@@ -92,17 +93,12 @@ def format_layers(name: str, whole: ReplayFigures) -> str:
             format_tokens(did.saved),
             format_tokens(did.cost),
             format_tokens(did.net),
-            *_format_removed(whole, layer),
+            *((f"{n:,}" for n in whole.regret.by_layer[layer]) if layer in removed else ("–", "–")),
         ]
         for layer, did in whole.layers.items()
     ]
     head = ("layer", "times", "tokens removed", "saved", "cost", "net", "things removed", "needed again")
     return format_table(f"What the layers did under {name}", head, rows) if rows else ""
-
-
-def _format_removed(whole: ReplayFigures, layer: str) -> list[str]:
-    gone, needed = whole.regret.by_layer.get(layer, (0, 0))
-    return [f"{gone:,}", f"{needed:,}"] if gone else ["–", "–"]
 
 
 def format_reasons(wholes: Mapping[str, ReplayFigures]) -> str:
@@ -197,8 +193,7 @@ def format_page(
         _format_section("sessions", "Sessions", format_sessions(done, names, main, drawn)),
         _format_drawings([one for one in known if one.number in drawn], names, main, len(known)),
     ]
-    template = Template((HERE / "page.html").read_text(encoding="utf-8"))
-    return template.substitute(
+    return Template((HERE / "page.html").read_text(encoding="utf-8")).substitute(
         title="Sevenfold replay",
         style=(HERE / "page.css").read_text(encoding="utf-8"),
         about=_describe_replay(done, known, now),
