@@ -20,7 +20,7 @@ from sevenfold.cli.commands.replay import check_report, format_columns, format_r
 from sevenfold.core.errors import Mistake
 from sevenfold.replay.outcome import TimeSpent
 from sevenfold.replay.results import LayerFigure, ReplayCost, ReplayFigures
-from sevenfold.replay.run import ReplayResult
+from sevenfold.replay.runner import ReplayResult
 
 
 @pytest.fixture

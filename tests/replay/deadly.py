@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sevenfold.replay.run import FileProgress, ReplayJob, ReplayResult, Tell
+from sevenfold.replay.runner import FileProgress, ReplayJob, ReplayResult, Tell
 
 
 def die_of_some(job: ReplayJob, tell: Tell) -> ReplayResult:

@@ -10,7 +10,7 @@ from replay import sessions
 from sevenfold.recordings.finder import ReplayFile
 from sevenfold.replay.policies import load_policy
 from sevenfold.replay.report.page import format_page
-from sevenfold.replay.run import ReplayJob, ReplayResult, replay_file
+from sevenfold.replay.runner import ReplayJob, ReplayResult, replay_file
 
 HOSTILE = '</title><script>document.title="owned"</script><img src=x onerror=alert(1)>"\'&\u202egnp.exe'
 POLICIES = ("append-only", "claude-code", "sevenfold")

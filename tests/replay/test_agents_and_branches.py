@@ -15,7 +15,7 @@ from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Mark, Reply, Transcript, Undo
 from sevenfold.recordings.finder import ReplayFile, read_recording
 from sevenfold.replay.policies import load_policy
-from sevenfold.replay.run import ReplayJob, ReplayResult, replay_file
+from sevenfold.replay.runner import ReplayJob, ReplayResult, replay_file
 
 Json = dict[str, Any]
 

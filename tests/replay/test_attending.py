@@ -12,7 +12,7 @@ from replay import sessions
 
 from sevenfold.recordings.finder import ReplayFile
 from sevenfold.replay.policies import Policy, load_policy
-from sevenfold.replay.run import ReplayJob, ReplayResult, replay_file
+from sevenfold.replay.runner import ReplayJob, ReplayResult, replay_file
 from sevenfold.replay.stand_ins import UNKNOWN
 from sevenfold.settings.layers import ExtractionSettings
 

@@ -10,7 +10,7 @@ import pytest
 from replay.deadly import die_of_some
 
 from sevenfold.recordings.finder import ReplayFile
-from sevenfold.replay.run import LOST, FileProgress, ReplayJob, replay_files
+from sevenfold.replay.runner import LOST, FileProgress, ReplayJob, replay_files
 
 
 def jobs(*names: str) -> list[ReplayJob]:

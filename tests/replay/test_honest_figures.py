@@ -22,7 +22,7 @@ from sevenfold.replay.policies import ClearRule, Policy, exclude_layers, load_po
 from sevenfold.replay.report.charts import draw_waterfall
 from sevenfold.replay.report.page import format_page
 from sevenfold.replay.results import ReplayFigures, compute_figures
-from sevenfold.replay.run import ReplayJob, ReplayResult, replay_file
+from sevenfold.replay.runner import ReplayJob, ReplayResult, replay_file
 from sevenfold.testing import FakeClock
 
 PRICES = Prices.load()

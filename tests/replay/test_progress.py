@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from sevenfold.replay.run import CLEAR, ReplayProgress
+from sevenfold.replay.runner import CLEAR, ReplayProgress
 
 
 def test_it_says_rate_and_remaining_time() -> None:

@@ -15,7 +15,7 @@ from sevenfold.core.transcript import Reply
 from sevenfold.recordings.finder import ReplayFile, read_recording
 from sevenfold.recordings.recorded_session import RecordedSession
 from sevenfold.replay.policies import load_policy
-from sevenfold.replay.run import ReplayJob, replay_file
+from sevenfold.replay.runner import ReplayJob, replay_file
 
 Json = dict[str, Any]
 

@@ -23,7 +23,7 @@ from sevenfold.replay.report.charts import (
 )
 from sevenfold.replay.report.page import MOST_DRAWN, format_page
 from sevenfold.replay.results import LayerFigure, ReplayCost, ReplayFigures
-from sevenfold.replay.run import ReplayResult
+from sevenfold.replay.runner import ReplayResult
 
 EMPTY = frozenset({"meta", "link", "br", "hr", "img", "input"})
 

@@ -14,7 +14,7 @@ from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Reply
 from sevenfold.recordings.finder import ReplayFile, read_recording
 from sevenfold.recordings.recorded_session import RecordedSession
-from sevenfold.replay.run import ReplayJob, replay_file
+from sevenfold.replay.runner import ReplayJob, replay_file
 
 Json = dict[str, Any]
 DEEP = '{"a":' * 5_000 + "1" + "}" * 5_000

@@ -14,7 +14,7 @@ from sevenfold.core.messages import Message, Text, ToolResult, ToolUse, assistan
 from sevenfold.core.transcript import Entry, Mark, Reply, What, encode_entry
 from sevenfold.recordings.finder import ReplayFile
 from sevenfold.replay.policies import load_policy
-from sevenfold.replay.run import ReplayJob, replay_files
+from sevenfold.replay.runner import ReplayJob, replay_files
 
 BEGAN = 1_780_000_000.0
 READ = 30_000

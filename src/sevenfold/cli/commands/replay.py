@@ -53,7 +53,7 @@ from sevenfold.replay.results import (
     sum_figures,
     sum_left,
 )
-from sevenfold.replay.run import (
+from sevenfold.replay.runner import (
     FileProgress,
     ReplayJob,
     ReplayProgress,

@@ -32,7 +32,7 @@ from sevenfold.replay.results import (
     sum_figures,
     sum_left,
 )
-from sevenfold.replay.run import ReplayResult
+from sevenfold.replay.runner import ReplayResult
 
 MOST_ERRORS: Final = 5  # Errors shown of one file
 
