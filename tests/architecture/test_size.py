@@ -20,7 +20,7 @@ MODULES = 290
 # Five of thirty entries are kept free for the ways in to come: mcp, proxy, adapters, fleet, dashboard.
 TOP_LEVEL_ENTRIES = 30 - 5
 # This number only falls, or is raised in a commit that says for which capability.
-PACKAGE_LINES = 84_000
+PACKAGE_LINES = 82_200
 
 
 def test_turn_is_read_in_one_sitting() -> None:
