@@ -31,16 +31,18 @@ cli/test_memory_history_cli.py cli/test_replay_command.py cli/test_replay_honest
 cli/test_simulate_command.py cli/test_team_cli.py
 context/test_context_properties.py context/test_context_state.py context/test_real_callers.py
 flows/test_dream_on_llama.py flows/test_extraction_on_llama.py flows/test_forks_on_llama.py
-flows/test_layers_in_session.py
+flows/test_home_of_0_1.py flows/test_layers_in_session.py
 layers/l2_microcompaction/test_frontier.py layers/l4_compaction/test_collapse.py
 layers/l4_compaction/test_digest.py layers/l7_agents/test_worktrees.py
 memory/consolidation/test_consolidation.py memory/folder/test_path_attacks.py memory/history/test_history.py
 memory/instructions/test_hostile_instructions.py memory/search/test_embedding.py
+memory/search/test_vectors.py
 models/test_local_server.py
 recordings/test_real_sessions.py test_examples.py
 simulator/test_promptcache_properties.py
 storage/test_jsonl.py
-tools/test_permissions_against_bash.py tools/test_reach.py tools/test_searching_large.py
+settings/test_trust.py
+tools/test_bash.py tools/test_permissions_against_bash.py tools/test_reach.py tools/test_searching_large.py
 """
 SLOW_PATHS = frozenset(HERE / name for name in re.findall(r"\S+", SLOW))
 

@@ -6,6 +6,10 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.xdist_group("source")  # the package is parsed once
+
 PACKAGE = Path(__file__).parents[2] / "src" / "sevenfold"
 
 

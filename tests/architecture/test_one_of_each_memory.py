@@ -12,6 +12,8 @@ from sevenfold.memory.backend import MemoryBackend
 from sevenfold.memory.store import MemoryStore
 from sevenfold.testing import InMemoryBackend
 
+pytestmark = pytest.mark.xdist_group("source")  # the package is parsed once
+
 SRC = Path(__file__).parents[2] / "src" / "sevenfold"
 OUTSIDE = [path for path in sorted(SRC.rglob("*.py")) if not path.is_relative_to(SRC / "memory")]
 STORES = ("store", "memory")

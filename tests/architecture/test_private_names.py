@@ -7,7 +7,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from architecture.source import ROOT, format_offenders, read_source
+
+pytestmark = pytest.mark.xdist_group("source")  # the package is parsed once
 
 PRIVATE = re.compile(r"_[^_]")
 OWNERS = {"self", "cls", "os"}  # a test's own classes, and `os._exit`

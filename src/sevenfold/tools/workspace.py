@@ -313,7 +313,7 @@ class Workspace:
 
     def forget_ended(self) -> None:
         """Forget processes that have ended: their numbers may be reused soon."""
-        self.background = [p for p in self.background if is_group_alive(p.pid)]
+        self.background = [p for p in self.background if p.returncode is None or is_group_alive(p.pid)]
         self.leftovers = {group for group in self.leftovers if is_group_alive(group)}
 
 
