@@ -148,7 +148,7 @@ def _session_memory(parts: LayerParts) -> tuple[tuple[BackgroundStep, ...], tupl
         return (), ()
     notebook = Notebook(parts)
     used = (NotesCompaction(parts, notebook),) if on.payout else ()
-    return (NotesUpdater(parts, notebook),), used
+    return (() if parts.one_shot else (NotesUpdater(parts, notebook),)), used
 
 
 def _on_demand(parts: LayerParts) -> tuple[Fit, ...]:

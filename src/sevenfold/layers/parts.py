@@ -198,6 +198,8 @@ class LayerParts:
     """Asks the model beside the conversation. None: no notes and no summaries, the digest compacts."""
     background_fork: Forker | None = None
     """The same for background work, which may spend only so much a day. None: `fork` is asked."""
+    one_shot: bool = False
+    """True if one question is asked and no more: notes on it would never be used."""
     can_wait: bool = True
     """True if a request may wait for a model's summary; else summaries are only prepared ahead."""
 

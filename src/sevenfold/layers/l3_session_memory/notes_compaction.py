@@ -280,7 +280,17 @@ class NotesCompaction:
             raise NotesNotUsable("the conversation would not get smaller")
         if left > pressure.thresholds.auto_compact:
             raise NotesNotUsable(f"about {left:,} tokens would be left, which is still too much")
+        if left > self._most_after(pressure):
+            raise NotesNotUsable(
+                f"that would free about {pressure.tokens - left:,} tokens of {window:,}, and less than "
+                f"{settings.least_freed:.0%} is not worth it"
+            )
         return NotesDraft(edits, text, cut, after, tokens)
+
+    def _most_after(self, pressure: Pressure) -> int:
+        """The most tokens that may be left; what is restored counts."""
+        least = int(self._set.least_freed * pressure.window)
+        return min(pressure.thresholds.auto_compact, pressure.tokens - least)
 
     def _notes(self, view: View, window: int) -> str:
         book = self._book
@@ -297,7 +307,7 @@ class NotesCompaction:
         self, request: Request, pressure: Pressure, draft: NotesDraft
     ) -> tuple[Sequence[Message], int]:
         """The messages shown again, and the tokens there are then. Sources may not fill the window."""
-        limit, restorer = pressure.thresholds.auto_compact, self._parts.restorer
+        limit, restorer = self._most_after(pressure), self._parts.restorer
         cut = CompactionCut(request.view, range(draft.cut), pressure.window)
         first = restorer.restore_standing(cut, limit - draft.tokens)
         spent = self._tokens(request, pressure, draft, first)
