@@ -18,7 +18,7 @@ from sevenfold.core.errors import StorageFailure
 from sevenfold.core.events import Notice, Progress
 from sevenfold.core.messages import Message, user
 from sevenfold.core.protocols import Change, Fit
-from sevenfold.core.request import Request
+from sevenfold.core.request import Request, find_last_loop_thinking
 from sevenfold.core.tokens import TEXT_RATE, MessageSize, Pressure, count_bytes, scale_constant
 from sevenfold.core.transcript import Mark, PlacedMessage, Replace, View
 from sevenfold.layers.l3_session_memory.notes import Notebook, NotesLimits
@@ -38,7 +38,6 @@ from sevenfold.layers.shared.boundary import (
     find_last_typed,
     find_thinking_loop,
     is_question_before,
-    is_thinking_allowed,
     make_replacements,
 )
 from sevenfold.layers.shared.facts import (
@@ -65,15 +64,16 @@ class TailSize(msgspec.Struct, frozen=True):
     most: int
 
 
-def find_tail_start(view: View, anchor: int, keep: TailSize) -> int | None:
+def find_tail_start(view: View, anchor: int, keep: TailSize, loop: int, bound: int = -1) -> int | None:
     """The place where the tail begins; None when nothing could go.
 
     All that follows the anchor stays, and at least the newest round. Before it, messages stay until
     there are enough of them, as long as they are not too many and none of them was there before the
-    last compaction.
+    last compaction. A tail that begins behind `loop` begins with thinking. None begins before `bound`:
+    thinking that stands there and has to stay would lose what it is bound to.
     """
-    loop, last = find_thinking_loop(view), min(anchor + 1, len(view) - 1)
-    cuts = [at for at in range(last, 0, -1) if can_begin_at(view, at, loop)]
+    last = min(anchor + 1, len(view) - 1)
+    cuts = [at for at in range(last, max(0, bound), -1) if can_begin_at(view, at, loop)]
     if not cuts:
         return None
     floor = find_boundary_end(view)
@@ -257,7 +257,12 @@ class NotesCompaction:
         if anchor is None:
             raise NotesNotUsable("the last message they cover is not in view")
         keep, most = (int(scale_constant(n, window)) for n in (settings.keep_tokens, settings.keep_at_most))
-        cut = find_tail_start(view, anchor, TailSize(keep, settings.keep_messages, most))
+        strict = (request.frame.params.get("thinking") or {}).get("type") == "enabled"
+        loop = find_thinking_loop(view) if strict else len(view)  # other ways to think take any beginning
+        bound = find_last_loop_thinking(view) if self._parts.conversation.capabilities.loses_thinking else -1
+        cut = find_tail_start(view, anchor, TailSize(keep, settings.keep_messages, most), loop, bound)
+        if cut is None and bound >= 0:
+            raise NotesNotUsable("the model still needs thinking that is bound to what stands before it")
         if cut is None:
             raise NotesNotUsable("there is nothing that could leave the view without tearing something")
         last = find_last_typed(view)
@@ -271,8 +276,6 @@ class NotesCompaction:
         )
         edits = make_replacements(view, 0, cut, apart, user(text.text))
         after = apply_edits(view, edits, BY)
-        if not is_thinking_allowed(view, after, self._parts.conversation.capabilities):
-            raise NotesNotUsable("the model still needs thinking that is bound to what stands before it")
         tokens = count_context_tokens(replace(request, view=after), pressure)
         free = pressure.thresholds.auto_compact - count_fixed_tokens(request, pressure.tokens)
         left = tokens + RestoreEstimate(view, self._parts.restorer.stands, free).between(0, cut)
