@@ -39,9 +39,7 @@ class BlockCheck:
 
     label: ClassVar[str] = "BlockCheck"
 
-    def __init__(
-        self, emit: Emit | None = None, *, compacts: bool = True, collapses: bool = False
-    ) -> None:
+    def __init__(self, emit: Emit | None = None, *, compacts: bool = True, collapses: bool = False) -> None:
         """`emit` is told once when the window gets full, and again each time that it gets full anew.
 
         `compacts`: whether anything makes room before there is none. `collapses`: tool rounds are

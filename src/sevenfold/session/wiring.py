@@ -114,6 +114,7 @@ def make_layer_parts(session: Session, accounts: Accounts, summaries: ServerSumm
         expect=ledger.expect,
         results=ResultStore(lambda: session.folder / RESULTS),
         home=at.environment.home,
+        one_shot=session.one_shot,
         fork=forks,
         background_fork=CappedForker(forks, ledger.prices, spending, emit),
         restorer=Restorer(_list_restore_sources(session), session.knowledge),

@@ -423,11 +423,7 @@ async def test_after_a_compaction_growth_is_counted_from_where_it_ended(tmp_path
 
 @pytest.mark.anyio
 async def test_where_tokens_cost_money_notes_are_taken_only_if_asked_for(tmp_path: Path) -> None:
-    for settings, frame, asked in [
-        (DEFAULT, FRAME, 1),
-        (DEFAULT, PRICED, 0),
-        (ASKED_FOR, PRICED, 1),
-    ]:
+    for settings, frame, asked in [(DEFAULT, FRAME, 1), (DEFAULT, PRICED, 0), (ASKED_FOR, PRICED, 1)]:
         talk = Noting(tmp_path / f"{asked}{frame.model}", settings=settings, frame=frame)
         talk.says(talk.edits(Current_state="begun"))
         talk.say("go")

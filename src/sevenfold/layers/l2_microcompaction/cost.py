@@ -165,7 +165,7 @@ def decide_clearing(
     settings: MicroSettings,
     since: int = -1,
 ) -> ClearDecision | None:
-    """The batch after message `since` with the best balance that is worth its margin; None: there is none."""
+    """The best batch after message `since` that is worth its margin; None when there is none."""
     rate = _rate(view, scan)
     ahead, cold = settings.requests_ahead, not pressure.warm
     least = 0.0 if cold else scale_constant(settings.least_freed, pressure.window)
@@ -206,7 +206,7 @@ def decide_clear_all(
     settings: MicroSettings,
     since: int = -1,
 ) -> ClearDecision | None:
-    """All after message `since` but the newest, whatever it costs, if they are longer than their markers."""
+    """All after message `since` but the newest, whatever it costs; those shorter than a marker stay."""
     rate, cold = _rate(view, scan), not pressure.warm
     old = [one for one in scan.old(settings.keep_recent, since) if one.tokens * rate > MARKER]
     if not old:
