@@ -235,7 +235,7 @@ async def test_every_marker_of_a_batch_names_a_path_that_can_be_read(tmp_path: P
     for id in event.use_ids:
         found = re.fullmatch(r"\(cleared: [\d,]+ tokens, kept in (.+) lines (\d+)-(\d+)\)", shown[id])
         assert found
-        lines = Path(found[1]).read_text(encoding="utf-8").split("\n")
+        lines = (await anyio.Path(found[1]).read_text(encoding="utf-8")).split("\n")
         assert len("\n".join(lines[int(found[2]) - 1 : int(found[3])])) == 9_000
 
 

@@ -135,9 +135,8 @@ class Noting:
             raw = '{"type":"large","x":"%s"}'
             filled = raw % ("x" * (2 * (tokens - spoken) - len(raw) + 2))
             self.log.add(Message("user", (Opaque("large", filled),)), by="tools")
-        usage = (
-            Usage(input=count(self.view.size), output=count(measure_message(said))) if tokens else Usage()
-        )
+        sent, got = count(self.view.size), count(measure_message(said))
+        usage = Usage(input=sent, output=got) if tokens else Usage()
         self.log.add(Reply(said, usage, stop="tool_use" if said.tool_uses else "end_turn"), by="model")
 
     def write(self, text: str) -> None:

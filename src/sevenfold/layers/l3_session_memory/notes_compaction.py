@@ -259,9 +259,8 @@ class NotesCompaction:
         keep, most = (int(scale_constant(n, window)) for n in (settings.keep_tokens, settings.keep_at_most))
         strict = (request.frame.params.get("thinking") or {}).get("type") == "enabled"
         loop = find_thinking_loop(view) if strict else len(view)  # other ways to think take any beginning
-        bound = (
-            find_last_loop_thinking(view) if self._parts.conversation.capabilities.loses_thinking else -1
-        )
+        able = self._parts.conversation.capabilities
+        bound = find_last_loop_thinking(view) if able.loses_thinking else -1
         cut = find_tail_start(view, anchor, TailSize(keep, settings.keep_messages, most), loop, bound)
         if cut is None and bound >= 0:
             raise NotesNotUsable("the model still needs thinking that is bound to what stands before it")
