@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+import anyio
 import pytest
 from flows.test_session import Place
 from flows.wire import SteadySimulator
