@@ -11,12 +11,22 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import anyio
 
 from benchmarks.report import Table, show
-from sevenfold.core.events import CacheBroke, Cleared, Compacted, Event, Failed, Forked, Progress, Replied, Stored
+from sevenfold.core.events import (
+    CacheBroke,
+    Cleared,
+    Compacted,
+    Event,
+    Failed,
+    Forked,
+    Progress,
+    Replied,
+    Stored,
+)
 from sevenfold.core.messages import parse_directive
 from sevenfold.layers.l3_session_memory.notes_compaction import NotesCompaction
 from sevenfold.layers.l3_session_memory.notes_update import NotesUpdater
@@ -28,16 +38,18 @@ Json = dict[str, Any]
 MODEL: Final = "claude-sonnet-4-6"
 """Tokens cost money, and its window is a million tokens: a setting makes it smaller."""
 POLICIES: Final[Mapping[str, Json]] = {
-    "specified": {"notes": {"priced": True}, "micro": {"policy": "plain"}, "compaction": {"byPrice": False}},
+    "specified": {
+        "notes": {"priced": True},
+        "micro": {"policy": "plain"},
+        "compaction": {"byPrice": False},
+    },
     "balanced": {},
 }
 RUNS: Final = (("specified", 320, 200_000), ("balanced", 320, 200_000))
 LARGE: Final = (("specified", 1_500, 1_000_000), ("balanced", 1_500, 1_000_000))
 FILES: Final = 60
-CALLS_PER_TURN: Final = 20
 STEP_SECONDS, SILENCE_SECONDS = 8.0, 90.0
-LONG_SILENCE: Final = 4_000.0  # Seconds; every so many turns the user is away for longer than any cache
-LONG_EVERY: Final = 12
+LONG_SILENCE: Final = 4_000.0  # Seconds: longer than any cache is kept
 LAYERS: Final = {
     "1": "large tool results kept on disk",
     "2": "old results cleared",
@@ -60,23 +72,43 @@ class BenchmarkClock(ManualClock):
         await anyio.sleep_forever()
 
 
+@dataclass(frozen=True)
 class LongTask:
+    """A task of so many calls, and the model that does it."""
+
+    calls: int
+    window: int
+    settings: Json
+    length: int = 10_000  # Characters of each result
+    calls_per_turn: int = 20
+    long_every: int = 12  # After so many turns the user is silent for longer than any cache is kept
+    model: str = MODEL
+    thinks: Literal["", "first", "always"] = ""  # Before the first call of each turn, or before every call
+
+
+class FileReader:
     """A model that reads one file after the other; what layers ask it is answered by rule."""
 
-    def __init__(self, clock: BenchmarkClock) -> None:
-        self._clock, self._calls = clock, 0
+    def __init__(self, task: LongTask, clock: BenchmarkClock) -> None:
+        self._task, self._clock, self._replies = task, clock, 0
+        self.session: Session | None = None
 
-    def __call__(self, body: Json) -> list[Json]:
+    async def __call__(self, body: Json) -> list[Json]:
         if is_side_request(body):
             return encode_reply(body)
+        if self.session is not None:  # a step takes longer than what layers ask beside it
+            await self.session.tray.drain(60)
         self._clock.advance(STEP_SECONDS)
-        self._calls += 1
-        if self._calls % (CALLS_PER_TURN + 1) == 0:
-            return [{"type": "text", "text": f"Part {self._calls // (CALLS_PER_TURN + 1)} is done."}]
-        path = f"src/module_{self._calls * 7 % FILES}.py"
-        offset = 1 + self._calls // FILES  # another part of the file each time round
-        args = {"file_path": path, "offset": offset}
-        return [{"type": "tool_use", "id": f"toolu_{self._calls}", "name": "Read", "input": args}]
+        turn, call = divmod(self._replies, self._task.calls_per_turn + 1)
+        self._replies += 1
+        if call == self._task.calls_per_turn:
+            return [{"type": "text", "text": f"Part {turn + 1} is done."}]
+        n = self._replies
+        # Another part of a file each time round.
+        args = {"file_path": f"src/module_{n * 7 % FILES}.py", "offset": 1 + n // FILES}
+        use: Json = {"type": "tool_use", "id": f"toolu_{n}", "name": "Read", "input": args}
+        thinks = self._task.thinks == "always" or (self._task.thinks == "first" and not call)
+        return [{"type": "thinking", "thinking": f"Number {n} is next."}, use] if thinks else [use]
 
 
 def is_side_request(body: Json) -> bool:
@@ -104,6 +136,7 @@ class LadderLog:
     requests: int = 0
     most: int = 0
     hits: list[float] = field(default_factory=list)  # Of forks: the part read from the cache
+    refused: int = 0  # Requests that the provider refused
 
     @property
     def counts(self) -> Counter[str]:
@@ -138,16 +171,17 @@ def read_event(event: Event) -> tuple[str, str] | None:
     return None
 
 
-async def drive(folder: Path, calls: int, window: int, settings: Json, length: int = 10_000) -> LadderLog:
-    """A session of so many calls, each with a result of so many characters."""
+async def drive(folder: Path, task: LongTask) -> LadderLog:
+    """A session that does this task, through the real client to the simulator."""
     project, log, clock = folder / "project", LadderLog(), BenchmarkClock()
-    _write_files(project / "src", length)
-    async with Simulator(replies=LongTask(clock), clock=clock, window=window) as simulator:
+    _write_files(project / "src", task.length)
+    replies = FileReader(task, clock)
+    async with Simulator(replies=replies, clock=clock, window=task.window) as simulator:
         environ = {"HOME": str(folder), "PATH": "/usr/bin:/bin", "ANTHROPIC_API_KEY": "k"}
         environ["ANTHROPIC_BASE_URL"] = simulator.url
         options: Json = {"home": folder / "home", "environ": environ, "clock": clock, "interactive": True}
-        known = {"window": window, **settings}
-        async with Session(MODEL, project, settings=known, **options) as session:
+        settings = {"window": task.window, "maxSteps": task.calls_per_turn + 10, **task.settings}
+        async with Session(task.model, project, settings=settings, **options) as session:
 
             def note(event: Event) -> None:
                 if acted := read_event(event):
@@ -157,23 +191,27 @@ async def drive(folder: Path, calls: int, window: int, settings: Json, length: i
                 log.requests += isinstance(event, Replied) and event.source == "main"
 
             session.subscribe(note)
-            for turn in range(1, -(-calls // CALLS_PER_TURN) + 1):
+            replies.session = session
+            for turn in range(1, -(-task.calls // task.calls_per_turn) + 1):
                 await session.ask(f"Go on with part {turn} of the review, file by file.")
                 await session.tray.drain(60)
                 log.most = max(log.most, session.request.tokens)
-                clock.advance(LONG_SILENCE if turn % LONG_EVERY == 0 else SILENCE_SECONDS)
+                clock.advance(SILENCE_SECONDS if turn % task.long_every else LONG_SILENCE)
+        log.refused = simulator.ledger.total.errors
     return log
 
 
 def _write_files(folder: Path, length: int) -> None:
     folder.mkdir(parents=True)
     for n in range(FILES):
-        lines = [f"def step_{n}_{i}(value):  # what part {n} does with number {i}\n" for i in range(length // 50)]
+        lines = [
+            f"def step_{n}_{i}(value):  # what part {n} does with number {i}\n" for i in range(length // 50)
+        ]
         (folder / f"module_{n}.py").write_text("".join(lines)[:length], encoding="utf-8")
 
 
-def make_tables(policy: str, calls: int, window: int, log: LadderLog) -> Iterator[Table]:
-    where = f"{policy}: {calls:,} calls on {window:,}"
+def make_tables(policy: str, task: LongTask, log: LadderLog) -> Iterator[Table]:
+    where = f"{policy}: {task.calls:,} calls on {task.window:,}"
     table = Table(f"which layer acted when, {where}", "request", "tokens", "layer", "event")
     for row in log.rows:
         table.add(row.request, row.tokens, row.layer, row.text)
@@ -182,7 +220,8 @@ def make_tables(policy: str, calls: int, window: int, log: LadderLog) -> Iterato
     for layer, what in LAYERS.items():
         sums.add(layer, log.counts[layer], what)
     sums.notes += [
-        f"{log.requests:,} requests of the conversation, at most {log.most:,} tokens at the end of a turn",
+        f"{log.requests:,} requests of the conversation, {log.refused} refused; at the end of a turn at "
+        f"most {log.most:,} tokens",
         f"{len(log.hits)} forks; the least that one read from the cache: {min(log.hits, default=0.0):.0%}",
     ]
     yield sums
@@ -192,9 +231,10 @@ def run(quick: bool = False, runs: Sequence[tuple[str, int, int]] = ()) -> list[
     chosen = runs or (RUNS if quick else (*RUNS, *LARGE))
     tables = list[Table]()
     for policy, calls, window in chosen:
+        task = LongTask(calls, window, POLICIES[policy])
         with tempfile.TemporaryDirectory() as name:
-            log = anyio.run(drive, Path(name).resolve(), calls, window, POLICIES[policy])
-        tables += make_tables(policy, calls, window, log)
+            log = anyio.run(drive, Path(name).resolve(), task)
+        tables += make_tables(policy, task, log)
     return tables
 
 
