@@ -180,7 +180,8 @@ async def drive(folder: Path, task: LongTask) -> LadderLog:
         environ = {"HOME": str(folder), "PATH": "/usr/bin:/bin", "ANTHROPIC_API_KEY": "k"}
         environ["ANTHROPIC_BASE_URL"] = simulator.url
         options: Json = {"home": folder / "home", "environ": environ, "clock": clock, "interactive": True}
-        settings = {"window": task.window, "maxSteps": task.calls_per_turn + 10, **task.settings}
+        fixed = {"window": task.window, "maxSteps": task.calls_per_turn + 10, "dailyBackgroundLimit": None}
+        settings = {**fixed, **task.settings}
         async with Session(task.model, project, settings=settings, **options) as session:
 
             def note(event: Event) -> None:

@@ -41,7 +41,8 @@ async def loop(folder: Path, model: str, thinks: Any, *, drops: bool, clears: bo
     settings = {**SPECIFIED, "micro": micro, "flags": flags, "dropThinking": drops}
     task = LongTask(200, WINDOW, settings, 3_000, calls_per_turn=200, model=model, thinks=thinks)
     log = await drive(folder, task)
-    assert log.counts["failed"] == log.refused == 0
+    assert [row.text for row in log.rows if row.layer == "failed"] == []
+    assert log.refused == 0
     assert log.requests == 201
     return log
 
