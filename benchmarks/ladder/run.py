@@ -10,6 +10,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -214,8 +215,13 @@ def _write_files(folder: Path, length: int) -> None:
 def make_tables(policy: str, task: LongTask, log: LadderLog) -> Iterator[Table]:
     where = f"{policy}: {task.calls:,} calls on {task.window:,}"
     table = Table(f"which layer acted when, {where}", "request", "tokens", "layer", "event")
-    for row in log.rows:
-        table.add(row.request, row.tokens, row.layer, row.text)
+    for layer, alike in groupby(log.rows, lambda row: row.layer):
+        *before, last = alike
+        first = before[0] if before else last
+        times = f"{len(before) + 1} times, the last: " if before else ""
+        table.add(
+            _span(first.request, last.request), _span(first.tokens, last.tokens), layer, times + last.text
+        )
     yield table
     sums = Table(f"how often each layer acted, {where}", "layer", "times", "what")
     for layer, what in LAYERS.items():
@@ -226,6 +232,10 @@ def make_tables(policy: str, task: LongTask, log: LadderLog) -> Iterator[Table]:
         f"{len(log.hits)} forks; the least that one read from the cache: {min(log.hits, default=0.0):.0%}",
     ]
     yield sums
+
+
+def _span(first: int, last: int) -> str:
+    return f"{first:,}" if first == last else f"{first:,} to {last:,}"
 
 
 def run(quick: bool = False, runs: Sequence[tuple[str, int, int]] = ()) -> list[Table]:
