@@ -20,7 +20,7 @@ ALONE = {"extraction": False, "recall": False, "dream": False}
 async def test_notes_are_paid_out_again_and_again_and_no_summary_is_made_while_they_can(
     tmp_path: Path,
 ) -> None:
-    settings = {**SPECIFIED, "flags": ALONE}
+    settings = {**SPECIFIED, "flags": {**SPECIFIED["flags"], **ALONE}}
     log = await drive(tmp_path, LongTask(160, WINDOW, settings, length=5_000, long_every=1))
 
     assert len(log.order) >= 5
