@@ -56,7 +56,8 @@ class RuleModel:
     async def stream(self, request: Request) -> AsyncGenerator[str | Block | Reply, None]:
         used = self._ask(request)
         began = process_time()
-        blocks = make_reply(OfflineConversation.of(request))
+        room = replace(request, max_tokens=SUMMARY_OUTPUT) if request.source != NOTES else request
+        blocks = make_reply(OfflineConversation.of(room))
         self.seconds += process_time() - began
         message = Message("assistant", blocks)
         output = SUMMARY_OUTPUT
