@@ -77,6 +77,7 @@ class Request(msgspec.Struct, frozen=True):
     max_tokens: int = 0  # The most the model may answer; 0: as much as it can
     source: str = "main"
     """The sender: the main conversation, a kind of fork, an agent. The ledger counts by it."""
+    sent: Id | None = None  # The end of the last request, if the view was cut to what the provider has
 
     @property
     def tokens(self) -> int:

@@ -12,9 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import ClassVar, Final
 
-from msgspec.structs import replace
-
-from sevenfold.cache.prefix import find_cached_view
+from sevenfold.cache.prefix import cut_to_cached
 from sevenfold.core.errors import SevenfoldError
 from sevenfold.core.events import Failed, Progress
 from sevenfold.core.messages import Json, ToolResult, ToolUse, strip_half_characters, user, write_directive
@@ -137,7 +135,7 @@ class NotesUpdater:
             return ()
         if self._book.covered(request.view) is not None and not self._pays(request):
             return ()
-        request = replace(request, view=find_cached_view(request.view))
+        request = cut_to_cached(request)
         tokens = request.tokens
         if not self._due(request.view, tokens):
             return ()

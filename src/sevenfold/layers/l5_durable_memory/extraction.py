@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import anyio.to_thread
-from msgspec.structs import replace
 
-from sevenfold.cache.prefix import find_cached_view
+from sevenfold.cache.prefix import cut_to_cached
 from sevenfold.core.clock import format_date
 from sevenfold.core.errors import BadReply, Mistake, SevenfoldError
 from sevenfold.core.events import Failed, Notice, Progress
@@ -147,7 +146,8 @@ class Extraction:
         can_write = any(tool.get("name") in EDITORS for tool in request.frame.tools)
         if state.failures >= FAILURES or not can_write:  # the list of tools cannot be changed
             return ()
-        view = find_cached_view(request.view)
+        request = cut_to_cached(request)
+        view = request.view
         places = map(view.where, self._cursors(view))  # none when those messages have left the view
         since = 1 + max((place for place in places if place is not None), default=-1)
         said, saved = self._said(view, since)
@@ -167,7 +167,7 @@ class Extraction:
         state.failures += 1  # until it has worked: whatever breaks, it does not go on for ever
         state.runs += 1
         try:
-            await self._run(replace(request, view=view), since, tools, may)
+            await self._run(request, since, tools, may)
         except SevenfoldError as why:
             over = "; not tried again in this session" if state.failures >= FAILURES else ""
             self._emit(Failed(BY, f"the conversation was not looked through: {why}{over}"))

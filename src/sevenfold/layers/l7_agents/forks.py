@@ -151,6 +151,7 @@ class ForkRunner:
             extends=False,  # the caller set the length, and a runaway is paid for each time
             source=name_fork_source(kind, request.source),
             writes=self._writes(request, steps),
+            sent=request.sent,
         )
 
     def _writes(self, request: Request, steps: int) -> bool | None:
