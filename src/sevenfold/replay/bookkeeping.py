@@ -13,6 +13,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from sevenfold.cache.ledger import SIDE
 from sevenfold.cache.prices import Price
 from sevenfold.core.events import Added, Compacted, Event, Stored, get_label
 from sevenfold.core.messages import Message, Text, assistant
@@ -131,6 +132,15 @@ class ReplayBooks:
             self._warmed, self._warmer = row.at, whose
         if whose:
             self._cost[whose] += self._price.units(usage)
+        self.rows.append(row)
+
+    def record_lean(self, kind: Kind, at: float, usage: Usage, price: Price | None) -> None:
+        """Record a request of its own to the small model, which has this price."""
+        own = price or self._price
+        row = RequestRow(at, kind, usage, Usage(), tuple(self._actions), f"{SIDE}{own.model}")
+        self._actions.clear()
+        share = own.input / self._price.input if self._price.input else 1.0
+        self._cost[WHO[kind]] += own.units(usage) * share
         self.rows.append(row)
 
     def record_reply(self, at: float) -> None:

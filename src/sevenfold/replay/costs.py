@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from sevenfold.cache.ledger import SIDE
 from sevenfold.cache.prices import Price, Prices
 from sevenfold.core.errors import Mistake
 from sevenfold.core.messages import THOUGHTS, Message, Text, ToolResult, ToolUse, encode_block
@@ -184,7 +185,8 @@ class SessionPrice(msgspec.Struct, frozen=True):
     def prices(self) -> Prices:
         """A table that gives the layers this price for every model name."""
         price = self.price
-        return Prices({price.model: price}, {self.model: price.model, "*": price.model})
+        small = {name.removeprefix(SIDE): own for name, own in self.others.items() if name.startswith(SIDE)}
+        return Prices({**small, price.model: price}, {self.model: price.model, "*": price.model})
 
 
 def find_session_price(entries: Sequence[Entry], prices: Prices, wanted: str | None) -> SessionPrice:
@@ -200,10 +202,12 @@ def find_session_price(entries: Sequence[Entry], prices: Prices, wanted: str | N
         return SessionPrice(
             model, _fit_window(replace(UNKNOWN, model=model or "unknown"), entries), False, error
         )
+    small = prices.of(found.small) if found.small else None
+    side = {f"{SIDE}{small.model}": small} if small and small.currency == found.currency else {}
     if wanted:
-        return SessionPrice(model or found.model, _fit_window(found, entries), True)
+        return SessionPrice(model or found.model, _fit_window(found, entries), True, others=side)
     others, error = _find_other_prices(model, found, entries, prices)
-    return SessionPrice(model, _fit_window(found, entries), True, error, others)
+    return SessionPrice(model, _fit_window(found, entries), True, error, {**others, **side})
 
 
 def _find_other_prices(

@@ -20,6 +20,7 @@ from sevenfold.settings.layers import (
     ExtractionSettings,
     MicroSettings,
     NotesSettings,
+    SideWay,
     Switches,
     ToolResultSettings,
 )
@@ -188,6 +189,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     notes: NotesSettings = NotesSettings()
     compaction: CompactionSettings = CompactionSettings()
     extraction: ExtractionSettings = ExtractionSettings()
+    side_work: Annotated[
+        SideWay, Meta(description="How notes and memories are asked for, as in the settings.")
+    ] = "cheapest"
 
     @property
     def compacts(self) -> bool:

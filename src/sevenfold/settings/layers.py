@@ -237,6 +237,8 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
         return self.large_margin if window > REFERENCE_WINDOW else self.margin
 
 
+SideWay: TypeAlias = Literal["cheapest", "fork", "small"]
+"""The way in which side work is asked for."""
 SelectorName: TypeAlias = Literal["hybrid", "model", "hybrid+model"]
 
 
@@ -292,13 +294,27 @@ class RecallSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class ExtractionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Layer 5: when the conversation is looked through for what is worth remembering."""
 
-    every: Annotated[Count, describe("After so many turns; 1: after each.", 3)] = 1
+    batch: Annotated[
+        Count,
+        describe(
+            "Where tokens cost money: after so many of your messages, or at the end of the session; at "
+            "once when you say something lasting. 1: after every turn.",
+            1,
+        ),
+    ] = 8
+    least_requests: Annotated[
+        Amount,
+        describe(
+            "Where tokens cost money, nothing is looked through before so many requests of the session, "
+            "unless something lasting was said. What was left is looked at when the session goes on."
+        ),
+    ] = 20
     patient: Annotated[
         bool,
         describe(
-            "Where tokens cost money, a turn in which nothing lasting was said waits until you are "
-            "silent, or the session ends: the look then also keeps the provider's cache. Off: after "
-            "every turn.",
+            "Where it is done by a fork, what waits for its batch is looked through when you are silent, "
+            "shortly before the provider drops the prefix: the look then also keeps that. Off: only the "
+            "batch and the end of the session count.",
             False,
         ),
     ] = True
