@@ -135,12 +135,14 @@ class ReplayBooks:
         self.rows.append(row)
 
     def record_lean(self, kind: Kind, at: float, usage: Usage, price: Price | None) -> None:
-        """Record a request of its own to the small model, which has this price."""
-        own = price or self._price
-        row = RequestRow(at, kind, usage, Usage(), tuple(self._actions), f"{SIDE}{own.model}")
+        """Record a request of its own to the small model, in tokens of the session's own price."""
+        own, main = price or self._price, self._price
+        sent = usage.input * (own.input / main.input if main.input else 1.0)
+        said = usage.output * (own.output / main.output if main.output else 1.0)
+        scaled = Usage(input=round(sent), output=round(said))
+        row = RequestRow(at, kind, scaled, Usage(), tuple(self._actions), f"{SIDE}{own.model}")
         self._actions.clear()
-        share = own.input / self._price.input if self._price.input else 1.0
-        self._cost[WHO[kind]] += own.units(usage) * share
+        self._cost[WHO[kind]] += main.units(scaled)
         self.rows.append(row)
 
     def record_reply(self, at: float) -> None:

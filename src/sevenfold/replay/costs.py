@@ -13,7 +13,6 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.cache.ledger import SIDE
 from sevenfold.cache.prices import Price, Prices
 from sevenfold.core.errors import Mistake
 from sevenfold.core.messages import THOUGHTS, Message, Text, ToolResult, ToolUse, encode_block
@@ -175,6 +174,7 @@ class SessionPrice(msgspec.Struct, frozen=True):
     known: bool  # True for a real price; without one only base-price units are known
     error: str = ""
     others: dict[str, Price] = {}  # The prices of the other models that answered, by name
+    small: Price | None = None  # The price of the small model that side work is asked of
 
     @property
     def window(self) -> int | None:
@@ -183,9 +183,9 @@ class SessionPrice(msgspec.Struct, frozen=True):
 
     @property
     def prices(self) -> Prices:
-        """A table that gives the layers this price for every model name."""
+        """A table that gives the layers this price for every model name but that of the small model."""
         price = self.price
-        small = {name.removeprefix(SIDE): own for name, own in self.others.items() if name.startswith(SIDE)}
+        small = {self.small.model: self.small} if self.small is not None else {}
         return Prices({**small, price.model: price}, {self.model: price.model, "*": price.model})
 
 
@@ -203,11 +203,10 @@ def find_session_price(entries: Sequence[Entry], prices: Prices, wanted: str | N
             model, _fit_window(replace(UNKNOWN, model=model or "unknown"), entries), False, error
         )
     small = prices.of(found.small) if found.small else None
-    side = {f"{SIDE}{small.model}": small} if small and small.currency == found.currency else {}
     if wanted:
-        return SessionPrice(model or found.model, _fit_window(found, entries), True, others=side)
+        return SessionPrice(model or found.model, _fit_window(found, entries), True, small=small)
     others, error = _find_other_prices(model, found, entries, prices)
-    return SessionPrice(model, _fit_window(found, entries), True, error, {**others, **side})
+    return SessionPrice(model, _fit_window(found, entries), True, error, others, small)
 
 
 def _find_other_prices(

@@ -37,7 +37,7 @@ from sevenfold.layers.shared.side_work import (
     SideQuestion,
     SideWork,
     SmallModel,
-    expect_lean_usage,
+    estimate_lean_usage,
     find_small_model,
     make_lean_messages,
 )
@@ -169,7 +169,7 @@ class ReplayExtraction:
         work = self.side_work
         if work is not None and self._compare(question).way == "lean":
             lean = work.make_lean_request(self._request(), question)
-            usage = expect_lean_usage(question, round(self._rate * lean.tokens))
+            usage = estimate_lean_usage(question, round(self._rate * lean.tokens))
             self._books.record_lean("extraction", self._clock.time, usage, work.prices.of(lean.frame.model))
         else:
             self._fork(question)

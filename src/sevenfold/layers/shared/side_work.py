@@ -82,8 +82,8 @@ def choose_way(
         return SidePrices("fork", "tokens cost nothing here, or their price is unknown")
     if small is None:
         return SidePrices("fork", "the price of the small model is unknown")
-    by_fork = main.cost(expect_fork_usage(question, prefix, warm=warm))
-    by_lean = small.cost(expect_lean_usage(question, lean))
+    by_fork = main.cost(estimate_fork_usage(question, prefix, warm=warm))
+    by_lean = small.cost(estimate_lean_usage(question, lean))
     if setting == "small":
         return SidePrices("lean", "the setting sideWork says so", by_fork, by_lean)
     way: Way = "lean" if by_lean < by_fork else "fork"
@@ -92,7 +92,7 @@ def choose_way(
     return SidePrices(way, why, by_fork, by_lean)
 
 
-def expect_fork_usage(question: SideQuestion, prefix: int, *, warm: bool) -> Usage:
+def estimate_fork_usage(question: SideQuestion, prefix: int, *, warm: bool) -> Usage:
     """Further replies read what the first has written; a fork of one step writes nothing to the cache."""
     read = prefix if warm else 0
     new = prefix + question.asked - read
@@ -102,7 +102,7 @@ def expect_fork_usage(question: SideQuestion, prefix: int, *, warm: bool) -> Usa
     return Usage(cache_write=new, cache_read=read + more, output=question.output)
 
 
-def expect_lean_usage(question: SideQuestion, lean: int) -> Usage:
+def estimate_lean_usage(question: SideQuestion, lean: int) -> Usage:
     """Nothing of a lean request is kept in the cache: it is short, and mostly there is one reply."""
     sent = question.rounds * (lean + question.asked) + (question.rounds - 1) * question.output
     return Usage(input=sent, output=question.output)
