@@ -107,6 +107,9 @@ def make_replay_side_work(
     return SideWork(fork, prices, clock, emit, policy.side_work, small)
 
 
+LEAN_TOOLS: Final = 950  # Tokens of the tools of a lean extraction that a replayed frame does not have
+
+
 class ReplayExtraction:
     """The extraction of one session. `ask`: one request on the prefix as it is now."""
 
@@ -169,7 +172,7 @@ class ReplayExtraction:
         work = self.side_work
         if work is not None and self._compare(question).way == "lean":
             lean = work.make_lean_request(self._request(), question)
-            usage = estimate_lean_usage(question, round(self._rate * lean.tokens))
+            usage = estimate_lean_usage(question, LEAN_TOOLS + round(self._rate * lean.tokens))
             self._books.record_lean("extraction", self._clock.time, usage, work.prices.of(lean.frame.model))
         else:
             self._fork(question)

@@ -163,9 +163,12 @@ class Extraction:
         said, saved = self._said(view, since)
         if not said:
             return (self._advanced(view),) if saved else ()
-        question = self._question(request.view, since, said)
-        state.waits = self._costs(request) and not self._is_due(cached, question, said, moment)
+        state.waits = self._costs(request) and not self._is_due(said, moment)
         if state.waits:
+            return ()
+        question = self._question(request.view, since, said)
+        if moment == "silence" and self._side.compare(cached, question).way == "lean":
+            state.waits = True  # only a fork has a reason to hurry: it finds the prefix, and keeps it
             return ()
         tools, may = self._learning.tools()
         some = {"file_path": str(self._learning.store.path_of() / f"some{ENDING}"), "content": ""}
@@ -188,12 +191,9 @@ class Extraction:
         price = self._parts.prices.of(request.frame.model)
         return price is not None and price.input > 0
 
-    def _is_due(self, cached: Request, question: SideQuestion, said: Sequence[str], moment: Moment) -> bool:
-        """A silence is a reason to look only for a fork, which then finds the prefix, and keeps it."""
+    def _is_due(self, said: Sequence[str], moment: Moment) -> bool:
         requests = sum(isinstance(entry.what, Reply) for entry in self._parts.conversation.entries)
-        if not is_due(said, requests, self._set, last=moment != "turn"):
-            return False
-        return moment != "silence" or self._side.compare(cached, question).way == "fork"
+        return is_due(said, requests, self._set, last=moment != "turn")
 
     def _cursors(self, view: View) -> list[Id]:
         mark = view.marks.get(CURSOR)
@@ -265,9 +265,10 @@ class Extraction:
     def _question(self, view: View, since: int, said: Sequence[str]) -> SideQuestion:
         from sevenfold.layers.l5_durable_memory.provenance import find_replaced_user_words
 
-        last = max(self._cursors(view), default=-1)
-        gone = find_replaced_user_words(self._parts.conversation.entries, view, last)
-        new = make_lean_messages([view[at] for at in range(since, len(view))], view)
+        entries, last = self._parts.conversation.entries, max(self._cursors(view), default=-1)
+        times = {entry.id: entry.at for entry in entries}
+        new = make_lean_messages([view[at] for at in range(since, len(view))], view, times)
+        gone = find_replaced_user_words(entries, view, last)
         words = tuple(user(extract_typed_text(message)) for _, message in gone)
         return make_extraction_question((*words, *new), said, self._set.steps)
 

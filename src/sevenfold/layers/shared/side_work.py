@@ -11,22 +11,32 @@ once; after that all side work is done by forks.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from sevenfold.cache.prices import PROVIDER_PREFIX, Price, Prices
+from sevenfold.core.clock import format_date
 from sevenfold.core.errors import BadRequest, KeyRefused, ModelNotFound, NoKey, UnknownModel
 from sevenfold.core.events import Emit, SideWorkChosen
-from sevenfold.core.messages import Message, Text, ToolResult, ToolUse, assistant, user
+from sevenfold.core.messages import (
+    Message,
+    Text,
+    ToolResult,
+    ToolUse,
+    assistant,
+    make_context_message,
+    user,
+)
 from sevenfold.core.protocols import Clock, Forker, ForkReply, Tools
 from sevenfold.core.request import Frame, Request, is_warm
 from sevenfold.core.tokens import Usage
-from sevenfold.core.transcript import PlacedMessage, Transcript, View
+from sevenfold.core.transcript import Id, PlacedMessage, Transcript, View
 from sevenfold.layers.shared.facts import TYPED, to_bounded_line
 from sevenfold.settings.layers import SideWay
 
@@ -35,6 +45,7 @@ FULL: Final = 0.6  # The most of the small model's window that a lean request ma
 OUTCOME: Final = 160  # Bytes of an error that are told
 TARGET: Final = 120  # Bytes of the argument that says what a call was about
 _TARGETS: Final = ("file_path", "path", "command", "pattern", "url", "query", "description", "prompt")
+NO_TIMES: Final[Mapping[Id, float]] = MappingProxyType({})
 _BEFORE: Final = "[What was said before this is left out.]"
 _UNUSABLE: Final = (BadRequest, KeyRefused, ModelNotFound, NoKey, UnknownModel)
 """Errors of a small model that will come again each time."""
@@ -108,14 +119,21 @@ def estimate_lean_usage(question: SideQuestion, lean: int) -> Usage:
     return Usage(input=sent, output=question.output)
 
 
-def make_lean_messages(placed: Iterable[PlacedMessage], view: View) -> tuple[Message, ...]:
+def make_lean_messages(
+    placed: Iterable[PlacedMessage], view: View, times: Mapping[Id, float] = NO_TIMES
+) -> tuple[Message, ...]:
     """What was said, for a request of its own: words in full, a line for each call and its outcome.
 
-    What layers attached is left out: it is not new, or it is no one's word.
+    What layers attached is left out: it is not new, or it is no one's word. `times`: the times of the
+    entries; the day is told where they name another.
     """
     told: list[Message] = []
+    day = ""
     for one in placed:
         message = one.message
+        if one.id in times and (today := format_date(times[one.id])) != day:
+            day = today
+            told.append(make_context_message(f"Date: {day}"))
         if message.role == "assistant":
             lines = [message.text.strip(), *(_tell_call(use, view) for use in message.tool_uses)]
             text = "\n".join(filter(None, lines))
@@ -199,15 +217,8 @@ class SideWork:
         )
 
     def make_lean_request(self, request: Request, question: SideQuestion) -> Request:
-        """The request of its own: a short system prompt, the tools it needs, and what is new."""
-        transcript = Transcript(self.clock.now)
-        if question.new and question.new[0].role != "user":
-            transcript.add(user(_BEFORE), by="side")
-        for message in question.new:
-            transcript.add(message, by="model" if message.role == "assistant" else "user")
-        offered = tuple(tool for tool in request.frame.tools if tool.get("name") in question.tools)
-        frame = Frame(self._find_small(request), (_read_system(), *question.system), offered)
-        return Request(frame, transcript.view, source=request.source)
+        """The lean request for this question, to the small model of the moment."""
+        return make_lean_request(request, question, self._find_small(request), self.clock.now)
 
     def give_up(self, why: str) -> None:
         """From now on all is done by forks."""
@@ -235,6 +246,20 @@ class SideRequest:
             if self.lean:
                 self.work.give_up(str(error))
             raise
+
+
+def make_lean_request(
+    request: Request, question: SideQuestion, model: str, now: Callable[[], float]
+) -> Request:
+    """A request of its own: a short system prompt, the tools that the work needs, and what is new."""
+    transcript = Transcript(now)
+    if question.new and question.new[0].role != "user":
+        transcript.add(user(_BEFORE), by="side")
+    for message in question.new:
+        transcript.add(message, by="model" if message.role == "assistant" else "user")
+    offered = tuple(tool for tool in request.frame.tools if tool.get("name") in question.tools)
+    frame = Frame(model, (_read_system(), *question.system), offered)
+    return Request(frame, transcript.view, source=request.source)
 
 
 @cache
