@@ -93,19 +93,21 @@ class Learner:
         log = Transcript(self._clock.now)
         for message, by in _messages(session):
             log.add(message if by != "model" else Reply(message), by=by)
+        return await self.look_through(log, session.name)
+
+    async def look_through(self, log: Transcript, name: str) -> Looked:
+        """Look through a conversation of any kind."""
         view = log.view
-        sources = SourceMessages(view, log.entries, self._clock.now())
-        writer = MemoryWriter(self.store, sources, session.name, Path)
+        now = self._clock.at = log.entries[-1].at
+        sources = SourceMessages(view, log.entries, now)
+        writer = MemoryWriter(self.store, sources, name, Path)
         memories = self.store.newest(NEWEST)
-        body = format_extraction_request(
-            memories, self.store.path_of(), session.name, self._clock.now(), 0, STEPS
-        )
+        body = format_extraction_request(memories, self.store.path_of(), name, now, 0, STEPS)
         frame = Frame(self._model.name, self._system, (READ_SCHEMA, WRITE_SCHEMA, EDIT_SCHEMA))
         whole = Request(frame, view, max_tokens=ANSWER)
         if self._lean:
-            said = [text for who, text in session.turns if who == "user"]
             times = {entry.id: entry.at for entry in log.entries}
-            question = make_extraction_question(make_lean_messages(view, view, times), said, STEPS)
+            question = make_extraction_question(make_lean_messages(view, view, times), (), STEPS)
             whole = make_lean_request(whole, question, self._model.name, self._clock.now)
         asked = Transcript.on(whole.view, self._clock.now)
         asked.add(user(write_directive(KIND, "x-1", body)), by="fork")

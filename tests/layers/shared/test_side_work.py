@@ -15,13 +15,14 @@ from sevenfold.core.messages import Message, Text, ToolResult, ToolUse, assistan
 from sevenfold.core.protocols import Forker, ForkReply
 from sevenfold.core.request import TTL_SECONDS, Frame, Request
 from sevenfold.core.tokens import Usage
-from sevenfold.core.transcript import Reply, Transcript
+from sevenfold.core.transcript import Mark, Reply, Transcript
 from sevenfold.layers.shared.side_work import (
     SideQuestion,
     SideWork,
     SmallModel,
     choose_way,
     find_small_model,
+    find_told_calls,
     make_lean_messages,
 )
 from sevenfold.settings.layers import SideWay
@@ -89,6 +90,30 @@ def test_what_is_new_holds_words_in_full_and_a_line_for_each_call() -> None:
         "[Bash make: failed: make: no rule more]",
         "A rule is missing.",
     ]
+
+
+def test_with_the_times_of_the_entries_the_surroundings_and_each_new_day_are_told() -> None:
+    clock = FakeClock(1_793_448_000.0)
+    t = Transcript(clock.now)
+    t.add(Mark("surroundings", {"Date": "a day", "Git branch": "main"}), by="session")
+    for text in ("one", "two", "three"):
+        t.add(user(text))
+        clock.time += 86_400.0 * (text == "two")
+    told = make_lean_messages(t.view, t.view, {entry.id: entry.at for entry in t.entries})
+    assert [message.text for message in told] == [
+        "<context>\nDate: 2026-10-31\nGit branch: main\n</context>",
+        "one",
+        "two",
+        "<context>\nDate: 2026-11-01\n</context>",
+        "three",
+    ]
+
+
+def test_a_reader_finds_the_calls_again() -> None:
+    t = conversation(FakeClock())
+    told = make_lean_messages(t.view, t.view)
+    assert find_told_calls(told[1].text) == ["Read", "Bash"]
+    assert find_told_calls("[a list of things: done by hand]") == []
 
 
 @pytest.mark.parametrize(

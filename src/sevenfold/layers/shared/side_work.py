@@ -45,6 +45,7 @@ FULL: Final = 0.6  # The most of the small model's window that a lean request ma
 OUTCOME: Final = 160  # Bytes of an error that are told
 TARGET: Final = 120  # Bytes of the argument that says what a call was about
 _TARGETS: Final = ("file_path", "path", "command", "pattern", "url", "query", "description", "prompt")
+SURROUNDINGS: Final = "surroundings"  # The mark with folder, branch and system, as they were told last
 NO_TIMES: Final[Mapping[Id, float]] = MappingProxyType({})
 _BEFORE: Final = "[What was said before this is left out.]"
 _UNUSABLE: Final = (BadRequest, KeyRefused, ModelNotFound, NoKey, UnknownModel)
@@ -125,15 +126,17 @@ def make_lean_messages(
     """What was said, for a request of its own: words in full, a line for each call and its outcome.
 
     What layers attached is left out: it is not new, or it is no one's word. `times`: the times of the
-    entries; the day is told where they name another.
+    entries; with them the surroundings are told, and each new day.
     """
     told: list[Message] = []
-    day = ""
+    day, around = "", view.marks.get(SURROUNDINGS)
+    known = [f"{name}: {value}" for name, value in around.items() if name != "Date"] if around else []
     for one in placed:
         message = one.message
         if one.id in times and (today := format_date(times[one.id])) != day:
             day = today
-            told.append(make_context_message(f"Date: {day}"))
+            told.append(make_context_message(f"Date: {day}", *known))
+            known = []
         if message.role == "assistant":
             lines = [message.text.strip(), *(_tell_call(use, view) for use in message.tool_uses)]
             text = "\n".join(filter(None, lines))
@@ -144,6 +147,11 @@ def make_lean_messages(
         elif one.by in TYPED and not message.results and message.text.strip():
             told.append(user(message.text))
     return tuple(told)
+
+
+def find_told_calls(text: str) -> list[str]:
+    """The tools that a reply in a lean request has called."""
+    return re.findall(r"^\[(\w+) .*: (?:done|failed: .*|no result yet)\]$", text, re.MULTILINE)
 
 
 def _tell_call(use: ToolUse, view: View) -> str:
