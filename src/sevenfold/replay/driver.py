@@ -26,7 +26,7 @@ from sevenfold.core.clock import run_sync
 from sevenfold.core.events import Cleared, Emit, Event, get_label
 from sevenfold.core.messages import Block, Message, Text, ToolResult, assistant, user
 from sevenfold.core.protocols import Capabilities, Change, Fit, Layers
-from sevenfold.core.request import Frame, Request, Ttl
+from sevenfold.core.request import Frame, Request
 from sevenfold.core.tokens import REFERENCE_WINDOW, TEXT_RATE, Pressure, Thresholds, Usage, measure_message
 from sevenfold.core.transcript import Entry, Id, PlacedMessage, Replace, Reply, Results, Transcript
 from sevenfold.layers.l2_microcompaction.candidates import ViewScan, store_cleared_results
@@ -42,6 +42,7 @@ from sevenfold.replay.costs import (
     CacheProvider,
     compute_token_rates,
     estimate_size,
+    find_ttl,
     has_thinking,
     remove_thinking,
 )
@@ -155,13 +156,6 @@ def find_window(entries: Sequence[Entry]) -> int:
     """The usual window, or a large one where prompts were longer than that."""
     prompts = (e.what.usage.prompt for e in entries if isinstance(e.what, Reply))
     return 1_000_000 if max(prompts, default=0) > REFERENCE_WINDOW else REFERENCE_WINDOW
-
-
-def find_ttl(entries: Sequence[Entry]) -> Ttl:
-    """The lifetime that most of the recorded cache writes were paid for."""
-    usages = [e.what.usage for e in entries if isinstance(e.what, Reply)]
-    hour = sum(used.cache_write_1h for used in usages)
-    return "1h" if 2 * hour > sum(used.cache_write for used in usages) else "5m"
 
 
 class SessionDrive:
