@@ -24,6 +24,7 @@ from sevenfold.simulator.cache import CachedPrompt, PromptCache
 
 SCOPE: Final = ("replay", "model")
 MINIMUM: Final = 1_024
+MOST_MARKS: Final = 4  # Cache marks of a request; the provider takes no more
 SLACK: Final = 100  # Tokens by which parts of the first request may be off
 SYSTEM: Final = ("system", 0, 0, "text")
 _encode: Final = msgspec.json.Encoder().encode
@@ -77,6 +78,12 @@ class CacheProvider:
         self.seconds += process_time() - began
         return verdict.usage()
 
+    def lose(self, share: float) -> None:
+        """Lose what was cached of the last request, but for this share of its messages."""
+        if self._last is not None:
+            kept = self._unseen + share * (self._last.tokens - self._unseen)
+            self._cache.forget(SCOPE, self._last, int(kept))
+
     def note_reply_end(self, now: float) -> None:
         """Count the lifetime of the prefix from the end of the reply, as recorded sessions show."""
         if self._last is not None:
@@ -103,8 +110,9 @@ class CacheProvider:
         self._follow_view(request)
         ttl, head = (int(TTL_SECONDS[t]) for t in (request.frame.ttl, request.frame.head_ttl))
         known, view = self._prompt, request.view
-        marks = [(0, head), (1, head)]
-        for at in sorted(at for id in request.breakpoints if (at := view.where(id)) is not None):
+        places = sorted(at for id in request.breakpoints if (at := view.where(id)) is not None)
+        marks = [(0, head), (1, head)] if len(places) + 2 <= MOST_MARKS else [(1, head)]
+        for at in places[len(marks) - MOST_MARKS :]:
             end = self._blocks[at + 1] if at + 1 < len(self._blocks) else len(known)
             marks.append((end - 1, ttl))
         return CachedPrompt(known.digests, known.upto, known.places, marks)

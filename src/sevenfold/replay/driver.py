@@ -35,7 +35,13 @@ from sevenfold.layers.ladder import BlockCheck, make_standard_layers
 from sevenfold.layers.parts import LayerParts, PlainConversation
 from sevenfold.layers.shared.boundary import SPOKEN, STANDS_FOR, record_name
 from sevenfold.layers.shared.idle_gaps import GapCounts
-from sevenfold.layers.shared.restore import RestoredFiles, RestoredNames, Restorer, StartContext
+from sevenfold.layers.shared.restore import (
+    RestoredFiles,
+    RestoredNames,
+    RestoredPaths,
+    Restorer,
+    StartContext,
+)
 from sevenfold.models.capabilities import find_capabilities
 from sevenfold.replay.bookkeeping import COUNTING, RECORDING, EventWatch, ReplayBooks, ReplaySilence
 from sevenfold.replay.costs import (
@@ -256,7 +262,13 @@ class SessionDrive:
             transcript_path=folder / "session.jsonl",
         )
         forks = ForkRunner(conversation, NoAccounts(), self._clock, self._heard)
-        names = RestoredNames(self._policy.compaction.names)
+        again = self._policy.compaction
+        sources = (
+            RestoredFiles(self._disk.read, most=again.files),
+            StartContext(),
+            RestoredNames(again.names),
+            RestoredPaths(again.paths, again.files),
+        )
         parts = LayerParts(
             conversation=conversation,
             emit=self._heard,
@@ -264,7 +276,7 @@ class SessionDrive:
             prices=self._prices,
             results=UnwrittenResults(),
             fork=forks,
-            restorer=Restorer((RestoredFiles(self._disk.read), StartContext(), names)),
+            restorer=Restorer(sources),
             cached_until=self._silence.until,
             idle_gaps=lambda: self._gaps,
             keep_warm=self._silence.kept_warm,

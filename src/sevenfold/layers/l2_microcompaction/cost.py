@@ -178,7 +178,7 @@ def decide_clearing(
         chance = need.chance(one, scan) if tokens > 0 else 1.0
         carrying = tokens * (rates.read * ahead + (rates.write - rates.read) * cold)
         back = tokens * (rates.write + rates.read * ahead) + again
-        net = carrying - chance * back
+        net = carrying - settings.need_weight * chance * back
         if net <= 0:
             continue
         chosen.append(one)
