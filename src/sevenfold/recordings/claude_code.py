@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -32,6 +32,8 @@ from sevenfold.recordings.recorded_session import (
 from sevenfold.storage.jsonl import iterate_lines
 
 SYNTHETIC: Final = "<synthetic>"
+USUAL_WINDOW: Final = 200_000
+LEAST_FULL: Final = 150_000  # Tokens from which the tool compacts by itself in the usual window
 CLEARED: Final = "[Old tool result content cleared]"
 _PERSISTED: Final = re.compile(r"<persisted-output>.{0,200}?saved to:[ \t]*([^\n]+)", re.DOTALL)
 
@@ -321,14 +323,24 @@ class RecordChain:
                     self.uses.setdefault(block.id, []).append(node)
 
     def _summary(self, line: int, record: ClaudeCodeRecord, message: Message) -> None:
-        before = self.nodes.get(record.parentUuid or "")
-        if before and isinstance(before.event, RecordedCompaction) and before.event.summary is None:
+        before = self._find_boundary(record.parentUuid)
+        if before is not None:
             self.nodes[record.uuid or ""] = before
         else:  # its boundary was lost
             before = self._node(line, record)
             before.event = RecordedCompaction()
+        assert isinstance(before.event, RecordedCompaction)
         before.event = replace(before.event, summary=message)
         before.last_line = line
+
+    def _find_boundary(self, parent: str | None) -> _SpokenNode | None:
+        """The boundary that a summary belongs to: attachments and other records may stand between them."""
+        named, _ = self._resolve(parent, None)
+        last = next((node for node in reversed(self.order) if node.event or node.role == "assistant"), None)
+        for node in (named, last):
+            if node and isinstance(node.event, RecordedCompaction) and node.event.summary is None:
+                return node
+        return None
 
     def _from_user(self, line: int, record: ClaudeCodeRecord, message: Message) -> None:
         if message.tool_uses:
@@ -402,7 +414,7 @@ class RecordChain:
             self.problems.append(Problem(node.line, why))
         return self.order[i - 1].uuid
 
-    def _resolve(self, uuid: str | None, node: _SpokenNode) -> tuple[_SpokenNode | None, str | None]:
+    def _resolve(self, uuid: str | None, node: _SpokenNode | None) -> tuple[_SpokenNode | None, str | None]:
         """The record a uuid leads to, past records without a message; else the missing uuid."""
         passed = set[str]()
         while uuid is not None:
@@ -541,6 +553,7 @@ class _ClaudeCodeParse:
             folder=self.first.cwd or "",
             git_branch=self.first.gitBranch or "",
             title=self.chosen_title or titles[-1],
+            window=_find_shown_window(entries),
             agent=agent,
             continues=main.continues,
             entries=entries,
@@ -551,6 +564,16 @@ class _ClaudeCodeParse:
             skipped=dict(self.skipped),
             problems=tuple(sorted(self.problems, key=lambda p: p.line)),
         )
+
+
+def _find_shown_window(entries: Iterable[RecordedEvent]) -> int:
+    """The usual window if compactions by the tool itself show it; a session with a larger one has none."""
+    by_itself = [
+        said.what.tokens_before
+        for said in entries
+        if isinstance(said.what, RecordedCompaction) and said.what.trigger == "auto"
+    ]
+    return USUAL_WINDOW if any(LEAST_FULL <= tokens <= USUAL_WINDOW for tokens in by_itself) else 0
 
 
 def _by_conversation(sides: dict[str, tuple[RecordedEvent, ...]]) -> dict[str, tuple[RecordedEvent, ...]]:
