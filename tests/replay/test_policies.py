@@ -45,7 +45,9 @@ def test_the_others_differ_from_it_as_their_names_say() -> None:
     assert load_policy("clear-every-10").clear == ClearRule(every=10, keep=5)
     assert load_policy("summarise-at-80").auto_compact_percent == 80
     assert load_policy("claude-code").micro.policy == "plain"
-    assert not any(load_policy(name).compaction.by_price for name in BUILT_IN if name != "sevenfold")
+    assert not any(
+        load_policy(name).compaction.by_size for name in BUILT_IN if name not in ("balanced", "thrifty")
+    )
     quiet = load_policy("append-only").flags
     assert {quiet.tool_results, quiet.micro_cost, quiet.micro_time, quiet.notes} == {False}
 

@@ -29,6 +29,7 @@ from sevenfold.replay.costs import CacheProvider, has_thinking
 from sevenfold.replay.needs import AbsenceTracker, LostItem, MissedSource
 from sevenfold.replay.outcome import (
     BESIDE,
+    LARGE,
     CacheBreak,
     Kind,
     LayerAction,
@@ -84,8 +85,13 @@ class ReplayBooks:
         """Record what left the view and could be asked for again."""
         for one in lost:
             self._removed_by_layer[one.layer][0] += 1
-            tokens = self._regret.removed_tokens + one.tokens
-            self._regret = replace(self._regret, removed=self._regret.removed + 1, removed_tokens=tokens)
+            known = self._regret
+            self._regret = replace(
+                known,
+                removed=known.removed + 1,
+                removed_tokens=known.removed_tokens + one.tokens,
+                large_removed=known.large_removed + (one.tokens >= LARGE),
+            )
 
     def record_needed(self, missed: MissedSource, lost: LostItem) -> None:
         self._removed_by_layer[lost.layer][1] += 1
@@ -96,6 +102,7 @@ class ReplayBooks:
             needed=known.needed + 1,
             robust=known.robust + missed.robust,
             needed_tokens=known.needed_tokens + lost.tokens,
+            large_needed=known.large_needed + (missed.robust and lost.tokens >= LARGE),
         )
         self._actions.append(LayerAction(READ_BACK, f"needed again: {missed.use_id}", -lost.tokens))
 
@@ -117,9 +124,10 @@ class ReplayBooks:
         recorded: Usage | None = None,
         blame: str = "",
         model: str = "",
+        robust: bool = False,
     ) -> None:
         """Record an answered request. `blame`: the layer that pays for reading back."""
-        row = RequestRow(at, kind, usage, recorded or Usage(), tuple(self._actions), model)
+        row = RequestRow(at, kind, usage, recorded or Usage(), tuple(self._actions), robust, model)
         self._actions.clear()
         whose = WHO.get(kind, blame)
         if kind not in BESIDE:
@@ -327,9 +335,12 @@ class ReplaySilence:
 
     async def kept_warm(self, request: Request) -> Reply | None:
         """Send a minimal request that reads the prefix; always with the frame's own lifetime."""
-        request = replace(request, frame=self._frame)
-        usage = replace(self._provider.ask(make_minimal_request(request), self._clock.time), output=1)
-        self._books.record_request("keep warm", self._clock.time, usage)
+        request, now = replace(request, frame=self._frame), self._clock.time
+        usage = replace(self._provider.ask(make_minimal_request(request), now), output=1)
+        self._books.record_request("keep warm", now, usage)
+        self._read_at = now
+        mark = make_kept_until_mark(self._transcript.view, now + self._life)
+        self._transcript.add(mark, by=KEEP_WARM)
         return Reply(assistant(Text("yes")), usage)
 
 

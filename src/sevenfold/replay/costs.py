@@ -19,12 +19,12 @@ from sevenfold.core.messages import THOUGHTS, Message, Text, ToolResult, ToolUse
 from sevenfold.core.request import TTL_SECONDS, Request, Ttl, strip_unsigned_thinking
 from sevenfold.core.tokens import FRAME, MessageSize, Usage, measure_message
 from sevenfold.core.transcript import Entry, Id, PlacedMessage, Replace, Reply, Results
+from sevenfold.models.anthropic_wire import MOST_MARKS
 from sevenfold.replay.policies import format_suggestion
 from sevenfold.simulator.cache import CachedPrompt, PromptCache
 
 SCOPE: Final = ("replay", "model")
 MINIMUM: Final = 1_024
-MOST_MARKS: Final = 4  # Cache marks of a request; the provider takes no more
 SLACK: Final = 100  # Tokens by which parts of the first request may be off
 SYSTEM: Final = ("system", 0, 0, "text")
 _encode: Final = msgspec.json.Encoder().encode
@@ -78,11 +78,17 @@ class CacheProvider:
         self.seconds += process_time() - began
         return verdict.usage()
 
-    def lose(self, share: float) -> None:
-        """Lose what was cached of the last request, but for this share of its messages."""
-        if self._last is not None:
-            kept = self._unseen + share * (self._last.tokens - self._unseen)
-            self._cache.forget(SCOPE, self._last, int(kept))
+    def lose_cache(self, read: int, of: int) -> None:
+        """Lose as much of the last request as the recording lost, which read `read` tokens of `of`.
+
+        Beyond the part before the messages the share counts: the views need not have the same length.
+        """
+        if self._last is None:
+            return
+        if read > self._unseen:
+            share = (read - self._unseen) / max(1, of - self._unseen)
+            read = self._unseen + int(share * (self._last.tokens - self._unseen))
+        self._cache.forget(SCOPE, self._last, read)
 
     def note_reply_end(self, now: float) -> None:
         """Count the lifetime of the prefix from the end of the reply, as recorded sessions show."""

@@ -133,6 +133,7 @@ def forget_entries(log: Transcript) -> None:
         log.view = replace(view, marks=marks)
 
 
+AFTERWARDS: Final = 7_200.0  # Seconds of silence after the last reply: what layers do in it is charged
 CALL_OUTPUT: Final = 120  # Tokens of the call that reads something back
 ANALYSIS: Final = 1.5  # Output tokens per token of a recorded summary: its analysis is not in the file
 FILLER: Final = "x" * 199 + "\n"  # Stands for text that is not in the file
@@ -190,6 +191,7 @@ class SessionDrive:
         self._theirs: dict[Id, Id] = {}  # Entries of the recording by ours
         self._turn_began: Id = 0
         self._inherited: Id | None = None
+        self._prompt = 0  # Tokens of the last recorded request
         self._gaps = GapCounts()
         self._disk = ReplayDisk()
         self._provider = CacheProvider(self._counted.fixed, self._weigh, self._counted.known)
@@ -227,6 +229,7 @@ class SessionDrive:
                     self._replay_compaction(entry, compaction)
                 case _:
                     pass
+        await self._silence.pass_until(self._clock.time + AFTERWARDS, lambda: self._turn)
         self._extraction.catch_up()
         whole, spent = process_time() - began, self._spent
         asking, simulator = self._model.seconds, self._provider.seconds
@@ -259,7 +262,9 @@ class SessionDrive:
         forks = ForkRunner(conversation, NoAccounts(), self._clock, self._heard)
         again = self._policy.compaction
         sources = (
-            RestoredFiles(self._disk.read, most=again.files),
+            RestoredFiles(
+                self._disk.read, most=again.files, each=again.file_tokens, excerpts=again.excerpts
+            ),
             StartContext(),
             RestoredNames(again.names),
             RestoredPaths(again.paths, again.files),
@@ -326,6 +331,10 @@ class SessionDrive:
         if shrank := self._counted.shrank.get(entry.id):
             self._books.record_action(RECORDING, f"left out {shrank:,} tokens by itself")
             self._books.record_original_compaction(shrank)
+        read = self._counted.breaks.get(entry.id) if self._policy.recorded_breaks else None
+        if read is not None:
+            self._provider.lose_cache(read, self._prompt)
+        self._prompt = reply.usage.prompt or self._prompt
         if len(self._transcript.view):  # else the file begins with a reply, without its question
             began = process_time()
             self._turn.attach()
@@ -411,14 +420,20 @@ class SessionDrive:
             self._books.record_needed(one, what)
         uses, results = zip(*self._absence.read_back(gone), strict=True)
         usage = replace(self._ask(), output=CALL_OUTPUT * len(uses))
-        self._books.record_request("read back", self._clock.time, usage, blame=lost[0].layer)
+        robust = any(one.robust for one in gone)
+        blame = lost[0].layer
+        self._books.record_request("read back", self._clock.time, usage, blame=blame, robust=robust)
         self._transcript.add(Reply(assistant(*uses), usage), by="model")
         self._transcript.add(Message("user", tuple(results)), by="tools")
         self._watch.view = self._transcript.view
 
     def _charge_request(self, request: Request) -> Usage:
         began = process_time()
-        usage = self._provider.ask(request, self._clock.time)
+        if request.frame.tools != self._frame.tools:  # it shares nothing with the conversation
+            size = request.frame.size + request.view.size
+            usage = Usage(input=round(estimate_size(size) * self._counted.usual))
+        else:
+            usage = self._provider.ask(request, self._clock.time)
         self._inside += process_time() - began
         return usage
 

@@ -215,7 +215,9 @@ def _list_restore_sources(session: Session) -> tuple[RestoreSource, ...]:
     again = session.settings.compaction
     return (
         RestoredTitle(),
-        RestoredFiles(session.tools.read_again, is_kept_here, again.files),
+        RestoredFiles(
+            session.tools.read_again, is_kept_here, again.files, again.file_tokens, excerpts=again.excerpts
+        ),
         StartContext(),
         *(CallerRestoreSource(one, session.emit) for one in session.restorables),
         RestoredNames(again.names),

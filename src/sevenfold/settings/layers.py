@@ -203,6 +203,21 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
             "for windows below 200,000."
         ),
     ] = 140_000
+    cold_tokens: Annotated[
+        Amount,
+        describe(
+            "`bySize`: the same when the provider's cache has expired, where all of it would have to be "
+            "written anew; scaled down for windows below 200,000."
+        ),
+    ] = 70_000
+    cold_characters: Annotated[
+        Amount,
+        describe(
+            "When the cache has expired, a summary is asked for on a record of its own, in which what "
+            "tools were given and what they answered is cut to so many characters each. 0: on the whole "
+            "conversation."
+        ),
+    ] = 2_000
     margin: Annotated[
         Factor, describe("`bySize`: the expected saving must be this many times what it costs.")
     ] = 3.0
@@ -228,7 +243,15 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
     ] = 2_500
     files: Annotated[
         Amount, describe("So many of the files that were read or changed last are shown again.")
-    ] = 5
+    ] = 8
+    file_tokens: Annotated[
+        Amount,
+        describe(
+            "Tokens of each of them. Of a longer one the lines around its newest changes are shown, or "
+            "with `excerpts` off its path. Scaled down for windows below 200,000."
+        ),
+    ] = 2_000
+    excerpts: Annotated[bool, describe("Show parts of files that are too long to be shown.", False)] = True
     server: Annotated[
         Literal["threshold", "onDemand"],
         describe(

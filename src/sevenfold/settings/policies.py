@@ -15,7 +15,15 @@ PolicyName: TypeAlias = Literal["specified", "balanced", "thrifty"]
 POLICIES: Final[dict[PolicyName, Json]] = {
     "specified": {
         "micro": {"policy": "plain", "thinkingReplies": 0},
-        "compaction": {"bySize": False, "names": 0, "paths": 0},
+        "compaction": {
+            "bySize": False,
+            "names": 0,
+            "paths": 0,
+            "files": 5,
+            "fileTokens": 5_000,
+            "excerpts": False,
+            "coldCharacters": 0,
+        },
         "extraction": {"patient": False},
     },
     "balanced": {},

@@ -110,6 +110,7 @@ class Compaction:
         if not on or request.source != "main" or pressure.refused:
             return None
         size = settings.turn_tokens if is_turn_start(view) else settings.task_tokens
+        size = size if pressure.warm else min(size, settings.cold_tokens)
         if pressure.tokens < scale_constant(size, pressure.window):
             return None
         price = self._parts.prices.of(request.frame.model)
@@ -275,12 +276,16 @@ class Compaction:
         if pressure.refused or pressure.tokens + longest > pressure.window:
             seen = find_reply_end(view, planned.cut)
             on = make_view_before(view, seen) if planned.cut < len(view) else None
-        elif request.warm is not None and pressure.warm:
-            on = request.warm
+        elif pressure.warm:
+            on = request.warm or view
         if on is None:
             gap = pressure.over or int(planned.tokens * UNKNOWN_GAP)
+        price, cut_to = self._parts.prices.of(request.frame.model), 0
+        if not pressure.warm and on is not None and price is not None and price.input:
+            cut_to = self.settings.cold_characters
         scope = format_scope(view, planned.first, planned.cut, seen)
-        return SummaryJob(request, on, scope, planned.stretch, instructions, longest, gap)
+        on = None if cut_to else on
+        return SummaryJob(request, on, scope, planned.stretch, instructions, longest, gap, cut_to)
 
     # --- what comes of it -------------------------------------------------------------------------------
 

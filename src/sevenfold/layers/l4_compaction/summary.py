@@ -294,25 +294,29 @@ def format_unread(view: View, most: int) -> str:
 # --- as a record --------------------------------------------------------------------------------------
 
 
-def format_record(placed: Sequence[PlacedMessage]) -> str:
-    """A stretch of conversation as plain text, for a request that has nothing else: images as markers."""
+def format_record(placed: Sequence[PlacedMessage], most: int = 0) -> str:
+    """A stretch of conversation as plain text, for a request that has nothing else: images as markers.
+
+    `most`: characters of what a tool was given or answered; 0: all of them.
+    """
     lines = ["<record>"]
     for one in placed:
         role = one.message.role if one.by != "tools" else "tools"
-        blocks = [text for block in one.message.content if (text := _plain_summary(block))]
+        blocks = [text for block in one.message.content if (text := _plain_summary(block, most))]
         lines += [f"<{role}>", *blocks, f"</{role}>"]
     return "\n".join([*lines, "</record>"])
 
 
-def _plain_summary(block: Block) -> str:
+def _plain_summary(block: Block, most: int = 0) -> str:
     match block:
         case Text(text):
             return text
         case ToolUse():
-            return f"[calls {block.name}: {msgspec.json.encode(block.input).decode('utf-8')}]"
+            text = msgspec.json.encode(block.input).decode("utf-8")
+            return f"[calls {block.name}: {clip_text(text, most) if most else text}]"
         case ToolResult(_, content, failed):
             text = content if isinstance(content, str) else "\n".join(map(_plain_summary, content))
-            return f"[{'error' if failed else 'result'}: {text}]"
+            return f"[{'error' if failed else 'result'}: {clip_text(text, most) if most else text}]"
         case Image():
             return "[image]"
         case Document():
@@ -347,12 +351,13 @@ class SummaryJob(msgspec.Struct, frozen=True):
     """A request for a summary: of which stretch, and on which view."""
 
     request: Request
-    on: View | None  # The view to fork from; None when the provider has just refused it
+    on: View | None  # The view to fork from; None: a plain request is the cheaper or the only way
     scope: str
     stretch: Sequence[PlacedMessage]  # The messages that are summarised, for a plain request
     instructions: str
     max_tokens: int
     gap: int = 0  # By how many tokens the stretch is known to be too long
+    most: int = 0  # Characters of each thing that a tool was given or answered, in a plain request; 0: all
 
 
 class WrittenSummary(msgspec.Struct, frozen=True):
@@ -475,7 +480,7 @@ def _plain(wanted: SummaryJob, left: Sequence[PlacedMessage]) -> Request:
     """A request that shares nothing with the conversation: no tools, no thinking, words only."""
     frame = wanted.request.frame
     betas = {k: v for k, v in frame.params.items() if k == "betas"}  # the size of the window
-    text = format_record(left)
+    text = format_record(left, wanted.most)
     log = Transcript(lambda: 0.0)
     log.add(user(text if len(left) == len(wanted.stretch) else f"{SHORTENED}\n{text}"))
     bare = replace(frame, system=(read_prompt("plain"),), tools=(), params=betas)
