@@ -175,7 +175,7 @@ async def forked_session(folder: Path) -> Path:
 @pytest.mark.real
 def test_the_prefix_of_a_fork_is_read_from_the_cache_of_its_session(tmp_path: Path) -> None:
     home = run_sync(forked_session, tmp_path)
-    policies = (RECORDED, load_policy("sevenfold"))
+    policies = (RECORDED, load_policy("balanced"))
     [session, *forks] = [
         replayed(found, *policies) for found in find_replay_files([home]) if found.path.endswith(".jsonl")
     ]

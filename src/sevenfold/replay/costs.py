@@ -381,6 +381,17 @@ def _find_recorded_breaks(entries: Sequence[Entry], shrank: Container[Id]) -> di
     return found if used_cache else {}
 
 
+def find_largest_fixed(entries: Sequence[Entry], shared_reads: Container[int]) -> int:
+    """The largest system prompt with tools that a session can have had.
+
+    A first request that read as much as those of other sessions began with their fixed prefix: there is no
+    inherited history in it, however long it is.
+    """
+    used = (e.what.usage for e in entries if isinstance(e.what, Reply) and e.what.usage.prompt)
+    first = next(used, Usage())
+    return max(LARGEST_FIXED, first.prompt) if first.cache_read in shared_reads else LARGEST_FIXED
+
+
 def find_unmarked_losses(entries: Sequence[Entry]) -> list[int]:
     """Tokens by which requests were smaller than the one before, with no compaction or clearing between."""
     found, before = list[int](), 0

@@ -46,6 +46,7 @@ from sevenfold.models.capabilities import find_capabilities
 from sevenfold.recordings.windows import find_session_window
 from sevenfold.replay.bookkeeping import COUNTING, RECORDING, EventWatch, ReplayBooks, ReplaySilence
 from sevenfold.replay.costs import (
+    LARGEST_FIXED,
     LEAST_INHERITED,
     CacheProvider,
     compute_token_rates,
@@ -150,14 +151,19 @@ def drive_session(
     window: int | None = None,
     prices: Prices | None = None,
     scratch: Path | None = None,
+    fixed: int = LARGEST_FIXED,
     tell: Callable[[int], None] = lambda done: None,
 ) -> ReplayOutcome:
-    """Replay one session under one policy; `tell` is called with the number of entries done."""
+    """Replay one session under one policy; `tell` is called with the number of entries done.
+
+    `fixed` is the largest system prompt with tools that it can have had.
+    """
     ttl = find_ttl(entries) if policy.cache_ttl == "recorded" else policy.cache_ttl
     frame = Frame(model, tools=({**EDIT_SCHEMA},), ttl=ttl, system_ttl=policy.system_ttl)
     able = replace(find_capabilities(model), window=window or find_session_window(entries, model).tokens)
     limits = Thresholds.of(able.window, able.max_output, compact_percent=policy.auto_compact_percent)
-    return SessionDrive(entries, policy, frame, limits, price, able=able, prices=prices).run(scratch, tell)
+    drive = SessionDrive(entries, policy, frame, limits, price, able=able, prices=prices, fixed=fixed)
+    return drive.run(scratch, tell)
 
 
 class SessionDrive:
@@ -174,6 +180,7 @@ class SessionDrive:
         layers: Make | None = None,
         able: Capabilities | None = None,
         prices: Prices | None = None,
+        fixed: int = LARGEST_FIXED,
     ) -> None:
         self._entries, self._policy, self._compacts = entries, policy, policy.compacts
         self._make = layers or partial(make_policy_layers, policy)
@@ -182,7 +189,7 @@ class SessionDrive:
         self._prices = prices or Prices.load()
         began = process_time()
         self._needs = find_needs(entries, resets=not self._compacts)
-        self._counted = compute_token_rates(entries)
+        self._counted = compute_token_rates(entries, fixed)
         self._spent = TimeSpent(tracing=process_time() - began)
         self._inside = 0.0  # Seconds of the simulator and of our books while layers ran
         self._clock = FakeClock(entries[0].at if entries else 0.0)

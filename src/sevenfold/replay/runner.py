@@ -30,7 +30,12 @@ from sevenfold.recordings.own_sessions import OwnRecordedSession, iterate_sessio
 from sevenfold.recordings.reader import ALWAYS
 from sevenfold.recordings.recorded_session import RecordedSession, convert_recording
 from sevenfold.recordings.windows import SessionWindow, find_session_window
-from sevenfold.replay.costs import SessionPrice, find_session_price, find_unmarked_losses
+from sevenfold.replay.costs import (
+    SessionPrice,
+    find_largest_fixed,
+    find_session_price,
+    find_unmarked_losses,
+)
 from sevenfold.replay.driver import drive_session
 from sevenfold.replay.policies import Policy, exclude_layers
 from sevenfold.replay.results import LeftBranches, ReplayFigures, compute_figures, sum_costs
@@ -53,6 +58,7 @@ class ReplayJob(msgspec.Struct, frozen=True):
     prices: Path | None = None  # The user's own price table
     drawn: bool = False  # True if each request is wanted, for a drawing
     scratch: Path | None = None  # A folder for the files of layers
+    shared_reads: frozenset[int] = frozenset()  # First reads from the cache that other sessions had too
 
 
 class ReplayResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -215,6 +221,7 @@ def _drive_policy(
         window=window.tokens,
         prices=at.prices,
         scratch=job.scratch,
+        fixed=find_largest_fixed(entries, job.shared_reads),
         tell=told,
     )
     outcome = replace(outcome, spent=replace(outcome.spent, parsing=parsing))

@@ -29,7 +29,7 @@ from sevenfold.cli.output import (
 from sevenfold.cli.startup import read_command_context
 from sevenfold.core.errors import Mistake
 from sevenfold.core.messages import Json
-from sevenfold.recordings.finder import ReplayFile, find_replay_files
+from sevenfold.recordings.finder import ReplayFile, find_repeated_reads, find_replay_files
 from sevenfold.recordings.windows import WindowSource
 from sevenfold.replay.comparison import (
     APPEND_ONLY,
@@ -40,7 +40,7 @@ from sevenfold.replay.comparison import (
     sort_by_cost,
 )
 from sevenfold.replay.costs import find_wanted_model
-from sevenfold.replay.outcome import ReplayRegret
+from sevenfold.replay.outcome import LARGE, ReplayRegret
 from sevenfold.replay.policies import (
     BUILT_IN,
     DEFAULT,
@@ -178,9 +178,10 @@ def write_report(
 
 LONGEST_NAME: Final = 20  # Characters of a session's name in a table
 LONGEST_POLICY: Final = 60  # Characters of a policy's name in a table
+LARGE_COLUMN: Final = f"robust ≥{LARGE}"
 FIRST_TO_GO: Final = (  # Columns that a narrow terminal leaves out, the first ones first
-    "by tokens", "sent", "hit", "compact.", "robust", "breaks", "window", "summaries/100", "extra/100",
-    "requests", "fidelity", "dearer", "paid",
+    "by tokens", "sent", "hit", "compact.", "robust", "breaks", LARGE_COLUMN, "window", "summaries/100",
+    "extra/100", "requests", "fidelity", "dearer", "paid",
 )  # fmt: skip
 LEAST_CENTS: Final = 0.1  # Smaller amounts have four digits behind the point
 LEAST_TIME: Final = 0.001  # Shorter times (seconds) of ours are not shown
@@ -300,6 +301,9 @@ def _regret_to_json(known: ReplayFigures) -> Json:
         "needed_tokens": regret.needed_tokens,
         "share": _round_share(regret.share),
         "robust_share": _round_share(regret.robust_share),
+        "large_cleared": regret.large_removed,
+        "large_needed": regret.large_needed,
+        "large_share": _round_share(_get_large_share(regret)),
         "token_share": _round_share(regret.token_share),
         "extra_per_100": _round_share(known.extra_per_100),
         "by_layer": {
@@ -349,12 +353,17 @@ _COLUMNS: Final[tuple[_Column, ...]] = (
     ("dearer", lambda c: f"{c.dearer:,} of {c.compared:,}" if c.compared else "–"),
     ("extra/100", lambda c: f"{c.figures.extra_per_100:.1f}"),
     ("robust", lambda c: _format_regret(c.figures, c.figures.regret.robust_share)),
+    (LARGE_COLUMN, lambda c: _format_share(_get_large_share(c.figures.regret))),
     ("by tokens", lambda c: _format_regret(c.figures, c.figures.regret.token_share)),
     ("summaries/100", lambda c: f"{c.figures.summaries_per_100:.1f}"),
     ("compact.", lambda c: f"{len(c.figures.compactions):,}"),
     ("fidelity", lambda c: _format_share(c.figures.fidelity)),
 )
 BESIDE_BASE: Final = ("of append-only", "dearer")  # Columns that need append-only in the same run
+
+
+def _get_large_share(regret: ReplayRegret) -> float | None:
+    return regret.large_share if regret.large_removed else None
 
 
 def _format_part(cost: str, known: int, files: int) -> str:
@@ -502,6 +511,7 @@ def _format_legend(known: Sequence[ReplayResult], names: Sequence[str]) -> str:
         "  cost and paid: input, and output of requests that a policy adds",
         "  k and M: thousand and million base-price tokens",
         "  robust, by tokens: of what was cleared, needed again; extra/100: requests to read it back",
+        f"  {LARGE_COLUMN}: the same for parts of at least {LARGE} tokens",
         "  window: as recorded, else that of the model; dearer: cost over 2 % more than append-only",
         f"  charged: {CHARGED}",
         f"  {LOOKS}",
@@ -635,8 +645,10 @@ def _replay_all(
         if progress is not None:
             progress.start()
         with end_on_sigterm(), TemporaryDirectory(prefix="sevenfold-replay-") as scratch:
+            shared_reads = find_repeated_reads(files)
+            drawn, folder = wanted.html is not None, Path(scratch)
             jobs = [
-                ReplayJob(n, one, policies, wanted.price, prices, wanted.html is not None, Path(scratch))
+                ReplayJob(n, one, policies, wanted.price, prices, drawn, folder, shared_reads)
                 for n, one in enumerate(files)
             ]
             with closing(

@@ -16,6 +16,7 @@ from sevenfold.replay.comparison import (
     group_by_window,
     sort_by_cost,
 )
+from sevenfold.replay.outcome import LARGE
 from sevenfold.replay.policies import DEFAULT, Policy
 from sevenfold.replay.report.charts import (
     describe_difference,
@@ -63,7 +64,8 @@ def format_policies(caption: str, compared: Mapping[str, PolicyComparison]) -> s
     head = (
         "policy", "requests", "tokens sent", "from cache", "cache breaks", "cost", "paid", "of paid",
         "of append-only", "dearer sessions", "summaries per 100",
-        "extra per 100", "needed again", "robust", "by tokens", "compactions", "fidelity",
+        "extra per 100", "needed again", "robust", f"robust, {LARGE} tokens and more", "by tokens",
+        "compactions", "fidelity",
     )  # fmt: skip
     cheapest = sorted(compared.items(), key=lambda pair: pair[1].figures.cost.units)
     rows = [
@@ -82,7 +84,12 @@ def format_policies(caption: str, compared: Mapping[str, PolicyComparison]) -> s
             f"{f.extra_per_100:.1f}",
             *(
                 _format_if_removed(f, share)
-                for share in (f.regret.share, f.regret.robust_share, f.regret.token_share)
+                for share in (
+                    f.regret.share,
+                    f.regret.robust_share,
+                    f.regret.large_share,
+                    f.regret.token_share,
+                )
             ),
             f"{len(f.compactions):,}",
             format_percent(f.fidelity),
@@ -358,6 +365,7 @@ def _format_regret_section(wholes: Mapping[str, ReplayFigures]) -> str:
             f"{whole.regret.needed:,}",
             f"{whole.regret.robust:,}",
             _format_if_removed(whole, whole.regret.robust_share),
+            _format_if_removed(whole, whole.regret.large_share),
             _format_if_removed(whole, whole.regret.token_share),
             f"{whole.extra_per_100:.1f}",
             f"{len(whole.compactions):,}",
@@ -369,7 +377,8 @@ def _format_regret_section(wholes: Mapping[str, ReplayFigures]) -> str:
         for name, whole in wholes.items()
     ]
     head = (
-        "policy", "removed", "needed again", "beyond doubt", "robust", "by tokens", "extra per 100",
+        "policy", "removed", "needed again", "beyond doubt", "robust", f"robust, {LARGE} tokens and more",
+        "by tokens", "extra per 100",
         "compactions", "fidelity", "worst",
     )  # fmt: skip
     return _format_section("regret", "Regret and fidelity", format_table("What was forgotten", head, rows))
