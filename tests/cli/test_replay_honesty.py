@@ -53,7 +53,7 @@ def test_a_line_break_in_a_name_breaks_no_line(here: Here, world: World) -> None
     good = world.project / "good.jsonl"
     good.write_bytes(sessions.claude_code())
 
-    ran = here("replay", ".", "--compare", "--policy", str(mine), "--policy", "sevenfold")
+    ran = here("replay", ".", "--compare", "--policy", str(mine), "--policy", "balanced")
 
     assert "a b.jsonl: the file is empty" in ran.err
     assert "policy x y: these flags change nothing" in ran.err
@@ -68,12 +68,12 @@ def test_what_is_off_cannot_be_left_out(here: Here, session: Path, word: str) ->
     ran = here("replay", str(session), "--compare", "--without", word)
 
     assert ran.code == 2
-    assert f"{word} is off in sevenfold, so leaving it out changes nothing" in ran.err
+    assert f"{word} is off in balanced, so leaving it out changes nothing" in ran.err
     assert "tool_results, micro, notes, compaction, extraction" in ran.err
 
 
 def test_a_row_that_equals_another_says_so(here: Here, session: Path) -> None:
-    words = ("--policy", "append-only", "--policy", "sevenfold", "--without", "extraction")
+    words = ("--policy", "append-only", "--policy", "balanced", "--without", "extraction")
 
     ran = here("replay", str(session), "--compare", *words, "--json").json["policies"]
 
@@ -82,8 +82,8 @@ def test_a_row_that_equals_another_says_so(here: Here, session: Path) -> None:
         "append-only without extraction": [
             "extraction is off in append-only, so this is append-only itself"
         ],
-        "sevenfold": [],
-        "sevenfold without extraction": [],
+        "balanced": [],
+        "balanced without extraction": [],
     }
 
 
