@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
+from replay import sessions
+
 from sevenfold.core.messages import Text, assistant, user
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Replace, Reply, Transcript
-from sevenfold.replay.costs import LARGEST_FIXED, compute_token_rates
+from sevenfold.recordings.claude_code import read_session
+from sevenfold.recordings.finder import find_repeated_reads, find_replay_files
+from sevenfold.recordings.recorded_session import convert_recording
+from sevenfold.replay.costs import LARGEST_FIXED, compute_token_rates, find_largest_fixed
 from sevenfold.testing import FakeClock
 
 
@@ -94,6 +102,36 @@ def test_a_client_that_never_read_a_cache_broke_none() -> None:
         talk.replies(0, 30_000 + n)
 
     assert talk.breaks() == {}
+
+
+def test_a_first_read_that_other_sessions_had_too_shows_a_fixed_prefix(tmp_path: Path) -> None:
+    """Two sessions of 60,000 tokens that begin alike, and one that inherited what it read."""
+    for name, read in (("a", 30_000), ("b", 30_000), ("c", 58_000)):
+        lines = [json.loads(line) for line in sessions.claude_code(1).splitlines()]
+        for line in lines:
+            line["sessionId"] = name
+            if (used := line["message"].get("usage")) is not None:
+                used |= {"cache_read_input_tokens": read, "cache_creation_input_tokens": 60_000 - read}
+        (tmp_path / f"{name}.jsonl").write_bytes(sessions.jsonl(lines))
+    shared = find_repeated_reads(find_replay_files([tmp_path]))
+
+    assert shared == {30_000}
+    found = {}
+    for one in find_replay_files([tmp_path]):
+        entries = convert_recording(read_session(Path(one.path))).entries
+        found[Path(one.path).stem] = compute_token_rates(entries, find_largest_fixed(entries, shared))
+    assert {name: known.inherited > 0 for name, known in found.items()} == {
+        "a": False, "b": False, "c": True,
+    }  # fmt: skip
+
+
+def test_a_copy_of_the_same_session_shows_nothing(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        read = b'"cache_read_input_tokens": '
+        data = sessions.claude_code(1).replace(read + b"0", read + b"9000")
+        (tmp_path / f"{name}.jsonl").write_bytes(data)
+
+    assert find_repeated_reads(find_replay_files([tmp_path])) == frozenset()
 
 
 def test_a_larger_system_prompt_can_be_told_from_inherited_history() -> None:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from sevenfold.core.errors import SevenfoldError
-from sevenfold.core.transcript import Problem
+from sevenfold.core.transcript import Problem, Reply
 from sevenfold.recordings.claude_code import ClaudeCodeReader, decode_record, read_session
 from sevenfold.recordings.codex import ENVELOPES, CodexReader
 from sevenfold.recordings.messages import MessagesReader
@@ -40,6 +40,7 @@ STRANGE: Final[dict[str, frozenset[str]]] = {"claude-code": ENVELOPES, "codex": 
 """Kinds of records that only another tool writes."""
 HEADS: Final = (1 << 16, 1 << 20, 1 << 24, LONGEST_LINE + (1 << 16))
 """Bytes read of a file, in turn, until a reader recognises it: its first line may be long."""
+BEGINNINGS: Final = (1 << 18, 1 << 22)  # Bytes of a file, in turn, in which the first reply is looked for
 _CONVERSATION: Final = re.compile(rb'"role"\s*:\s*"(?:user|assistant|model)"')
 _WORDS: Final = (b'"content"', b'"parts"', b'"text"', b'"tool_calls"')
 ENDINGS: Final = (".jsonl", ".json", ".jsonl.gz", ".json.gz", ".ndjson", ".ndjson.gz")
@@ -101,6 +102,38 @@ def _is_file(path: Path) -> bool:
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise Unreadable(f"it cannot be opened: {why}") from None
+
+
+def find_repeated_reads(files: Iterable[ReplayFile]) -> frozenset[int]:
+    """Tokens that the first requests of several sessions read from the cache alike.
+
+    Such sessions began with one fixed prefix; another first read may be inherited history.
+    """
+    sessions: dict[int, set[str]] = {}
+    for found in files:
+        if (first := _read_first_request(Path(found.path))) is not None:
+            session, tokens = first
+            sessions.setdefault(tokens, set()).add(session or found.path)
+    return frozenset(tokens for tokens, of in sessions.items() if len(of) > 1)
+
+
+def _read_first_request(path: Path) -> tuple[str, int] | None:
+    """The session of a file, and the tokens that its first request read from the cache, if any."""
+    try:
+        if not _is_file(path):
+            return None
+        for limit in BEGINNINGS:
+            head = read_beginning(path, limit)
+            recorded = reader.read(head) if (reader := find_reader(head)) is not None else None
+            replies = [said.what for said in recorded.requests] if recorded is not None else []
+            used = [what.usage for what in replies if isinstance(what, Reply) and what.usage.prompt]
+            if recorded is not None and used:
+                return (recorded.session, used[0].cache_read) if used[0].cache_read else None
+            if len(head) < limit:
+                return None
+    except (SevenfoldError, OSError, ValueError, RecursionError):
+        pass  # reading all of it will say what is wrong
+    return None
 
 
 def find_reader(head: bytes) -> SessionReader | None:

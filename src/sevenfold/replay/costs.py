@@ -18,7 +18,7 @@ from sevenfold.core.errors import Mistake
 from sevenfold.core.messages import THOUGHTS, Message, Text, ToolResult, ToolUse, encode_block
 from sevenfold.core.request import TTL_SECONDS, Request, Ttl, strip_unsigned_thinking
 from sevenfold.core.tokens import FRAME, MessageSize, Usage, measure_message
-from sevenfold.core.transcript import Entry, Id, PlacedMessage, Replace, Reply
+from sevenfold.core.transcript import Entry, Id, PlacedMessage, Replace, Reply, Results
 from sevenfold.models.anthropic_wire import MOST_MARKS
 from sevenfold.replay.policies import format_suggestion
 from sevenfold.simulator.cache import CachedPrompt, PromptCache
@@ -174,7 +174,6 @@ def _name_kind(block: object) -> str:
     return "tool_result" if isinstance(block, ToolResult) else "text"
 
 
-LARGE: Final = 1_000_000  # The window of a session whose prompts were longer than its model's usual one
 UNKNOWN: Final = Price(
     model="unknown", input=0.0, output=0.0, output_units=5.0, window=200_000, max_output=32_000, as_of=""
 )  # The usual multiples for cache and output, and no price
@@ -189,11 +188,6 @@ class SessionPrice(msgspec.Struct, frozen=True):
     error: str = ""
     others: dict[str, Price] = {}  # The prices of the other models that answered, by name
     small: Price | None = None  # The price of the small model that side work is asked of
-
-    @property
-    def window(self) -> int | None:
-        """None for a model that can have the large window: only the prompts show which it had."""
-        return None if self.price.window == LARGE else self.price.window
 
     @property
     def prices(self) -> Prices:
@@ -213,14 +207,12 @@ def find_session_price(entries: Sequence[Entry], prices: Prices, wanted: str | N
             f"{what}: costs are in base-price tokens alone, and nothing is compacted by price; "
             "--price MODEL gives them a price"
         )
-        return SessionPrice(
-            model, _fit_window(replace(UNKNOWN, model=model or "unknown"), entries), False, error
-        )
+        return SessionPrice(model, replace(UNKNOWN, model=model or "unknown"), False, error)
     small = prices.of(found.small) if found.small else None
     if wanted:
-        return SessionPrice(model or found.model, _fit_window(found, entries), True, small=small)
+        return SessionPrice(model or found.model, found, True, small=small)
     others, error = _find_other_prices(model, found, entries, prices)
-    return SessionPrice(model, _fit_window(found, entries), True, error, others, small)
+    return SessionPrice(model, found, True, error, others, small)
 
 
 def _find_other_prices(
@@ -262,16 +254,11 @@ def find_main_model(entries: Sequence[Entry]) -> str:
     return known.most_common(1)[0][0] if known else ""
 
 
-def _fit_window(price: Price, entries: Sequence[Entry]) -> Price:
-    """The price with a window in which the recorded prompts have room."""
-    largest = max((e.what.usage.prompt for e in entries if isinstance(e.what, Reply)), default=0)
-    return replace(price, window=LARGE) if largest > price.window else price
-
-
 LEAST, MOST = 0.4, 4.0  # Real tokens per estimated one; other rates have other causes, such as a hook
 USUAL: Final = 1.25  # Real tokens per estimated token, where nothing better is known
 SHRANK: Final = 0.97  # A request smaller than this part of the one before has lost something
 LARGEST_FIXED: Final = 45_000  # Largest system prompt with tools (tokens); more is inherited history
+LEAST_INHERITED: Final = 2_000  # Fewer tokens of inherited history cannot be told from wrong estimates
 STILL_READ: Final = 0.95  # A request that reads less than this part of the prompt before it broke the cache
 LEAST_BREAK: Final = 2_000  # Tokens; a smaller difference is the end of the prompt, which was not marked
 
@@ -301,7 +288,8 @@ class TokenRates:
     @property
     def fixed(self) -> int:
         """Tokens of system prompt and tools: at most what a recorded compaction left over."""
-        return min(self.unseen, *(list(self.resets.values()) or [self.largest_fixed]))
+        left = min(self.unseen, *(list(self.resets.values()) or [self.largest_fixed]))
+        return self.unseen if self.unseen - left < LEAST_INHERITED else left
 
 
 def estimate_message(message: Message) -> int:
@@ -335,29 +323,41 @@ def compute_token_rates(entries: Sequence[Entry], fixed: int = LARGEST_FIXED) ->
     `fixed` is the largest system prompt with tools that the session can have had.
     """
     known, added, before = TokenRates(largest_fixed=fixed), dict[Id, int](), None
+    view = dict[Id, int]()  # The estimate of each message that the recording showed to its model
     compacted: Id | None = None
     for entry in entries:
         message = entry.what.message if isinstance(entry.what, Reply) else entry.what
         if isinstance(entry.what, Reply) and (prompt := entry.what.usage.prompt):
-            unseen = max(0, prompt - round(sum(added.values()) * USUAL))
             if before is None:
-                known.unseen, known.known = unseen, entry.what.usage.cache_read
+                known.unseen = max(0, prompt - round(sum(added.values()) * USUAL))
+                known.known = entry.what.usage.cache_read
             elif compacted is not None:
-                known.resets[compacted] = unseen
+                seen = sum(tokens * known.rates.get(id, USUAL) for id, tokens in view.items())
+                known.resets[compacted] = max(0, prompt - round(seen))
             else:
                 _share_out(known, prompt - before, added)
                 if prompt < SHRANK * before:
                     known.shrank[entry.id] = before - prompt
             added, before, compacted = {}, prompt, None
         if isinstance(entry.what, Replace):
-            compacted = entry.id
-            added = {entry.id: sum(estimate_message(m) for m in entry.what.by)}
+            compacted, added = entry.id, {}
+            view = _replace_estimates(view, entry.id, entry.what)
         elif isinstance(message, Message):
-            added[entry.id] = estimate_message(message)
+            added[entry.id] = view[entry.id] = estimate_message(message)
     if known.rates:
         known.usual = median(known.rates.values())
+    fixed = known.fixed
+    for id, left in known.resets.items():
+        known.resets[id] = fixed if abs(left - fixed) < LEAST_INHERITED else left
     known.breaks = _find_recorded_breaks(entries, known.shrank)
     return known
+
+
+def _replace_estimates(view: dict[Id, int], id: Id, edit: Replace) -> dict[Id, int]:
+    """The estimates after a compaction: the summary, and the messages that stayed behind it."""
+    ids = list(view)
+    kept = ids[ids.index(edit.last) + 1 :] if edit.last in view else []
+    return {id: sum(map(estimate_message, edit.by)), **{one: view[one] for one in kept}}
 
 
 def _find_recorded_breaks(entries: Sequence[Entry], shrank: Container[Id]) -> dict[Id, int]:
@@ -369,7 +369,7 @@ def _find_recorded_breaks(entries: Sequence[Entry], shrank: Container[Id]) -> di
     before: Usage | None = None
     replied = sent = 0.0
     for entry in entries:
-        if isinstance(entry.what, Replace):
+        if isinstance(entry.what, Replace | Results):
             before = None
         elif not isinstance(entry.what, Reply):
             sent = entry.at
@@ -382,6 +382,30 @@ def _find_recorded_breaks(entries: Sequence[Entry], shrank: Container[Id]) -> di
     # A client that never read a cache did not use one: nothing of its could break.
     used_cache = any(e.what.usage.cache_read for e in entries if isinstance(e.what, Reply))
     return found if used_cache else {}
+
+
+def find_largest_fixed(entries: Sequence[Entry], shared_reads: Container[int]) -> int:
+    """The largest system prompt with tools that a session can have had.
+
+    A first request that read as much as those of other sessions began with their fixed prefix: there is no
+    inherited history in it, however long it is.
+    """
+    used = (e.what.usage for e in entries if isinstance(e.what, Reply) and e.what.usage.prompt)
+    first = next(used, Usage())
+    return max(LARGEST_FIXED, first.prompt) if first.cache_read in shared_reads else LARGEST_FIXED
+
+
+def find_unmarked_losses(entries: Sequence[Entry]) -> list[int]:
+    """Tokens by which requests were smaller than the one before, with no compaction or clearing between."""
+    found, before = list[int](), 0
+    for entry in entries:
+        if isinstance(entry.what, Replace | Results):
+            before = 0
+        elif isinstance(entry.what, Reply) and (prompt := entry.what.usage.prompt):
+            if prompt < SHRANK * before:
+                found.append(before - prompt)
+            before = prompt
+    return found
 
 
 def _share_out(known: TokenRates, tokens: int, added: dict[Id, int]) -> None:

@@ -28,7 +28,7 @@ from sevenfold.core.events import Cleared, Emit, Event, get_label
 from sevenfold.core.messages import Block, Message, Text, ToolResult, assistant, user
 from sevenfold.core.protocols import Capabilities, Change, Fit, Layers
 from sevenfold.core.request import Frame, Request
-from sevenfold.core.tokens import REFERENCE_WINDOW, TEXT_RATE, Pressure, Thresholds, Usage, measure_message
+from sevenfold.core.tokens import TEXT_RATE, Pressure, Thresholds, Usage, measure_message
 from sevenfold.core.transcript import Entry, Id, PlacedMessage, Replace, Reply, Results, Transcript
 from sevenfold.layers.l2_microcompaction.candidates import ViewScan, store_cleared_results
 from sevenfold.layers.l7_agents.forks import ForkRunner
@@ -44,8 +44,11 @@ from sevenfold.layers.shared.restore import (
     StartContext,
 )
 from sevenfold.models.capabilities import find_capabilities
+from sevenfold.recordings.windows import find_session_window
 from sevenfold.replay.bookkeeping import COUNTING, RECORDING, EventWatch, ReplayBooks, ReplaySilence
 from sevenfold.replay.costs import (
+    LARGEST_FIXED,
+    LEAST_INHERITED,
     CacheProvider,
     compute_token_rates,
     estimate_size,
@@ -142,7 +145,6 @@ def forget_entries(log: Transcript) -> None:
 AFTERWARDS: Final = 7_200.0  # Seconds of silence after the last reply: what layers do in it is charged
 CALL_OUTPUT: Final = 120  # Tokens of the call that reads something back
 ANALYSIS: Final = 1.5  # Output tokens per token of a recorded summary: its analysis is not in the file
-LEAST_INHERITED: Final = 2_000  # Fewer tokens of inherited history get no message of their own
 FILLER: Final = "x" * 199 + "\n"  # Stands for text that is not in the file
 
 Make = Callable[[LayerParts], Layers]
@@ -157,20 +159,19 @@ def drive_session(
     window: int | None = None,
     prices: Prices | None = None,
     scratch: Path | None = None,
+    fixed: int = LARGEST_FIXED,
     tell: Callable[[int], None] = lambda done: None,
 ) -> ReplayOutcome:
-    """Replay one session under one policy; `tell` is called with the number of entries done."""
+    """Replay one session under one policy; `tell` is called with the number of entries done.
+
+    `fixed` is the largest system prompt with tools that it can have had.
+    """
     ttl = find_ttl(entries) if policy.cache_ttl == "recorded" else policy.cache_ttl
     frame = Frame(model, tools=({**EDIT_SCHEMA},), ttl=ttl, system_ttl=policy.system_ttl)
-    able = replace(find_capabilities(model), window=window or find_window(entries))
+    able = replace(find_capabilities(model), window=window or find_session_window(entries, model).tokens)
     limits = Thresholds.of(able.window, able.max_output, compact_percent=policy.auto_compact_percent)
-    return SessionDrive(entries, policy, frame, limits, price, able=able, prices=prices).run(scratch, tell)
-
-
-def find_window(entries: Sequence[Entry]) -> int:
-    """The usual window, or a large one where prompts were longer than that."""
-    prompts = (e.what.usage.prompt for e in entries if isinstance(e.what, Reply))
-    return 1_000_000 if max(prompts, default=0) > REFERENCE_WINDOW else REFERENCE_WINDOW
+    drive = SessionDrive(entries, policy, frame, limits, price, able=able, prices=prices, fixed=fixed)
+    return drive.run(scratch, tell)
 
 
 class SessionDrive:
@@ -187,6 +188,7 @@ class SessionDrive:
         layers: Make | None = None,
         able: Capabilities | None = None,
         prices: Prices | None = None,
+        fixed: int = LARGEST_FIXED,
     ) -> None:
         self._entries, self._policy, self._compacts = entries, policy, policy.compacts
         self._make = layers or partial(make_policy_layers, policy)
@@ -195,7 +197,7 @@ class SessionDrive:
         self._prices = prices or Prices.load()
         began = process_time()
         self._needs = find_needs(entries, resets=not self._compacts)
-        self._counted = compute_token_rates(entries)
+        self._counted = compute_token_rates(entries, fixed)
         self._spent = TimeSpent(tracing=process_time() - began)
         self._inside = 0.0  # Seconds of the simulator and of our books while layers ran
         self._clock = FakeClock(entries[0].at if entries else 0.0)
@@ -311,12 +313,15 @@ class SessionDrive:
         return parts
 
     def _add_inherited(self) -> None:
-        """Add a filler message for the history of a session that continued another."""
-        if (tokens := self._counted.inherited) < LEAST_INHERITED:
-            return
-        message = user(FILLER * round(tokens / len(FILLER) / TEXT_RATE))
-        [self._inherited] = self._transcript.add(message, by=RECORDING)
-        self._rates[self._inherited] = tokens / max(1, estimate_size(measure_message(message)))
+        """Add filler for the history of a session that continued another: what was cached, and the rest."""
+        cached = max(0, min(self._counted.known, self._counted.unseen) - self._counted.fixed)
+        for tokens in (cached, self._counted.inherited - cached):
+            if tokens < LEAST_INHERITED:
+                continue
+            message = user(FILLER * round(tokens / len(FILLER) / TEXT_RATE))
+            [id] = self._transcript.add(message, by=RECORDING)
+            self._rates[id] = tokens / max(1, estimate_size(measure_message(message)))
+            self._inherited = id if self._inherited is None else self._inherited
         self._watch.view = self._transcript.view
 
     # --- entries of the recording -------------------------------------------------------------------------

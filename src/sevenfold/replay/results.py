@@ -43,6 +43,18 @@ class ReplayCost(msgspec.Struct, frozen=True):
         return ReplayCost(self.units + other.units, amount, self.currency if known else None)
 
 
+def divide_costs(cost: ReplayCost, base: ReplayCost | None, *, in_money: bool) -> float | None:
+    """A cost as a share of another: in money, or in base-price tokens where not every price is known.
+
+    Base-price tokens of models with different prices do not add up to the same share as their money.
+    """
+    if base is None:
+        return None
+    if in_money and cost.amount is not None and base.amount and cost.currency == base.currency:
+        return cost.amount / base.amount
+    return cost.units / base.units if base.units else None
+
+
 class LeftBranches(msgspec.Struct, frozen=True):
     """Requests on branches that the user left: they were paid for, and are not replayed."""
 
@@ -137,11 +149,21 @@ class ReplayFigures(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def of_paid(self) -> float | None:
         """The simulated cost as a share of the recorded one, for the sessions that have it."""
-        if not self.paid or not self.paid.units:
-            return None
-        return (self.compared or self.cost).units / self.paid.units
+        return divide_costs(self.compared or self.cost, self.paid, in_money=self.has_all_prices)
+
+    @property
+    def has_all_prices(self) -> bool:
+        """True if every session has a price: amounts are of all of them, and shares are of amounts."""
+        return self.priced_files == self.files
+
+    @property
+    def summaries_per_100(self) -> float:
+        """Summaries by the policy, or of the recording that were carried out, per 100 own requests."""
+        made = sum(one.by in SUMMARIES for one in self.compactions)
+        return 100 * made / self.turns if self.turns else 0.0
 
 
+SUMMARIES: Final = frozenset({"summary", "recorded"})  # Compactions that asked a model for a summary
 CHANGING = frozenset({TOOL_RESULTS, MICRO, NOTES, READ_BACK})  # They make it another request
 MOST_POINTS = 600  # Points of one session in a drawing; a longer one is thinned out, events kept
 

@@ -350,6 +350,7 @@ class AgentConversation:
             "session": self._of.id,
             "root": str(at.places.root),
             "model": self._model.name,
+            "window": self._model.capabilities.window,
             "agent": {
                 "name": spec.name,
                 "kind": spec.kind,
