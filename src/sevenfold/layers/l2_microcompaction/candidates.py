@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path, PurePath
@@ -63,7 +64,7 @@ class ClearedResult(msgspec.Struct, frozen=True):
 class ClearedPointer(msgspec.Struct, frozen=True):
     """The place of a cleared result, as its marker says it."""
 
-    file: str  # Its name without its folder: most markers have no more
+    file: str  # Its name without its folder: some markers of older sessions have no more
     first: int
     last: int
 
@@ -119,12 +120,14 @@ class ViewScan:
         self._newest = max(self._newest, view[-1].id) if len(view) else self._newest
         return again
 
-    def old(self, keep: int) -> list[Candidate]:
-        """All but the newest so many, and none that the model has not had a chance to read yet."""
+    def old(self, keep: int, since: int = -1) -> list[Candidate]:
+        """Those after message `since`, all but the newest so many, and none that the model has not had a
+        chance to read yet.
+        """
         end = max(0, len(self.found) - keep)
         while end and self.found[end - 1].request == self.requests:
             end -= 1
-        return self.found[:end]
+        return self.found[bisect_right(self.found, since, 0, end, key=lambda one: one.at) : end]
 
     def behind(self, at: int, end: int | None = None) -> int:
         """Tokens of this message and all after it, up to `end`, by the raw rule."""
@@ -363,18 +366,13 @@ def store_cleared_results(
         return {}
     weigh, whole_path = view.calibration.tokens, str(path)
     return {
-        one.use.id: format_marker(
-            weigh(one.size), whole_path if one is candidates[-1] else path.name, first, count
-        )
-        for one, first, count in places
+        one.use.id: format_marker(weigh(one.size), whole_path, first, count) for one, first, count in places
     }
 
 
-def format_marker(tokens: int, file: str, first: int, lines: int) -> str:
-    """The marker in place of a result. Every word is paid for at every request, so only the newest of a
-    batch has the whole path: it is the last to leave the view.
-    """
-    return f"{CLEARED}{tokens:,} tokens, kept in {file} lines {first}-{first + lines - 1})"
+def format_marker(tokens: int, path: str, first: int, lines: int) -> str:
+    """The marker in place of a result. Every word is paid for at every request."""
+    return f"{CLEARED}{tokens:,} tokens, kept in {path} lines {first}-{first + lines - 1})"
 
 
 def describe_call(use: ToolUse) -> str:

@@ -113,7 +113,7 @@ def _number(value: object) -> float:
     return float(value)
 
 
-MARKER: Final = 36  # Tokens of what is left in place of a result, its frame included
+MARKER: Final = 54  # Tokens of what is left in place of a result: its frame, and a path of 100 characters
 CALL: Final = 600
 """The cost of asking again besides the result, in input tokens: about 120 tokens of output."""
 
@@ -163,8 +163,9 @@ def decide_clearing(
     rates: CacheRates,
     pressure: Pressure,
     settings: MicroSettings,
+    since: int = -1,
 ) -> ClearDecision | None:
-    """The batch with the best balance that is worth its margin; None when there is none."""
+    """The best batch after message `since` that is worth its margin; None when there is none."""
     rate = _rate(view, scan)
     ahead, cold = settings.requests_ahead, not pressure.warm
     least = 0.0 if cold else scale_constant(settings.least_freed, pressure.window)
@@ -173,7 +174,7 @@ def decide_clearing(
     best: tuple[float, int, int, int, float, float] | None = None
     saving = freed = behind = 0.0
     end: int | None = None
-    for one in reversed(scan.old(settings.keep_recent)):
+    for one in reversed(scan.old(settings.keep_recent, since)):
         tokens = one.tokens * rate - MARKER
         chance = need.chance(one, scan) if tokens > 0 else 1.0
         carrying = tokens * (rates.read * ahead + (rates.write - rates.read) * cold)
@@ -198,11 +199,16 @@ def decide_clearing(
 
 
 def decide_clear_all(
-    view: View, scan: ViewScan, rates: CacheRates, pressure: Pressure, settings: MicroSettings
+    view: View,
+    scan: ViewScan,
+    rates: CacheRates,
+    pressure: Pressure,
+    settings: MicroSettings,
+    since: int = -1,
 ) -> ClearDecision | None:
-    """All but the newest, whatever it costs; what is shorter than its marker would be stays."""
+    """All after message `since` but the newest, whatever it costs; those shorter than a marker stay."""
     rate, cold = _rate(view, scan), not pressure.warm
-    old = [one for one in scan.old(settings.keep_recent) if one.tokens * rate > MARKER]
+    old = [one for one in scan.old(settings.keep_recent, since) if one.tokens * rate > MARKER]
     if not old:
         return None
     freed = sum(one.tokens * rate - MARKER for one in old)

@@ -232,7 +232,8 @@ def estimate_freed_tokens(candidates: Sequence[Candidate], view: View) -> int:
     tokens = view.calibration.tokens(sum((one.size for one in candidates), MessageSize()))
     if view.reported is None:
         return tokens
-    counted = view.calibration.tokens(view.reported.size)
+    before = sum(pin.frees for pin in view.pins)  # what went earlier is not in that count
+    counted = view.calibration.tokens(view.reported.size) - before
     return int(tokens * min(1.0, view.reported.tokens / max(1, counted)))
 
 
