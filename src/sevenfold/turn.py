@@ -196,4 +196,5 @@ class Turn:
             self.background.start(get_label(layer), partial(layer, self.request))
 
     def pressure(self, refused: PromptTooLong | None = None) -> Pressure:
-        return measure_pressure(self.request, self.thresholds, self.clock.now(), refused)
+        request = Request(self.frame, self.transcript.view)  # its marks take time and weigh nothing
+        return measure_pressure(request, self.thresholds, self.clock.now(), refused)

@@ -28,6 +28,7 @@ CHANGING: Final = ("age", "turns", "changed_since", "read_since", "untouched")
 """The features that change while a result stands in the view."""
 FEATURES: Final = ("always", "read", "search", "shell", "change", "size", *CHANGING, "error")
 SEARCHERS: Final = frozenset({"Grep", "Glob"})
+SHELLS: Final = frozenset({"Bash"})
 
 
 def compute_features(candidate: Candidate, scan: ViewScan) -> tuple[float, ...]:
@@ -41,9 +42,9 @@ def compute_features(candidate: Candidate, scan: ViewScan) -> tuple[float, ...]:
         1.0,
         float(read),
         float(tool in SEARCHERS),
-        float(tool == "Bash"),
+        float(tool in SHELLS),
         float(tool in WRITERS),
-        math.log2(1 + candidate.tokens / 100),
+        _scale_size(candidate.tokens),
         math.log2(1 + scan.calls - candidate.call),
         math.log2(1 + scan.turns - candidate.turn),
         float(read and changed_since),
@@ -53,13 +54,17 @@ def compute_features(candidate: Candidate, scan: ViewScan) -> tuple[float, ...]:
     )
 
 
+def _scale_size(tokens: int) -> float:
+    return math.log2(1 + tokens / 100)
+
+
 class NeedModel:
     """The chance that a result is needed again after it was cleared."""
 
     def __init__(self, coefficients: tuple[float, ...]) -> None:
-        self._coefficients = coefficients
-        named = dict(zip(FEATURES, coefficients, strict=True))
-        self._changing_coefficients = tuple(named[name] for name in CHANGING)
+        self._named = dict(zip(FEATURES, coefficients, strict=True))
+        self._changing_coefficients = tuple(self._named[name] for name in CHANGING)
+        self._tools: dict[str, float] = {}
         self._lasting: dict[str, float] = {}
 
     @classmethod
@@ -78,11 +83,17 @@ class NeedModel:
         """`compute_probability` of all `compute_features`; those that never change are summed up once."""
         lasting = self._lasting.get(candidate.use.id)
         if lasting is None:
-            values = compute_features(candidate, scan)
-            lasting = sum(c * v for c, v in zip(self._coefficients, values, strict=True))
-            lasting -= self._changing(candidate, scan)
-            self._lasting[candidate.use.id] = lasting
+            lasting = self._lasting[candidate.use.id] = self._sum_lasting(candidate)
         return _logistic(lasting + self._changing(candidate, scan))
+
+    def _sum_lasting(self, candidate: Candidate) -> float:
+        named, tool = self._named, candidate.use.name
+        known = self._tools.get(tool)
+        if known is None:
+            kinds = {"read": READERS, "search": SEARCHERS, "shell": SHELLS, "change": WRITERS}
+            known = named["always"] + sum(named[kind] for kind, tools in kinds.items() if tool in tools)
+            self._tools[tool] = known
+        return known + named["size"] * _scale_size(candidate.tokens) + named["error"] * candidate.error
 
     def _changing(self, candidate: Candidate, scan: ViewScan) -> float:
         (age, turns, changed_since, read_since, untouched) = self._changing_coefficients
