@@ -9,7 +9,6 @@ from typing import Final
 import msgspec
 
 from sevenfold.core.messages import (
-    Block,
     Message,
     Opaque,
     RedactedThinking,
@@ -218,13 +217,8 @@ class Pressure(msgspec.Struct, frozen=True):
 
 
 def measure_message(message: Message) -> MessageSize:
-    return _measure_blocks(message.content)
-
-
-def _measure_blocks(content: tuple[Block, ...]) -> MessageSize:
-    # Plain numbers: every message is measured at least once, and a sum of sizes makes an object a block.
-    text = json = flat = frames = 0
-    for block in content:
+    text = json = flat = frames = 0  # plain numbers: a sum of sizes would make an object for each block
+    for block in message.content:
         if isinstance(block, Text):
             text += count_bytes(block.text)
         elif isinstance(block, ToolUse):
@@ -234,7 +228,7 @@ def _measure_blocks(content: tuple[Block, ...]) -> MessageSize:
             frames += 1
             inner = block.content
             if not isinstance(inner, str):
-                size = _measure_blocks(inner)
+                size = measure_message(Message("user", inner))
                 text, json = text + size.text, json + size.json
                 flat, frames = flat + size.flat, frames + size.frames
             elif _is_json(inner):

@@ -327,10 +327,11 @@ class View(msgspec.Struct, frozen=True, eq=False):
         return replace(grown, reported=reported, edited=False)
 
     def _showing(self, shown: dict[str, str]) -> View:
-        where = {at for use in shown if (at := self.result_at(use)) is not None}
-        items = cast(_MessageBuffer, self.buffer).items
-        new = {at: _placed(items[at], _with_results(items[at].message, shown)) for at in where}
-        came, went = add_sizes(p.size for p in new.values()), add_sizes(items[at].size for at in where)
+        items, new = cast(_MessageBuffer, self.buffer).items, dict[int, PlacedMessage]()
+        for use in shown:
+            if (at := self.result_at(use)) is not None and at not in new:
+                new[at] = _placed(items[at], _with_results(items[at].message, shown))
+        came, went = add_sizes([p.size for p in new.values()]), add_sizes([items[at].size for at in new])
         buffer = self.buffer.instead(new, self.length)
         return replace(self, buffer=buffer, size=self.size + came - went, edited=True)
 

@@ -142,13 +142,10 @@ class ViewScan:
         changed = [(at, old, new) for at, (old, new) in pairs if old is not new]
         hidden: dict[str, ToolResult] = {}
         for _, old, new in changed:
-            if not _asks_the_same(old, new):
-                return False
-            for was, now in zip(old.message.results, new.message.results, strict=True):
-                if was is not now and was != now:
-                    if _hidden(was) or not _hidden(now):
-                        return False  # shown again, or shown otherwise
-                    hidden[now.tool_use_id] = now
+            newly = _find_newly_hidden(old, new)
+            if newly is None:
+                return False  # shown again, or shown otherwise
+            hidden.update(newly)
         self._drop(lambda one: one.use.id in hidden)
         for result in hidden.values():
             self._went(result)
@@ -340,11 +337,28 @@ def _leads_into(path: str, folders: Iterable[tuple[str, ...]]) -> bool:
     return any(named[:n] == folder[-n:] for folder in folders for n in range(1, len(named) + 1))
 
 
-def _asks_the_same(old: PlacedMessage, new: PlacedMessage) -> bool:
-    """The same message, in which at most results are shown otherwise and thinking is gone."""
-    was, now = old.message, new.message
-    answers = [r.tool_use_id for r in was.results] == [r.tool_use_id for r in now.results]
-    return old.id == new.id and answers and was.tool_uses == now.tool_uses
+_PAIRED: Final = (ToolUse, ToolResult)
+
+
+def _find_newly_hidden(old: PlacedMessage, new: PlacedMessage) -> dict[str, ToolResult] | None:
+    """The results that are cleared in the new form of a message; None if it differs in more.
+
+    Thinking may be gone, and words may be others.
+    """
+    was = [block for block in old.message.content if isinstance(block, _PAIRED)]
+    now = [block for block in new.message.content if isinstance(block, _PAIRED)]
+    if old.id != new.id or len(was) != len(now):
+        return None
+    hidden: dict[str, ToolResult] = {}
+    for before, after in zip(was, now, strict=True):
+        if before is after or before == after:
+            continue
+        if not isinstance(before, ToolResult) or not isinstance(after, ToolResult):
+            return None
+        if before.tool_use_id != after.tool_use_id or _hidden(before) or not _hidden(after):
+            return None
+        hidden[after.tool_use_id] = after
+    return hidden
 
 
 def _weight(size: MessageSize) -> int:
@@ -359,6 +373,14 @@ def find_call_path(use: ToolUse) -> str:
     return ""
 
 
+def find_result(candidate: Candidate, view: View) -> ToolResult:
+    """The result that a candidate stands for."""
+    for block in view[candidate.at].message.content:
+        if isinstance(block, ToolResult) and block.tool_use_id == candidate.use.id:
+            return block
+    raise LookupError(candidate.use.id)
+
+
 LONGEST_NAME: Final = 120
 
 
@@ -370,11 +392,9 @@ def store_cleared_results(
     places: list[tuple[Candidate, int, int]] = []
     line = 1
     for one in candidates:
-        for result in view[one.at].message.results:
-            if result.tool_use_id == one.use.id:
-                text = result.text
-                break
-        parts += (" ".join(f"=== {describe_call(one.use)} ({one.use.id})".split()), text)
+        text = find_result(one, view).text
+        parts.append(" ".join(f"=== {describe_call(one.use)} ({one.use.id})".split()))
+        parts.append(text)
         count = text.count("\n") + 1
         places.append((one, line + 1, count))
         line += 1 + count
@@ -383,10 +403,10 @@ def store_cleared_results(
     except StorageFailure as error:
         emit(Failed("microcompaction", f"nothing was cleared: {error}"))
         return {}
-    weigh, whole_path = view.calibration.tokens, str(path)
+    weigh, whole_path, name = view.calibration.tokens, str(path), path.name
     return {
         one.use.id: format_marker(
-            weigh(one.size), whole_path if one is candidates[-1] else path.name, first, count
+            weigh(one.size), whole_path if one is candidates[-1] else name, first, count
         )
         for one, first, count in places
     }
@@ -401,7 +421,10 @@ def format_marker(tokens: int, file: str, first: int, lines: int) -> str:
 
 def describe_call(use: ToolUse) -> str:
     """A call in a few words: the tool, and what it was about."""
-    about = next((v for v in use.input.values() if isinstance(v, str) and v.strip()), "")
-    flat = " ".join(about.split())
+    flat = ""
+    for value in use.input.values():
+        if isinstance(value, str) and (words := value.split()):
+            flat = " ".join(words)
+            break
     short = flat if len(flat) <= LONGEST_NAME else flat[: LONGEST_NAME - 1] + "…"
     return f"{use.name} {short}".rstrip()

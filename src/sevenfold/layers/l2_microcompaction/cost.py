@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import operator
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -71,8 +72,7 @@ class NeedModel:
     def load(cls, path: Path | None = None) -> NeedModel:
         where = path or COEFFICIENTS
         try:
-            raw = tomllib.loads(where.read_text(encoding="utf-8"))["coefficients"]
-            return cls(tuple(_number(raw[name]) for name in FEATURES))
+            return cls(_read_coefficients(where) if path else _read_own_coefficients())
         except (OSError, UnicodeDecodeError, ValueError, KeyError, TypeError) as error:
             raise SettingsError(
                 f"{where}: the coefficients of micro.needModel cannot be read ({error}); "
@@ -116,6 +116,16 @@ def compute_probability(coefficients: tuple[float, ...], values: tuple[float, ..
 
 def _logistic(weighted: float) -> float:
     return 1 / (1 + math.exp(-max(-30.0, min(30.0, weighted))))
+
+
+def _read_coefficients(path: Path) -> tuple[float, ...]:
+    raw = tomllib.loads(path.read_text(encoding="utf-8"))["coefficients"]
+    return tuple(_number(raw[name]) for name in FEATURES)
+
+
+@cache
+def _read_own_coefficients() -> tuple[float, ...]:
+    return _read_coefficients(COEFFICIENTS)
 
 
 def _number(value: object) -> float:
@@ -180,16 +190,18 @@ def decide_clearing(
     ahead, cold = settings.requests_ahead, not pressure.warm
     least = 0.0 if cold else scale_constant(settings.least_freed, pressure.window)
     again = rates.read * pressure.tokens + CALL
+    carried = rates.read * ahead + (rates.write - rates.read) * cold
+    returned = rates.write + rates.read * ahead
     chosen: list[Candidate] = []
     best: tuple[float, int, int, int, float, float] | None = None
     saving = freed = behind = 0.0
     end: int | None = None
     for one in reversed(scan.old(settings.keep_recent)):
         tokens = one.tokens * rate - MARKER
-        chance = need.chance(one, scan) if tokens > 0 else 1.0
-        carrying = tokens * (rates.read * ahead + (rates.write - rates.read) * cold)
-        back = tokens * (rates.write + rates.read * ahead) + again
-        net = carrying - chance * back
+        if tokens <= 0:  # shorter than its marker
+            continue
+        chance = need.chance(one, scan)
+        net = tokens * carried - chance * (tokens * returned + again)
         if net <= 0:
             continue
         chosen.append(one)
