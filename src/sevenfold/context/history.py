@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import is_
 from typing import Any, Final
 
 import msgspec
@@ -371,6 +372,7 @@ class GroupCache:
         self._flat: list[Any] = []
         self._starts: list[int] = []
         self.special: set[int] = set()  # Groups that are not sent as the objects the caller has
+        self.version = 0  # Counts the times that known groups were changed, not only appended to
 
     def __len__(self) -> int:
         return len(self.heard)
@@ -399,6 +401,7 @@ class GroupCache:
             if looks is None:
                 return at
             self.heard[at] = looks
+            self.version += 1
             self._flat[start:end] = looks.seen
             (self.special.discard if looks.own is None else self.special.add)(at)
         return self._known
@@ -418,6 +421,7 @@ class GroupCache:
 
     def reindex(self) -> None:
         self._known, self._flat, self._starts, self.special = 0, [], [], set()
+        self.version += 1
         for at, heard in enumerate(self.heard):
             if heard is None:
                 break
@@ -441,6 +445,7 @@ class RequestWriter:
         self._length = 0
         self._in_order = True  # The view is the caller's messages, with nothing between them
         self._altered: set[int] = set()
+        self._last = _WrittenBefore()
 
     def write(
         self, view: View, groups: Sequence[LoggedGroup], known: GroupCache, said: list[Any]
@@ -449,15 +454,18 @@ class RequestWriter:
         self._look(view, groups, known)
         if not self._in_order or len(view) != len(groups) or view.pins:
             return self._piece_by_piece(view, groups, known, said)
-        out = list(said)
-        special = sorted(known.special | self._altered, reverse=True)
-        for at in special:  # from the end, so that what is dropped does not move what comes next
-            first, last = known.start(at), known.start(at + 1)
-            new = self._as_shown(known[at], view[at].message, out[first:last])
-            if len(new) != last - first:
+        last = self._last
+        if not last.stands(view.buffer, known.version, said):
+            last = self._last = _WrittenBefore(view.buffer, known.version)
+        for at in range(last.groups, len(groups)):
+            own = said[known.start(at) : known.start(at + 1)]
+            special = at in self._altered or at in known.special
+            new = self._as_shown(known[at], view[at].message, own) if special else own
+            if len(new) != len(own):
+                self._last = _WrittenBefore()
                 return self._piece_by_piece(view, groups, known, said)
-            out[first:last] = new
-        return WrittenMessages(out, _GroupEnds(known, len(groups)))
+            last.add(own, new, special)
+        return WrittenMessages(last.messages.copy(), _GroupEnds(known, len(groups)))
 
     def _look(self, view: View, groups: Sequence[LoggedGroup], known: GroupCache) -> None:
         """Find what of the view is not as the caller said it. Only what is new is looked at."""
@@ -509,6 +517,36 @@ class RequestWriter:
             elif (new := self._form.rewrite_message(message, before, after)) is not None:
                 out.append(new)
         return out
+
+
+class _WrittenBefore:
+    """The messages of the last request, to be written again while nothing in them has changed."""
+
+    def __init__(self, buffer: object = None, version: int = -1) -> None:
+        self._buffer, self._version = buffer, version
+        self.groups = 0
+        self.messages: list[Any] = []
+        self._said: list[Any] = []  # The caller's objects that they were made from
+        self._ours: list[Any] = []  # Those of `messages` that are not the caller's
+        self._copies: list[Any] = []  # ... and as they were: the caller may change what it was given
+
+    def stands(self, buffer: object, version: int, said: list[Any]) -> bool:
+        """True if the same would be written now for all of it."""
+        return (
+            (buffer, version) == (self._buffer, self._version)
+            and len(said) >= len(self._said)
+            and all(map(is_, self._said, said))
+            and self._ours == self._copies
+        )
+
+    def add(self, said: list[Any], written: list[Any], special: bool) -> None:
+        """Add a group, of which `stands` has compared nothing yet."""
+        self.groups += 1
+        self._said += said
+        self.messages += written
+        if special:
+            self._ours += written
+            self._copies += copy_value(written)
 
 
 class _GroupEnds(Sequence[int]):

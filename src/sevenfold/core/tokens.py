@@ -8,15 +8,7 @@ from typing import Final
 
 import msgspec
 
-from sevenfold.core.messages import (
-    Message,
-    Opaque,
-    RedactedThinking,
-    Text,
-    Thinking,
-    ToolResult,
-    ToolUse,
-)
+from sevenfold.core.messages import Message, Opaque, RedactedThinking, Text, Thinking, ToolResult, ToolUse
 
 TEXT_RATE: Final = 1 / 4
 JSON_RATE: Final = 1 / 2

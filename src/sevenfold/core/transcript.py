@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from sevenfold.core.errors import FromTheFuture
-from sevenfold.core.messages import THOUGHTS, Block, Json, Message, ToolResult
+from sevenfold.core.messages import THOUGHTS, Json, Message, ToolResult
 from sevenfold.core.tokens import Calibration, MessageSize, Usage, add_sizes, measure_message
 
 Id: TypeAlias = int
@@ -368,10 +368,10 @@ def _placed(old: PlacedMessage, message: Message) -> PlacedMessage:
 
 
 def _with_results(message: Message, shown: dict[str, str]) -> Message:
-    content = [
-        replace(b, content=shown[b.tool_use_id]) if isinstance(b, ToolResult) and b.tool_use_id in shown else b
-        for b in message.content
-    ]
+    content = list(message.content)
+    for at, block in enumerate(content):
+        if isinstance(block, ToolResult) and block.tool_use_id in shown:
+            content[at] = replace(block, content=shown[block.tool_use_id])
     return Message(message.role, tuple(content))
 
 

@@ -20,12 +20,7 @@ from sevenfold.core.protocols import Accounts, Capabilities, Change, Fit
 from sevenfold.core.request import Frame, Request
 from sevenfold.core.tokens import MessageSize, Pressure, scale_constant
 from sevenfold.core.transcript import Entry, Pin, Reply, View
-from sevenfold.layers.l2_microcompaction.candidates import (
-    Candidate,
-    ViewScan,
-    describe_call,
-    find_result,
-)
+from sevenfold.layers.l2_microcompaction.candidates import Candidate, ViewScan, describe_call, find_result
 from sevenfold.layers.parts import LayerParts
 from sevenfold.settings.layers import MicroSettings, Switches
 
