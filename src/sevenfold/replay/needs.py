@@ -32,8 +32,10 @@ NEWEST_LINES: Final = 6  # Newest sources that are kept of a line
 ROBUST: Final = 2  # Rare words of one result in one reply that are no accident
 INPUT, SAID, THOUGHT = "<", "@", "~"  # Suffix and prefixes of sources that are not results
 
-_NUMBERED: Final = re.compile(r"^\s*\d+[→\t:-]")
-_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:[./-][A-Za-z0-9_]+)*|\d[\d.]{3,}\d")
+_NUMBERED: Final = re.compile(r"^\d+[→\t:-]")
+_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:[./-][A-Za-z0-9_]+)*|[0-9][0-9.]{3,}[0-9]")
+_BETWEEN: Final = bytes(code if re.match(rb"[A-Za-z0-9_./-]", bytes([code])) else 32 for code in range(256))
+"""A table that leaves the characters of words, and makes a blank of every other."""
 _SHAPED: Final = re.compile(r"[_\d./]|-.*-|[a-z][A-Z]")  # One hyphen makes no name: line-based, re-run
 _SCHEMA: Final = frozenset({"output_mode", "status", "type", "subagent_type", "model", "priority"})
 """Arguments whose values the tool's schema names."""
@@ -112,11 +114,35 @@ class _TraceFilter:
     def __init__(self, replies: Iterable[Message]) -> None:
         self.lines: set[str] = set()
         self.words: set[str] = set()
+        self._own: dict[int, set[str]] = {}  # The rare words of each reply
+        self._seen: set[bytes] = set()  # Runs of characters that words can have
+        self._found: dict[bytes, set[str]] = {}  # The words in each of them, where there are any
         for message in replies:
             self.lines.update(
                 *(find_long_lines(old) for u in message.tool_uses for old in _list_replaced_texts(u))
             )
-            self.words.update(*map(find_rare_words, _iterate_own_texts(message)))
+            words = {word for text in _iterate_own_texts(message) for word in find_rare_words(text)}
+            self._own[id(message)] = words
+            self.words |= words
+
+    def get_own_words(self, message: Message) -> set[str]:
+        """The rare words of a reply."""
+        return self._own[id(message)]
+
+    def find_lines(self, text: str) -> set[str]:
+        """The lines of a text that a reply has."""
+        if not self.lines:
+            return set()
+        return self.lines & _strip_lines(text)
+
+    def find_words(self, text: str) -> set[str]:
+        """The rare words of a text that a reply has. A run that came before is not searched again."""
+        runs = set(text.encode("ascii", "replace").translate(_BETWEEN).split())
+        for run in runs - self._seen:
+            if found := self.words.intersection(_WORD.findall(run.decode("ascii"))):
+                self._found[run] = found
+        self._seen |= runs
+        return {word for run in self._found.keys() & runs for word in self._found[run]}
 
 
 class _TraceIndex:
@@ -137,7 +163,7 @@ class _TraceIndex:
             elif isinstance(block, ToolUse):
                 self._index_text("\n".join(iterate_strings(block.input)), block.id + INPUT)
             elif isinstance(block, Thinking):
-                for word in find_rare_words(block.thinking) & self._wanted.words:
+                for word in self._wanted.find_words(block.thinking):
                     _add_source(self._thought, word, f"{THOUGHT}{id}", MOST_SOURCES)
 
     def find_needs_of(self, message: Message) -> Iterator[ReplyNeed]:
@@ -146,16 +172,16 @@ class _TraceIndex:
                 for line in sorted(find_long_lines(old)):
                     if sources := self._lines.get(line):
                         yield ReplyNeed(tuple(sources), True, line)
-        for word in sorted({w for text in _iterate_own_texts(message) for w in find_rare_words(text)}):
+        for word in sorted(self._wanted.get_own_words(message)):
             sources = self._words.get(word) or self._thought.get(word)
             if sources and len(sources) <= MOST_SOURCES:
                 yield ReplyNeed(tuple(sources), False, word)
 
     def _index_text(self, text: str, source: str) -> None:
-        for line in find_long_lines(text) & self._wanted.lines:
+        for line in self._wanted.find_lines(text):
             _add_source(self._lines, line, source, NEWEST_LINES)
             del self._lines[line][:-NEWEST_LINES]
-        for word in find_rare_words(text) & self._wanted.words:
+        for word in self._wanted.find_words(text):
             _add_source(self._words, word, source, MOST_SOURCES)
 
 
@@ -196,13 +222,21 @@ def iterate_strings(value: Json | list[object] | object) -> Iterator[str]:
 
 def find_long_lines(text: str) -> set[str]:
     """The lines of a text that are long enough to be recognised, without line numbers and margins."""
-    stripped = (_NUMBERED.sub("", line).strip() for line in text.splitlines())
-    return {line for line in stripped if len(line) >= SHORTEST_LINE}
+    return {line for line in _strip_lines(text) if len(line) >= SHORTEST_LINE}
+
+
+def _strip_lines(text: str) -> set[str]:
+    lines = set(map(str.strip, text.splitlines()))
+    numbered = [line for line in lines if line[:1].isdecimal() and _NUMBERED.match(line)]
+    lines.difference_update(numbered)
+    lines.update([_NUMBERED.sub("", line, count=1).strip() for line in numbered])
+    return lines
 
 
 def find_rare_words(text: str) -> set[str]:
     """Identifiers, paths and numbers; plain words do not show where they come from."""
-    return {word for word in _WORD.findall(text) if len(word) >= SHORTEST_WORD and _SHAPED.search(word)}
+    words = set(_WORD.findall(text))
+    return {word for word in words if len(word) >= SHORTEST_WORD and _SHAPED.search(word)}
 
 
 class LostItem(msgspec.Struct, frozen=True):
