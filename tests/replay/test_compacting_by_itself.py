@@ -27,7 +27,7 @@ FIXED = 20_000
 LINE = "return compute_total(order_of_the_day)"
 QUIET = Switches(notes=False, payout=False, extraction=False)
 OURS = Policy(name="ours", flags=QUIET)
-FULL = replace(OURS, compaction=CompactionSettings(by_price=False), auto_compact_percent=50)
+FULL = replace(OURS, compaction=CompactionSettings(by_size=False), auto_compact_percent=50)
 
 
 class Talk:
@@ -121,7 +121,7 @@ def test_a_summary_that_pays_is_asked_for_when_the_user_speaks_and_is_charged() 
 
 
 def test_without_it_nothing_is_compacted_before_the_window_is_full() -> None:
-    never = replace(OURS, compaction=CompactionSettings(by_price=False))
+    never = replace(OURS, compaction=CompactionSettings(by_size=False))
 
     assert driven(long_talk(needed=False), never).compactions == ()
     assert driven(long_talk(needed=False), FULL).compactions != ()

@@ -85,8 +85,8 @@ class LoggedHistory:
                 for use, text in shown.items():
                     if (group := self._holders.get(use)) is not None:
                         group.shown = _mapped(group.shown, use, text)
-            case Unthink(first):
-                self._unthink(self._span(first)[0])
+            case Unthink(first, last):
+                self._unthink(self._span(first)[0], None if last is None else self._span(last)[1])
             case Undo(ids):
                 self._undo(ids)
 
@@ -149,9 +149,10 @@ class LoggedHistory:
             else:
                 self._uses.pop(use.id, None)
 
-    def _unthink(self, place: Id) -> None:
+    def _unthink(self, first: Id, last: Id | None) -> None:
         for group in self.groups:
-            if group.place >= place and any(isinstance(b, THOUGHTS) for b in group.shown.content):
+            within = group.place >= first and (last is None or group.place <= last)
+            if within and any(isinstance(b, THOUGHTS) for b in group.shown.content):
                 kept = (b for b in group.shown.content if not isinstance(b, THOUGHTS))
                 group.shown = Message(group.shown.role, tuple(kept))
 

@@ -55,10 +55,11 @@ class Replace(msgspec.Struct, frozen=True, tag="replace"):
     by: tuple[Message, ...]
 
 
-class Unthink(msgspec.Struct, frozen=True, tag="unthink"):
-    """Edit: drop the thinking blocks of every message from `first` on."""
+class Unthink(msgspec.Struct, frozen=True, tag="unthink", omit_defaults=True):
+    """Edit: drop the thinking blocks of every message from `first` to `last`, or to the end."""
 
     first: Id
+    last: Id | None = None
 
 
 class Undo(msgspec.Struct, frozen=True, tag="undo"):
@@ -293,8 +294,8 @@ class View(msgspec.Struct, frozen=True, eq=False):
                 return self._showing(shown)
             case Replace(first, last, by):
                 return self._replaced(entry, first, last, by)
-            case Unthink(first):
-                return self._unthought(first)
+            case Unthink(first, last):
+                return self._unthought(first, last)
             case Pin() as pin:
                 return replace(self, pins=(*self.pins, pin))
             case Mark(name, value):
@@ -345,11 +346,12 @@ class View(msgspec.Struct, frozen=True, eq=False):
         pins = tuple(p for p in self.pins if p.after not in gone)
         return self._with([*old[:a], *new, *old[b + 1 :]], pins)
 
-    def _unthought(self, first: Id) -> View:
+    def _unthought(self, first: Id, last: Id | None) -> View:
         if (at := self._first_of(first)) is None:
             return self
-        old = list(self)
-        return self._with(old[:at] + [_without_thinking(p) for p in old[at:]], self.pins)
+        found = None if last is None else self.where(last)
+        end, old = len(self) if found is None else found + 1, list(self)
+        return self._with([*old[:at], *map(_without_thinking, old[at:end]), *old[end:]], self.pins)
 
     def _marked(self, name: str, value: Any) -> View:
         marked = replace(self, marks={**self.marks, name: value})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from statistics import median
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from sevenfold.cache.prices import Price, Prices
 from sevenfold.core.errors import Mistake
 from sevenfold.core.messages import THOUGHTS, Message, Text, ToolResult, ToolUse, encode_block
-from sevenfold.core.request import TTL_SECONDS, Request, strip_unsigned_thinking
+from sevenfold.core.request import TTL_SECONDS, Request, Ttl, strip_unsigned_thinking
 from sevenfold.core.tokens import FRAME, MessageSize, Usage, measure_message
 from sevenfold.core.transcript import Entry, Id, PlacedMessage, Replace, Reply
 from sevenfold.replay.policies import format_suggestion
@@ -24,6 +24,7 @@ from sevenfold.simulator.cache import CachedPrompt, PromptCache
 
 SCOPE: Final = ("replay", "model")
 MINIMUM: Final = 1_024
+MOST_MARKS: Final = 4  # Cache marks of a request; the provider takes no more
 SLACK: Final = 100  # Tokens by which parts of the first request may be off
 SYSTEM: Final = ("system", 0, 0, "text")
 _encode: Final = msgspec.json.Encoder().encode
@@ -77,6 +78,12 @@ class CacheProvider:
         self.seconds += process_time() - began
         return verdict.usage()
 
+    def lose(self, share: float) -> None:
+        """Lose what was cached of the last request, but for this share of its messages."""
+        if self._last is not None:
+            kept = self._unseen + share * (self._last.tokens - self._unseen)
+            self._cache.forget(SCOPE, self._last, int(kept))
+
     def note_reply_end(self, now: float) -> None:
         """Count the lifetime of the prefix from the end of the reply, as recorded sessions show."""
         if self._last is not None:
@@ -103,8 +110,9 @@ class CacheProvider:
         self._follow_view(request)
         ttl, head = (int(TTL_SECONDS[t]) for t in (request.frame.ttl, request.frame.head_ttl))
         known, view = self._prompt, request.view
-        marks = [(0, head), (1, head)]
-        for at in sorted(at for id in request.breakpoints if (at := view.where(id)) is not None):
+        places = sorted(at for id in request.breakpoints if (at := view.where(id)) is not None)
+        marks = [(0, head), (1, head)] if len(places) + 2 <= MOST_MARKS else [(1, head)]
+        for at in places[len(marks) - MOST_MARKS :]:
             end = self._blocks[at + 1] if at + 1 < len(self._blocks) else len(known)
             marks.append((end - 1, ttl))
         return CachedPrompt(known.digests, known.upto, known.places, marks)
@@ -255,6 +263,8 @@ LEAST, MOST = 0.4, 4.0  # Real tokens per estimated one; other rates have other 
 USUAL: Final = 1.25  # Real tokens per estimated token, where nothing better is known
 SHRANK: Final = 0.97  # A request smaller than this part of the one before has lost something
 LARGEST_FIXED: Final = 45_000  # Largest system prompt with tools (tokens); more is inherited history
+STILL_READ: Final = 0.95  # A request that reads less than this part of the prompt before it broke the cache
+LEAST_BREAK: Final = 2_000  # Tokens; a smaller difference is the end of the prompt, which was not marked
 
 
 @dataclass
@@ -267,6 +277,9 @@ class TokenRates:
     rates: dict[Id, float] = field(default_factory=dict)
     usual: float = USUAL
     shrank: dict[Id, int] = field(default_factory=dict)  # Tokens that the recording itself had cleared
+    breaks: dict[Id, int] = field(default_factory=dict)
+    """Replies whose request broke the cache before it could expire, and the tokens it still read."""
+    largest_fixed: int = LARGEST_FIXED
 
     def rate(self, id: Id) -> float:
         return self.rates.get(id, self.usual)
@@ -279,7 +292,7 @@ class TokenRates:
     @property
     def fixed(self) -> int:
         """Tokens of system prompt and tools: at most what a recorded compaction left over."""
-        return min(self.unseen, *(list(self.resets.values()) or [LARGEST_FIXED]))
+        return min(self.unseen, *(list(self.resets.values()) or [self.largest_fixed]))
 
 
 def estimate_message(message: Message) -> int:
@@ -300,9 +313,19 @@ def remove_thinking(message: Message) -> Message:
     return Message(message.role, tuple(b for b in message.content if not isinstance(b, THOUGHTS)))
 
 
-def compute_token_rates(entries: Sequence[Entry]) -> TokenRates:
-    """Rates from the differences between requests; entries without one get the session's usual rate."""
-    known, added, before = TokenRates(), dict[Id, int](), None
+def find_ttl(entries: Sequence[Entry]) -> Ttl:
+    """The lifetime that most of the recorded cache writes were paid for."""
+    usages = [e.what.usage for e in entries if isinstance(e.what, Reply)]
+    hour = sum(used.cache_write_1h for used in usages)
+    return "1h" if 2 * hour > sum(used.cache_write for used in usages) else "5m"
+
+
+def compute_token_rates(entries: Sequence[Entry], fixed: int = LARGEST_FIXED) -> TokenRates:
+    """Rates from the differences between requests; entries without one get the session's usual rate.
+
+    `fixed` is the largest system prompt with tools that the session can have had.
+    """
+    known, added, before = TokenRates(largest_fixed=fixed), dict[Id, int](), None
     compacted: Id | None = None
     for entry in entries:
         message = entry.what.message if isinstance(entry.what, Reply) else entry.what
@@ -324,7 +347,32 @@ def compute_token_rates(entries: Sequence[Entry]) -> TokenRates:
             added[entry.id] = estimate_message(message)
     if known.rates:
         known.usual = median(known.rates.values())
+    known.breaks = _find_recorded_breaks(entries, known.shrank)
     return known
+
+
+def _find_recorded_breaks(entries: Sequence[Entry], shrank: Container[Id]) -> dict[Id, int]:
+    """The replies that broke the cache inside its lifetime, and the tokens that they still read.
+
+    A compaction or a prompt that shrank changed the prefix by design; those are no such breaks.
+    """
+    life, found = TTL_SECONDS[find_ttl(entries)], dict[Id, int]()
+    before: Usage | None = None
+    replied = sent = 0.0
+    for entry in entries:
+        if isinstance(entry.what, Replace):
+            before = None
+        elif not isinstance(entry.what, Reply):
+            sent = entry.at
+        elif (used := entry.what.usage).prompt:
+            if before is not None and sent - replied <= life and entry.id not in shrank:
+                lost = before.prompt - used.cache_read
+                if lost >= LEAST_BREAK and used.cache_read < STILL_READ * before.prompt:
+                    found[entry.id] = used.cache_read
+            before, replied, sent = used, entry.at, entry.at
+    # A client that never read a cache did not use one: nothing of its could break.
+    used_cache = any(e.what.usage.cache_read for e in entries if isinstance(e.what, Reply))
+    return found if used_cache else {}
 
 
 def _share_out(known: TokenRates, tokens: int, added: dict[Id, int]) -> None:

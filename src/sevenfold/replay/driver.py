@@ -26,7 +26,7 @@ from sevenfold.core.clock import run_sync
 from sevenfold.core.events import Cleared, Emit, Event, get_label
 from sevenfold.core.messages import Block, Message, Text, ToolResult, assistant, user
 from sevenfold.core.protocols import Capabilities, Change, Fit, Layers
-from sevenfold.core.request import Frame, Request, Ttl
+from sevenfold.core.request import Frame, Request
 from sevenfold.core.tokens import REFERENCE_WINDOW, TEXT_RATE, Pressure, Thresholds, Usage, measure_message
 from sevenfold.core.transcript import Entry, Id, PlacedMessage, Replace, Reply, Results, Transcript
 from sevenfold.layers.l2_microcompaction.candidates import ViewScan, store_cleared_results
@@ -35,13 +35,20 @@ from sevenfold.layers.ladder import BlockCheck, make_standard_layers
 from sevenfold.layers.parts import LayerParts, PlainConversation
 from sevenfold.layers.shared.boundary import SPOKEN, STANDS_FOR, record_name
 from sevenfold.layers.shared.idle_gaps import GapCounts
-from sevenfold.layers.shared.restore import RestoredFiles, RestoredNames, Restorer, StartContext
+from sevenfold.layers.shared.restore import (
+    RestoredFiles,
+    RestoredNames,
+    RestoredPaths,
+    Restorer,
+    StartContext,
+)
 from sevenfold.models.capabilities import find_capabilities
 from sevenfold.replay.bookkeeping import COUNTING, RECORDING, EventWatch, ReplayBooks, ReplaySilence
 from sevenfold.replay.costs import (
     CacheProvider,
     compute_token_rates,
     estimate_size,
+    find_ttl,
     has_thinking,
     remove_thinking,
 )
@@ -157,13 +164,6 @@ def find_window(entries: Sequence[Entry]) -> int:
     return 1_000_000 if max(prompts, default=0) > REFERENCE_WINDOW else REFERENCE_WINDOW
 
 
-def find_ttl(entries: Sequence[Entry]) -> Ttl:
-    """The lifetime that most of the recorded cache writes were paid for."""
-    usages = [e.what.usage for e in entries if isinstance(e.what, Reply)]
-    hour = sum(used.cache_write_1h for used in usages)
-    return "1h" if 2 * hour > sum(used.cache_write for used in usages) else "5m"
-
-
 class SessionDrive:
     """Replays one session. `layers` makes its layers, in place of those of the policy."""
 
@@ -262,7 +262,13 @@ class SessionDrive:
             transcript_path=folder / "session.jsonl",
         )
         forks = ForkRunner(conversation, NoAccounts(), self._clock, self._heard)
-        names = RestoredNames(self._policy.compaction.names)
+        again = self._policy.compaction
+        sources = (
+            RestoredFiles(self._disk.read, most=again.files),
+            StartContext(),
+            RestoredNames(again.names),
+            RestoredPaths(again.paths, again.files),
+        )
         parts = LayerParts(
             conversation=conversation,
             emit=self._heard,
@@ -270,7 +276,7 @@ class SessionDrive:
             prices=self._prices,
             results=UnwrittenResults(),
             fork=forks,
-            restorer=Restorer((RestoredFiles(self._disk.read), StartContext(), names)),
+            restorer=Restorer(sources),
             cached_until=self._silence.until,
             idle_gaps=lambda: self._gaps,
             keep_warm=self._silence.kept_warm,

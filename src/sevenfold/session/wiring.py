@@ -33,6 +33,7 @@ from sevenfold.layers.shared.restore import (
     CompactionCut,
     RestoredFiles,
     RestoredNames,
+    RestoredPaths,
     RestoredText,
     Restorer,
     RestoreSource,
@@ -211,12 +212,14 @@ def _list_restore_sources(session: Session) -> tuple[RestoreSource, ...]:
         """Stored results and notes are found by their own pointers."""
         return Path(path).is_relative_to(session.folder)
 
+    again = session.settings.compaction
     return (
         RestoredTitle(),
-        RestoredFiles(session.tools.read_again, skip=is_kept_here),
+        RestoredFiles(session.tools.read_again, is_kept_here, again.files),
         StartContext(),
         *(CallerRestoreSource(one, session.emit) for one in session.restorables),
-        RestoredNames(session.settings.compaction.names),
+        RestoredNames(again.names),
+        RestoredPaths(again.paths, again.files),
     )
 
 

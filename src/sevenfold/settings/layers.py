@@ -12,7 +12,6 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from sevenfold.core.events import Emit, Failed, Notice
-from sevenfold.core.tokens import REFERENCE_WINDOW
 
 if TYPE_CHECKING:
     from openfeature.client import OpenFeatureClient
@@ -86,6 +85,16 @@ class MicroSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     requests_ahead: Annotated[
         Count, describe("`cost`: how many requests a session is expected to make from any point on.")
     ] = 50
+    need_weight: Annotated[
+        Positive, describe("`cost`: the chance that a result is needed again counts so many times over.")
+    ] = 2.0
+    thinking_replies: Annotated[
+        Amount,
+        describe(
+            "When the cache is cold, thinking older than so many replies leaves the view, where the model "
+            "does without it. 0: never."
+        ),
+    ] = 10
     need_model: Annotated[
         Path | None,
         describe(
@@ -171,34 +180,38 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
             ge=100,
         ),
     ] = 20_000
-    by_price: Annotated[
+    by_size: Annotated[
         bool,
         describe(
-            "When the user speaks, compact before the window is full, if that is expected to save more "
-            "than it costs. Without it only a full window is compacted.",
+            "Where tokens cost money, compact before the window is full: from `turnTokens` or `taskTokens` "
+            "on, if that is expected to save more than it costs. Without it only a full window is "
+            "compacted.",
             False,
         ),
     ] = True
-    margin: Annotated[
-        Factor, describe("`byPrice`: the expected saving must be this many times what it costs.")
-    ] = 1.75
-    large_margin: Annotated[
-        Factor,
-        describe(
-            "`byPrice`: the same for windows over 200,000 tokens, where there is room and less need be "
-            "lost."
-        ),
-    ] = 8.0
-    requests_ahead: Annotated[
-        Count, describe("`byPrice`: how many requests a session is expected to make from any point on.")
-    ] = 50
-    least_tokens: Annotated[
+    turn_tokens: Annotated[
         Amount,
         describe(
-            "`byPrice`: a context below this is left alone, whatever it would save; scaled down for "
-            "windows below 200,000."
+            "`bySize`: when the user speaks, from so many tokens of context on; scaled down for windows "
+            "below 200,000."
         ),
-    ] = 70_000
+    ] = 90_000
+    task_tokens: Annotated[
+        Amount,
+        describe(
+            "`bySize`: the same in the middle of a task, where what was just read is in use; scaled down "
+            "for windows below 200,000."
+        ),
+    ] = 140_000
+    margin: Annotated[
+        Factor, describe("`bySize`: the expected saving must be this many times what it costs.")
+    ] = 3.0
+    requests_ahead: Annotated[
+        Count, describe("`bySize`: how many requests a session is expected to make from any point on.")
+    ] = 50
+    replies_apart: Annotated[
+        Count, describe("`bySize`: at least so many replies from one compaction to the next.")
+    ] = 25
     names: Annotated[
         Amount,
         describe(
@@ -206,6 +219,16 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
             "0: none. Scaled down for windows below 200,000."
         ),
     ] = 4_000
+    paths: Annotated[
+        Amount,
+        describe(
+            "Tokens for a list of the other files that were read or changed in it. 0: none. Scaled down "
+            "for windows below 200,000."
+        ),
+    ] = 2_500
+    files: Annotated[
+        Amount, describe("So many of the files that were read or changed last are shown again.")
+    ] = 5
     server: Annotated[
         Literal["threshold", "onDemand"],
         describe(
@@ -231,10 +254,6 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
     refilled_within: Annotated[
         Amount, describe("A window that is full again after so many replies was filled too fast.")
     ] = 3
-
-    def margin_in(self, window: int) -> float:
-        """The factor by which a summary's saving must exceed its price in this window."""
-        return self.large_margin if window > REFERENCE_WINDOW else self.margin
 
 
 SelectorName: TypeAlias = Literal["hybrid", "model", "hybrid+model"]

@@ -18,6 +18,7 @@ from 1,024 tokens on, in steps of 128.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -312,6 +313,11 @@ class PromptCache:
             self._ends = {}
             for (owner, _), entry in self._entries.items():
                 self._ends.setdefault(owner, set()).add(entry.end)
+
+    def forget(self, scope: CacheScope, prompt: CachedPrompt, tokens: int) -> None:
+        """Forget the prefixes of this prompt that are longer than so many tokens."""
+        for position in range(bisect_right(prompt.upto, tokens), len(prompt)):
+            self._entries.pop((scope, prompt.digests[position]), None)
 
     def _longest(self, scope: CacheScope, prompt: CachedPrompt, now: float) -> int:
         """Blocks of the longest prefix that is kept and can be seen from a breakpoint; 0 for none."""

@@ -75,7 +75,7 @@ async def test_a_summary_that_pays_is_made_when_the_user_speaks() -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"settings": CompactionSettings(by_price=False)},
+        {"settings": CompactionSettings(by_size=False)},
         {"settings": CompactionSettings(least_tokens=150_000)},
         {"settings": CompactionSettings(margin=50.0)},
         {"frame": FRAME},

@@ -200,7 +200,7 @@ def decide_clearing(
         tokens = one.tokens * rate - MARKER
         if tokens <= 0:  # shorter than its marker
             continue
-        chance = need.chance(one, scan)
+        chance = settings.need_weight * need.chance(one, scan)
         net = tokens * carried - chance * (tokens * returned + again)
         if net <= 0:
             continue

@@ -367,8 +367,6 @@ def is_turn_start(view: View) -> bool:
 
 
 BREAKER: Final = "compaction.breaker"  # The name of the mark
-APART: Final = 8
-"""Replies of the model between a compaction of any kind and the next that is made because it pays."""
 
 
 class CompactionBreaker(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -436,7 +434,7 @@ class CompactionBreaker(msgspec.Struct, frozen=True, omit_defaults=True):
         """True if it is too early, or of no use, to try one that pays."""
         if self.unpaid >= settings.failures or self.why_open(settings):
             return True
-        apart = max(APART, settings.refilled_within + 1)
+        apart = max(settings.replies_apart, settings.refilled_within + 1)
         if self.tried >= 0 and not _answered(view, self.tried, apart):
             return True
         last = max(self.tried, _last_compacted(view))

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from sevenfold.core.events import Compacted
 from sevenfold.core.messages import THOUGHTS, Message, ToolResult
@@ -293,6 +294,13 @@ def make_replacements(
     if apart + 1 == cut:
         return before
     return (*before, Replace(view[apart + 1].id, view[cut - 1].id, () if before else (message,)))
+
+
+def add_restored(edits: Sequence[Replace], restored: Sequence[Message]) -> tuple[Replace, ...]:
+    """The edits, with these messages behind the one that stands for the older part: what the user said
+    last stays last.
+    """
+    return tuple(replace(edit, by=(*edit.by, *restored)) if edit.by else edit for edit in edits)
 
 
 def apply_edits(view: View, whats: Iterable[Replace | Message], by: str) -> View:

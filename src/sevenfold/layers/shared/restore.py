@@ -44,6 +44,10 @@ _FILES: Final = (
 )
 _LONG: Final = "Too long to be shown here; read what you need of them:"
 _GONE: Final = "Gone, or not to be read as text now:"
+_PATHS: Final = (
+    "The older part of the conversation was replaced. These files were read or changed in it too, the"
+    " newest first."
+)
 _START: Final = (
     "The older part of the conversation was replaced. This is what hooks said when the session began,"
     " repeated word for word; they were not run again."
@@ -87,10 +91,11 @@ class RestoreSource(Protocol):
 def restore_messages(
     view: View, cut: int | range, restorables: Iterable[RestoreSource], window: int, room: int | None = None
 ) -> list[Message]:
-    """The messages to append behind the kept ones, in the order of `restorables`, within one budget.
+    """The messages to put behind the one that stands for what left, in the order of `restorables`.
 
     `cut` is where the kept messages begin, or the places that leave the view. `room` is how many tokens
-    there are before the window is full again, if that is known. What is larger than it may be is left out.
+    there are before the window is full again, if that is known. All have one budget; what is larger than it
+    may be is left out.
     """
     gone = range(cut) if isinstance(cut, int) else cut
     here, out = CompactionCut(view, gone, window), list[Message]()
@@ -120,16 +125,19 @@ class RestoredFiles:
     name = "files"
 
     def __init__(
-        self, read: Callable[[str], str | None], skip: Callable[[str], bool] = lambda path: False
+        self,
+        read: Callable[[str], str | None],
+        skip: Callable[[str], bool] = lambda path: False,
+        most: int = FILES,
     ) -> None:
-        self._read, self._skip = read, skip
+        self._read, self._skip, self._most = read, skip, most
 
     def restored(self, cut: CompactionCut, room: int) -> Message | None:
         kept = set(find_touched_files(cut.kept))
         paths = [p for p in find_touched_files(cut.removed) if p not in kept and not self._skip(p)]
         found = _FoundFiles(cut, room)
         for path in paths[:LOOKED_AT]:
-            if found.shown_or_long >= FILES:
+            if found.shown_or_long >= self._most:
                 break
             found.take(path, self._text(path))
         return found.message
@@ -202,7 +210,8 @@ def find_touched_files(messages: Sequence[PlacedMessage]) -> list[str]:
     }
     paths: dict[str, None] = {}
     for placed in reversed(messages):
-        restored = find_restored_names(placed, _FILES, _GONE)  # worked on then, and maybe still
+        # Worked on then, and maybe still
+        restored = (*find_restored_names(placed, _FILES, _GONE), *find_restored_names(placed, _PATHS))
         calls = (summarise_call(use) for use in reversed(placed.message.tool_uses) if use.id not in failed)
         touched = (call.about for call in calls if call.kind in ("read", "change"))
         for path in (*touched, *restored):
@@ -220,6 +229,25 @@ def find_restored_names(placed: PlacedMessage, what: str, until: str = "") -> It
         head = text.partition("\n\n")[0]
         head = head.partition(until)[0] if until else head
         yield from (one[2:] for one in head.splitlines() if one.startswith("- "))
+
+
+class RestoredPaths:
+    """Names the files that were read or changed before those that are shown, in `most` tokens."""
+
+    name = "paths"
+
+    def __init__(self, most: int, shown: int = FILES) -> None:
+        self._most, self._shown = most, shown
+
+    def restored(self, cut: CompactionCut, room: int) -> Message | None:
+        left = min(room, cut.scaled(self._most)) - cut.tokens(_PATHS) - MARGIN
+        kept, lines = set(find_touched_files(cut.kept)), list[str]()
+        for path in [p for p in find_touched_files(cut.removed) if p not in kept][self._shown :]:
+            left -= cut.tokens(f"- {path}\n") + 1
+            if left < 0:
+                break
+            lines.append(f"- {path}")
+        return make_context_message("\n".join([_PATHS, *lines])) if lines else None
 
 
 # --- texts --------------------------------------------------------------------------------------------
@@ -310,7 +338,13 @@ class RestoredTexts:
         return make_context_message("\n\n".join([f"{self._what} Read just now.", *shown, *left]))
 
 
-_checks: tuple[type[RestoreSource], ...] = (RestoredFiles, StartContext, RestoredText, RestoredTexts)
+_checks: tuple[type[RestoreSource], ...] = (
+    RestoredFiles,
+    RestoredPaths,
+    StartContext,
+    RestoredText,
+    RestoredTexts,
+)
 
 
 EACH: Final = 100  # Names of one file or tool

@@ -1,0 +1,24 @@
+"""The policies: under one name, the settings with which all layers spend.
+
+`balanced` is what the settings say by themselves. Replay knows the policies by the same names, so that what
+is replayed is what runs. `benchmarks/policy` has their figures.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, TypeAlias
+
+from sevenfold.core.messages import Json
+
+PolicyName: TypeAlias = Literal["specified", "balanced", "thrifty"]
+
+POLICIES: Final[dict[PolicyName, Json]] = {
+    "specified": {
+        "micro": {"policy": "plain", "thinkingReplies": 0},
+        "compaction": {"bySize": False, "names": 0, "paths": 0},
+        "extraction": {"patient": False},
+    },
+    "balanced": {},
+    "thrifty": {"compaction": {"turnTokens": 60_000, "taskTokens": 100_000}},
+}
+"""The settings that differ from their defaults, as a settings file would have them."""
