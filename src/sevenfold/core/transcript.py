@@ -227,7 +227,8 @@ class View(msgspec.Struct, frozen=True, eq=False):
     def __getitem__(self, i: int) -> PlacedMessage:
         if not -self.length <= i < self.length:
             raise IndexError(i)
-        return cast(PlacedMessage, self.buffer.items[i if i >= 0 else self.length + i])
+        placed: PlacedMessage = self.buffer.items[i if i >= 0 else self.length + i]
+        return placed
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -255,7 +256,7 @@ class View(msgspec.Struct, frozen=True, eq=False):
 
     def result_at(self, tool_use_id: str) -> int | None:
         """The place of the result of this tool use."""
-        for at in reversed(cast(_MessageBuffer, self.buffer).results.get(tool_use_id, ())):
+        for at in reversed(self.buffer.results.get(tool_use_id, ())):
             if at < self.length:
                 return at
         return None
