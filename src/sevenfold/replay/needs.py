@@ -33,9 +33,7 @@ ROBUST: Final = 2  # Rare words of one result in one reply that are no accident
 INPUT, SAID, THOUGHT = "<", "@", "~"  # Suffix and prefixes of sources that are not results
 
 _NUMBERED: Final = re.compile(r"^\d+[→\t:-]")
-_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:[./-][A-Za-z0-9_]+)*|[0-9][0-9.]{3,}[0-9]")
-_BETWEEN: Final = bytes(code if re.match(rb"[A-Za-z0-9_./-]", bytes([code])) else 32 for code in range(256))
-"""A table that leaves the characters of words, and makes a blank of every other."""
+_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:[./-][A-Za-z0-9_]+)*|\d[\d.]{3,}\d")
 _SHAPED: Final = re.compile(r"[_\d./]|-.*-|[a-z][A-Z]")  # One hyphen makes no name: line-based, re-run
 _SCHEMA: Final = frozenset({"output_mode", "status", "type", "subagent_type", "model", "priority"})
 """Arguments whose values the tool's schema names."""
@@ -115,8 +113,6 @@ class _TraceFilter:
         self.lines: set[str] = set()
         self.words: set[str] = set()
         self._own: dict[int, set[str]] = {}  # The rare words of each reply
-        self._seen: set[bytes] = set()  # Runs of characters that words can have
-        self._found: dict[bytes, set[str]] = {}  # The words in each of them, where there are any
         for message in replies:
             self.lines.update(
                 *(find_long_lines(old) for u in message.tool_uses for old in _list_replaced_texts(u))
@@ -131,18 +127,11 @@ class _TraceFilter:
 
     def find_lines(self, text: str) -> set[str]:
         """The lines of a text that a reply has."""
-        if not self.lines:
-            return set()
-        return self.lines & _strip_lines(text)
+        return self.lines & _strip_lines(text) if self.lines else set()
 
     def find_words(self, text: str) -> set[str]:
-        """The rare words of a text that a reply has. A run that came before is not searched again."""
-        runs = set(text.encode("ascii", "replace").translate(_BETWEEN).split())
-        for run in runs - self._seen:
-            if found := self.words.intersection(_WORD.findall(run.decode("ascii"))):
-                self._found[run] = found
-        self._seen |= runs
-        return {word for run in self._found.keys() & runs for word in self._found[run]}
+        """The rare words of a text that a reply has: those of a reply are known to be rare."""
+        return self.words.intersection(_WORD.findall(text))
 
 
 class _TraceIndex:
@@ -227,10 +216,9 @@ def find_long_lines(text: str) -> set[str]:
 
 def _strip_lines(text: str) -> set[str]:
     lines = set(map(str.strip, text.splitlines()))
-    numbered = [line for line in lines if line[:1].isdecimal() and _NUMBERED.match(line)]
-    lines.difference_update(numbered)
-    lines.update([_NUMBERED.sub("", line, count=1).strip() for line in numbered])
-    return lines
+    first = {line: _NUMBERED.match(line) for line in lines if line[:1].isdecimal()}
+    numbered = {line: line[found.end() :].strip() for line, found in first.items() if found}
+    return lines.difference(numbered).union(numbered.values()) if numbered else lines
 
 
 def find_rare_words(text: str) -> set[str]:
