@@ -21,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from sevenfold.core.messages import Json, Message, Text, Thinking, ToolResult, ToolUse
+from sevenfold.core.messages import Block, Json, Message, Text, Thinking, ToolResult, ToolUse
 from sevenfold.core.transcript import Entry, Id, PlacedMessage, Replace, Reply, View
 from sevenfold.replay.costs import estimate_message
 
@@ -112,26 +112,27 @@ class _TraceFilter:
     def __init__(self, replies: Iterable[Message]) -> None:
         self.lines: set[str] = set()
         self.words: set[str] = set()
-        self._own: dict[int, set[str]] = {}  # The rare words of each reply
+        self._own: dict[int, set[str]] = {}  # The rare words of each block of a reply, by its identity
         for message in replies:
             self.lines.update(
                 *(find_long_lines(old) for u in message.tool_uses for old in _list_replaced_texts(u))
             )
-            words = {word for text in _iterate_own_texts(message) for word in find_rare_words(text)}
-            self._own[id(message)] = words
-            self.words |= words
+            for block in message.content:
+                if (text := _get_own_text(block)) is not None:
+                    self._own[id(block)] = words = find_rare_words(text)
+                    self.words |= words
 
-    def get_own_words(self, message: Message) -> set[str]:
-        """The rare words of a reply."""
-        return self._own[id(message)]
+    def get_own_words(self, reply: Message) -> set[str]:
+        return set().union(*(self._own.get(id(block), ()) for block in reply.content))
 
     def find_lines(self, text: str) -> set[str]:
         """The lines of a text that a reply has."""
         return self.lines & _strip_lines(text) if self.lines else set()
 
-    def find_words(self, text: str) -> set[str]:
-        """The rare words of a text that a reply has: those of a reply are known to be rare."""
-        return self.words.intersection(_WORD.findall(text))
+    def find_words(self, text: str, block: Block | None = None) -> set[str]:
+        """The rare words of a text that a reply has; `block`: that whose text it is."""
+        own = self._own.get(id(block))
+        return self.words.intersection(_WORD.findall(text)) if own is None else own
 
 
 class _TraceIndex:
@@ -147,10 +148,9 @@ class _TraceIndex:
         for result in message.results:
             self._index_text(result.text, result.tool_use_id)
         for block in message.content:
-            if isinstance(block, Text):
-                self._index_text(block.text, f"{SAID}{id}")
-            elif isinstance(block, ToolUse):
-                self._index_text("\n".join(iterate_strings(block.input)), block.id + INPUT)
+            if (text := _get_own_text(block)) is not None:
+                source = block.id + INPUT if isinstance(block, ToolUse) else f"{SAID}{id}"
+                self._index_text(text, source, block)
             elif isinstance(block, Thinking):
                 for word in self._wanted.find_words(block.thinking):
                     _add_source(self._thought, word, f"{THOUGHT}{id}", MOST_SOURCES)
@@ -166,11 +166,11 @@ class _TraceIndex:
             if sources and len(sources) <= MOST_SOURCES:
                 yield ReplyNeed(tuple(sources), False, word)
 
-    def _index_text(self, text: str, source: str) -> None:
+    def _index_text(self, text: str, source: str, block: Block | None = None) -> None:
         for line in self._wanted.find_lines(text):
             _add_source(self._lines, line, source, NEWEST_LINES)
             del self._lines[line][:-NEWEST_LINES]
-        for word in self._wanted.find_words(text):
+        for word in self._wanted.find_words(text, block):
             _add_source(self._words, word, source, MOST_SOURCES)
 
 
@@ -189,12 +189,11 @@ def _list_replaced_texts(use: ToolUse) -> Iterator[str]:
             yield str(edit.get("old_string", ""))
 
 
-def _iterate_own_texts(message: Message) -> Iterator[str]:
-    for block in message.content:
-        if isinstance(block, Text):
-            yield block.text
-        elif isinstance(block, ToolUse):
-            yield from iterate_strings(block.input)
+def _get_own_text(block: Block) -> str | None:
+    """The text that a block says, or puts into a call; None for one that does neither."""
+    if isinstance(block, Text):
+        return block.text
+    return "\n".join(iterate_strings(block.input)) if isinstance(block, ToolUse) else None
 
 
 def iterate_strings(value: Json | list[object] | object) -> Iterator[str]:
