@@ -176,6 +176,11 @@ class ReplayBooks:
             self._cost[why.partition(":")[0]] += again * self._lost_price
 
     @property
+    def context(self) -> int:
+        """Tokens of the last request of the conversation."""
+        return self._last.context if self._last is not None else 0
+
+    @property
     def _lost_price(self) -> float:
         return (self._price.write_1h if self._ttl == "1h" else self._price.write_5m) - self._price.read
 

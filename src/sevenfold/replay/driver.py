@@ -36,13 +36,7 @@ from sevenfold.layers.ladder import BlockCheck, make_standard_layers
 from sevenfold.layers.parts import LayerParts, PlainConversation
 from sevenfold.layers.shared.boundary import SPOKEN, STANDS_FOR, record_name
 from sevenfold.layers.shared.idle_gaps import GapCounts
-from sevenfold.layers.shared.restore import (
-    RestoredFiles,
-    RestoredNames,
-    RestoredPaths,
-    Restorer,
-    StartContext,
-)
+from sevenfold.layers.shared.restore import RestoredFiles, RestoredNames, Restorer, StartContext
 from sevenfold.models.capabilities import find_capabilities
 from sevenfold.recordings.windows import find_session_window
 from sevenfold.replay.bookkeeping import COUNTING, RECORDING, EventWatch, ReplayBooks, ReplaySilence
@@ -62,6 +56,7 @@ from sevenfold.replay.policies import ClearRule, Policy
 from sevenfold.replay.stand_ins import (
     LEAN_NOTES,
     NOTES,
+    MemoryCharges,
     ReplayDisk,
     ReplayExtraction,
     RuleModel,
@@ -207,6 +202,7 @@ class SessionDrive:
         self._turn_began: Id = 0
         self._inherited: Id | None = None
         self._prompt = 0  # Tokens of the last recorded request
+        self._compacted = 0  # Compactions of ours so far
         self._gaps = GapCounts()
         self._disk = ReplayDisk()
         self._provider = CacheProvider(self._counted.fixed, self._weigh, self._counted.known)
@@ -228,6 +224,7 @@ class SessionDrive:
         self._silence = ReplaySilence(
             frame, self._clock, self._transcript, self._provider, self._books, policy.keep_warm, catch_up
         )
+        self._memory = MemoryCharges(policy, price, frame.ttl)
         self._background = Postponed()
         self._model = RuleModel(self._able, self._charge_request, self._record_side_request)
 
@@ -259,7 +256,8 @@ class SessionDrive:
         layers = max(0.0, spent.layers - asking - self._inside)
         other = max(0.0, whole - layers - asking - simulator)
         spent = replace(spent, layers=layers, asking=asking, simulator=simulator, other=other)
-        return self._books.make_outcome(spent)
+        dreamt = self._memory.compute_dream_share(self._books.context)
+        return replace(self._books.make_outcome(spent), recalled=self._memory.recalled, dreamt=dreamt)
 
     def _open(self, folder: Path) -> Turn:
         return Turn(
@@ -290,7 +288,6 @@ class SessionDrive:
             ),
             StartContext(),
             RestoredNames(again.names),
-            RestoredPaths(again.paths, again.files),
         )
         side_work = make_replay_side_work(
             self._policy, self._prices, conversation, self._clock, self._heard, forks
@@ -336,6 +333,7 @@ class SessionDrive:
         spoken = entry.by == "user" and any(isinstance(b, Text) for b in message.content)
         if spoken:
             self._extraction.note_message(message)
+            self._memory.note_message(message)
         if spoken and (replied := self._transcript.view.replied_at) is not None:
             self._gaps = self._gaps.after(entry.at - replied)
         self._add_entry(entry, message, entry.by)
@@ -372,6 +370,10 @@ class SessionDrive:
             self._read_back(gone)
         usage = replace(self._ask(), output=reply.usage.output)
         self._books.record_request("turn", self._clock.time, usage, reply.usage, model=reply.model)
+        if self._compacted < len(self._books.compactions):
+            self._compacted = len(self._books.compactions)
+            self._memory.forget()
+        self._memory.charge_request(usage)
         self._clock.time = max(self._clock.time, entry.at)
         self._provider.note_reply_end(self._clock.time)
         self._books.record_reply(self._clock.time)

@@ -20,7 +20,7 @@ from sevenfold.cache.prices import Price, Prices
 from sevenfold.core.events import Emit
 from sevenfold.core.messages import Block, Message, ToolResult, ToolUse
 from sevenfold.core.protocols import Capabilities, Forker, Model
-from sevenfold.core.request import Request
+from sevenfold.core.request import Request, Ttl
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Id, Reply
 from sevenfold.layers.l5_durable_memory.extraction import (
@@ -190,6 +190,46 @@ class ReplayExtraction:
             self._books.record_request(
                 "extraction", self._clock.time, replace(used, input=new, output=output)
             )
+
+
+RECALLED: Final = 350  # Tokens of a recalled memory with its frame: one for each thing that the user says
+MOST_RECALLED: Final = 15_000  # Tokens of memories in view at once
+DREAM_STEPS, DREAM_READ, DREAM_OUTPUT = 10, 15_000, 4_000
+"""Replies of a dream, tokens of the memories that it reads, and of all that it writes."""
+DREAM_SESSIONS: Final = 5  # Sessions from one dream to the next: each bears its part
+
+
+class MemoryCharges:
+    """What recall and dreams would cost this session, beside all else: its memory is not in the recording."""
+
+    def __init__(self, policy: Policy, price: Price, ttl: Ttl) -> None:
+        self._recalls, self._dreams, self._price = policy.flags.recall, policy.flags.dream, price
+        self._write = price.write_1h if ttl == "1h" else price.write_5m
+        self._new = self._carried = 0
+        self.recalled = 0.0
+
+    def note_message(self, message: Message) -> None:
+        """Recall attaches a memory to what the user says, unless it is one word."""
+        if self._recalls and len(extract_typed_text(message).split()) > 1:
+            self._new += RECALLED if self._carried + self._new < MOST_RECALLED else 0
+
+    def charge_request(self, usage: Usage) -> None:
+        """New memories are written; those of before are read, as far as the request reads the cache."""
+        kept = usage.cache_read / usage.prompt if usage.prompt else 0.0
+        again = self._price.read * kept + self._write * (1 - kept)
+        self.recalled += self._new * self._write + self._carried * again
+        self._new, self._carried = 0, self._carried + self._new
+
+    def forget(self) -> None:
+        """A compaction takes recalled memories out of the view."""
+        self._carried = 0
+
+    def compute_dream_share(self, context: int) -> float:
+        """This session's part of a dream, a fork on a context of so many tokens."""
+        if not self._dreams:
+            return 0.0
+        reads = DREAM_STEPS * context * self._price.read + DREAM_READ * self._write
+        return (reads + self._price.units(Usage(output=DREAM_OUTPUT))) / DREAM_SESSIONS
 
 
 UNKNOWN: Final = "the file does not say whether a person talked: extraction is charged as if one did"

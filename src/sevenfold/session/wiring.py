@@ -34,7 +34,6 @@ from sevenfold.layers.shared.restore import (
     CompactionCut,
     RestoredFiles,
     RestoredNames,
-    RestoredPaths,
     RestoredText,
     Restorer,
     RestoreSource,
@@ -257,7 +256,6 @@ def _list_restore_sources(session: Session) -> tuple[RestoreSource, ...]:
         StartContext(),
         *(CallerRestoreSource(one, session.emit) for one in session.restorables),
         RestoredNames(again.names),
-        RestoredPaths(again.paths, again.files),
     )
 
 

@@ -71,7 +71,7 @@ class MicroSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         tuple[str, ...],
         describe("Whose results may be cleared, by the name of the tool.", ["Read", "Bash"]),
     ] = CLEARABLE
-    keep_recent: Annotated[Count, describe("So many of the newest results always stay.")] = 3
+    keep_recent: Annotated[Count, describe("So many of the newest results always stay.")] = 5
     margin: Annotated[
         Factor, describe("`cost`: the expected saving must be this many times the price of the break.")
     ] = 4.0
@@ -249,13 +249,6 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
             "0: none. Scaled down for windows below 200,000."
         ),
     ] = 4_000
-    paths: Annotated[
-        Amount,
-        describe(
-            "Tokens for a list of the other files that were read or changed in it. 0: none. Scaled down "
-            "for windows below 200,000."
-        ),
-    ] = 2_500
     files: Annotated[
         Amount, describe("So many of the files that were read or changed last are shown again.")
     ] = 8

@@ -14,11 +14,10 @@ PolicyName: TypeAlias = Literal["specified", "balanced", "thrifty"]
 
 POLICIES: Final[dict[PolicyName, Json]] = {
     "specified": {
-        "micro": {"policy": "plain", "keepRecent": 5, "thinkingReplies": 0},
+        "micro": {"policy": "plain", "thinkingReplies": 0},
         "compaction": {
             "bySize": False,
             "names": 0,
-            "paths": 0,
             "files": 5,
             "fileTokens": 5_000,
             "excerpts": False,
@@ -29,6 +28,9 @@ POLICIES: Final[dict[PolicyName, Json]] = {
         "sideWork": "fork",
     },
     "balanced": {},
-    "thrifty": {"compaction": {"turnTokens": 60_000, "taskTokens": 100_000}},
+    "thrifty": {
+        "micro": {"needWeight": 1.0},
+        "compaction": {"turnTokens": 75_000, "taskTokens": 110_000, "coldTokens": 60_000, "margin": 2.0},
+    },
 }
 """The settings that differ from their defaults, as a settings file would have them."""

@@ -381,9 +381,14 @@ def has_edits(request: Request) -> bool:
 
 
 def is_turn_start(view: View) -> bool:
-    """True if the user has just spoken: between two tasks less is lost than in the middle of one."""
-    last = view[-1] if len(view) else None
-    return last is not None and has_typed_text(last) and not last.message.results
+    """True if the user has just spoken, or a notice came in after a task was done: less is lost then."""
+    for at in range(len(view) - 1, -1, -1):
+        message = view[at].message
+        if message.role == "assistant":
+            return at < len(view) - 1 and not message.tool_uses
+        if message.results:
+            return False
+    return len(view) > 0
 
 
 BREAKER: Final = "compaction.breaker"  # The name of the mark

@@ -44,10 +44,6 @@ _FILES: Final = (
 )
 _LONG: Final = "Too long to be shown here; read what you need of them:"
 _GONE: Final = "Gone, or not to be read as text now:"
-_PATHS: Final = (
-    "The older part of the conversation was replaced. These files were read or changed in it too, the"
-    " newest first."
-)
 _START: Final = (
     "The older part of the conversation was replaced. This is what hooks said when the session began,"
     " repeated word for word; they were not run again."
@@ -294,8 +290,7 @@ def find_touched_files(messages: Sequence[PlacedMessage]) -> list[str]:
     }
     paths: dict[str, None] = {}
     for placed in reversed(messages):
-        # Worked on then, and maybe still
-        restored = (*find_restored_names(placed, _FILES, _GONE), *find_restored_names(placed, _PATHS))
+        restored = find_restored_names(placed, _FILES, _GONE)  # worked on then, and maybe still
         calls = (summarise_call(use) for use in reversed(placed.message.tool_uses) if use.id not in failed)
         touched = (call.about for call in calls if call.kind in ("read", "change"))
         for path in (*touched, *restored):
@@ -313,25 +308,6 @@ def find_restored_names(placed: PlacedMessage, what: str, until: str = "") -> It
         head = text.partition("\n\n")[0]
         head = head.partition(until)[0] if until else head
         yield from (one[2:] for one in head.splitlines() if one.startswith("- "))
-
-
-class RestoredPaths:
-    """Names the files that were read or changed before those that are shown, in `most` tokens."""
-
-    name = "paths"
-
-    def __init__(self, most: int, shown: int = FILES) -> None:
-        self._most, self._shown = most, shown
-
-    def restored(self, cut: CompactionCut, room: int) -> Message | None:
-        left = min(room, cut.scaled(self._most)) - cut.tokens(_PATHS) - MARGIN
-        kept, lines = set(find_touched_files(cut.kept)), list[str]()
-        for path in [p for p in find_touched_files(cut.removed) if p not in kept][self._shown :]:
-            left -= cut.tokens(f"- {path}\n") + 1
-            if left < 0:
-                break
-            lines.append(f"- {path}")
-        return make_context_message("\n".join([_PATHS, *lines])) if lines else None
 
 
 # --- texts --------------------------------------------------------------------------------------------
@@ -422,13 +398,7 @@ class RestoredTexts:
         return make_context_message("\n\n".join([f"{self._what} Read just now.", *shown, *left]))
 
 
-_checks: tuple[type[RestoreSource], ...] = (
-    RestoredFiles,
-    RestoredPaths,
-    StartContext,
-    RestoredText,
-    RestoredTexts,
-)
+_checks: tuple[type[RestoreSource], ...] = (RestoredFiles, StartContext, RestoredText, RestoredTexts)
 
 
 EACH: Final = 100  # Names of one file or tool
