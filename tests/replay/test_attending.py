@@ -17,7 +17,7 @@ from sevenfold.replay.stand_ins import UNKNOWN
 from sevenfold.settings.layers import ExtractionSettings
 
 EAGER = ExtractionSettings(least_requests=0)
-OURS = replace(load_policy("sevenfold"), extraction=EAGER)
+OURS = replace(load_policy("balanced"), extraction=EAGER)
 
 
 def ours(**about: Any) -> bytes:
@@ -35,7 +35,7 @@ def replayed(folder: Path, data: bytes, under: Policy = OURS) -> ReplayResult:
 
 
 def looks(one: ReplayResult) -> int:
-    known = one.by_policy["sevenfold"].layers.get("extraction")
+    known = one.by_policy["balanced"].layers.get("extraction")
     return known.requests if known else 0
 
 

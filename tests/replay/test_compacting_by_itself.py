@@ -104,7 +104,8 @@ def driven(talk: Talk, under: Policy = OURS) -> ReplayOutcome:
 
 
 def test_a_summary_that_pays_is_asked_for_when_the_user_speaks_and_is_charged() -> None:
-    outcome = driven(long_talk(needed=False))
+    own = replace(OURS, compaction=replace(OURS.compaction, by_small_model=False))
+    outcome = driven(long_talk(needed=False), own)
 
     [made] = outcome.compactions
     assert made.by == "summary"
@@ -118,6 +119,19 @@ def test_a_summary_that_pays_is_asked_for_when_the_user_speaks_and_is_charged() 
     assert outcome.extra_requests == 0
     assert outcome.layers["compaction"].cost > SUMMARY_OUTPUT * 5
     assert outcome.layers["compaction"].saved > 0
+
+
+def test_a_summary_by_the_small_model_is_charged_at_its_price() -> None:
+    outcome, price = driven(long_talk(needed=False)), Prices.load().of(MODEL)
+    assert price
+    small = Prices.load().of(price.small)
+    assert small
+
+    [asked] = [row for row in outcome.rows if row.kind == "summary"]
+    assert asked.model.endswith(small.model)
+    assert asked.usage.output == round(SUMMARY_OUTPUT * small.output / price.output)
+    assert asked.usage.cache_read == 0, "it shares nothing with the conversation"
+    assert len(outcome.compactions) == 1
 
 
 def test_without_it_nothing_is_compacted_before_the_window_is_full() -> None:
@@ -140,7 +154,8 @@ def test_what_a_summary_took_and_a_later_reply_needs_is_read_back_and_paid_for()
 
 
 def test_a_file_that_was_given_back_after_the_summary_is_not_missed() -> None:
-    outcome = driven(long_talk(needed=True, limit=None))
+    whole = replace(OURS, compaction=replace(OURS.compaction, file_tokens=5_000))
+    outcome = driven(long_talk(needed=True, limit=None), whole)
 
     assert len(outcome.compactions) == 1
     assert outcome.extra_requests == 0, "the files worked on last were read again"
@@ -203,7 +218,8 @@ def test_a_file_is_known_as_the_calls_show_it() -> None:
 
     assert disk.read("/a") == "one\nthree"
     assert disk.read("/b") == "new"
-    assert disk.read("/c") == TOO_LONG
+    shown = disk.read("/c") or ""
+    assert (shown.split("\n")[4], len(shown)) == ("five", len(TOO_LONG) + 4), "the rest is not known"
     assert disk.read("/d") is None
 
 
@@ -222,7 +238,9 @@ def test_while_the_user_is_away_the_layer_that_keeps_warm_is_asked_and_paid() ->
     warm = driven(away(), replace(OURS, flags=replace(QUIET, pre_cold=True)))
 
     assert [one.why for one in cold.breaks] == ["silence"]
-    assert warm.count_requests("keep warm") == 1
+    last = max(n for n, row in enumerate(warm.rows) if row.kind == "turn")
+    assert sum(row.kind == "keep warm" for row in warm.rows[:last]) == 1
+    assert warm.count_requests("keep warm") == 3, "and in the silence after the last reply"
     assert warm.breaks == ()
 
 
@@ -232,7 +250,7 @@ def test_on_a_real_session_the_default_costs_less_than_was_paid_and_misses_littl
     entries = convert_recording(read_session(path)).entries
     price = Prices.load().of("claude-sonnet-4-5")
     assert price
-    outcome = drive_session(entries, load_policy("sevenfold"), price.model, price)
+    outcome = drive_session(entries, load_policy("balanced"), price.model, price)
 
     assert price.units(outcome.charged_usage) < 0.9 * price.units(outcome.paid_usage)
     assert outcome.extra_per_100 < 8

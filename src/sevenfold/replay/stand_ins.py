@@ -200,7 +200,7 @@ DREAM_SESSIONS: Final = 5  # Sessions from one dream to the next: each bears its
 
 
 class MemoryCharges:
-    """What recall and dreams would cost this session, beside all else: its memory is not in the recording."""
+    """The cost of recall and dreams, beside all else: the memory of a session is not in its recording."""
 
     def __init__(self, policy: Policy, price: Price, ttl: Ttl) -> None:
         self._recalls, self._dreams, self._price = policy.flags.recall, policy.flags.dream, price
