@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from sevenfold.recordings.windows import WindowSource
-from sevenfold.replay.results import ReplayFigures, divide_costs, sum_figures
+from sevenfold.replay.results import ReplayFigures, compute_cost_share, sum_figures
 from sevenfold.replay.runner import ReplayResult
 
 APPEND_ONLY: Final = "append-only"
@@ -37,15 +37,15 @@ def compare_policy(done: Sequence[ReplayResult], name: str) -> PolicyComparison:
         for one in done
         if name in one.by_policy and APPEND_ONLY in one.by_policy
     ]
-    shares = [share for own, base in pairs if (share := _divide_figures(own, base)) is not None]
+    shares = [share for own, base in pairs if (share := _compare_costs(own, base)) is not None]
     if not pairs:
         return PolicyComparison(figures)
-    whole = _divide_figures(sum_figures(own for own, _ in pairs), sum_figures(base for _, base in pairs))
+    whole = _compare_costs(sum_figures(own for own, _ in pairs), sum_figures(base for _, base in pairs))
     return PolicyComparison(figures, whole, len(shares), sum(share > DEARER for share in shares))
 
 
-def _divide_figures(own: ReplayFigures, base: ReplayFigures) -> float | None:
-    return divide_costs(own.cost, base.cost, in_money=own.has_all_prices and base.has_all_prices)
+def _compare_costs(own: ReplayFigures, base: ReplayFigures) -> float | None:
+    return compute_cost_share(own.cost, base.cost, in_money=own.has_all_prices and base.has_all_prices)
 
 
 def group_by_window(done: Sequence[ReplayResult]) -> dict[int, list[ReplayResult]]:

@@ -43,7 +43,7 @@ class ReplayCost(msgspec.Struct, frozen=True):
         return ReplayCost(self.units + other.units, amount, self.currency if known else None)
 
 
-def divide_costs(cost: ReplayCost, base: ReplayCost | None, *, in_money: bool) -> float | None:
+def compute_cost_share(cost: ReplayCost, base: ReplayCost | None, *, in_money: bool) -> float | None:
     """A cost as a share of another: in money, or in base-price tokens where not every price is known.
 
     Base-price tokens of models with different prices do not add up to the same share as their money.
@@ -149,7 +149,7 @@ class ReplayFigures(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def of_paid(self) -> float | None:
         """The simulated cost as a share of the recorded one, for the sessions that have it."""
-        return divide_costs(self.compared or self.cost, self.paid, in_money=self.has_all_prices)
+        return compute_cost_share(self.compared or self.cost, self.paid, in_money=self.has_all_prices)
 
     @property
     def has_all_prices(self) -> bool:
