@@ -29,7 +29,7 @@ from sevenfold.core.protocols import (
 )
 from sevenfold.core.request import Frame, Request, complete_changes, find_open_uses, measure_pressure
 from sevenfold.core.tokens import Pressure, Thresholds
-from sevenfold.core.transcript import Reply, Transcript, View
+from sevenfold.core.transcript import Id, Reply, Transcript, View
 from sevenfold.streaming import (
     CONTINUATIONS,
     CONTINUE,
@@ -62,6 +62,7 @@ class Turn:
     source: str = "main"
     writes: bool | None = True
     """True: the provider is asked to keep what is new in its cache. None: no cache marks at all."""
+    sent: Id | None = None  # The end of a request with this prefix that the provider has in its cache
 
     async def run(self, said: Message | None = None) -> Reply:
         if unanswered := answer_interrupted_calls(self.transcript.view):  # the disk refused the results
@@ -78,7 +79,7 @@ class Turn:
     @property
     def request(self) -> Request:
         view = self.transcript.view
-        marks = () if self.writes is None else choose_breakpoints(view, writes=self.writes)
+        marks = () if self.writes is None else choose_breakpoints(view, writes=self.writes, sent=self.sent)
         return Request(self.frame, view, None, marks, self.max_tokens, self.source)
 
     async def _step(self) -> Reply:

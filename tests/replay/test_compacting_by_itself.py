@@ -240,14 +240,16 @@ def test_on_a_real_session_the_default_costs_less_than_was_paid_and_misses_littl
     assert all(made.by != "recorded" for made in outcome.compactions)
 
 
-def test_extraction_without_patience_is_a_request_more_for_each_turn_and_can_be_left_out() -> None:
+EACH = ExtractionSettings(batch=1, least_requests=0, patient=False)
+
+
+def test_extraction_after_each_turn_is_a_fork_more_for_each_and_can_be_left_out() -> None:
     talk = long_talk(needed=False)
     price = Prices.load().of(MODEL)
     assert price
     quiet = drive_session(talk.entries, OURS, MODEL, price)
-    learning = replace(
-        OURS, flags=replace(OURS.flags, extraction=True), extraction=ExtractionSettings(patient=False)
-    )
+    flags = replace(OURS.flags, extraction=True)
+    learning = replace(OURS, flags=flags, extraction=EACH, side_work="fork")
     learns = drive_session(talk.entries, learning, MODEL, price)
 
     spoken = [e for e in talk.entries if isinstance(e.what, Message) and e.by == "user"]
@@ -262,7 +264,8 @@ def test_extraction_without_patience_is_a_request_more_for_each_turn_and_can_be_
 def test_extraction_waits_for_a_silence_which_it_makes_cheaper() -> None:
     price = Prices.load().of(MODEL)
     assert price
-    learning = replace(OURS, flags=replace(OURS.flags, extraction=True))
+    flags, waits = replace(OURS.flags, extraction=True), ExtractionSettings(least_requests=0)
+    learning = replace(OURS, flags=flags, extraction=waits, side_work="fork")
     talk = long_talk(needed=False)
     learns = drive_session(talk.entries, learning, MODEL, price)
     rests = [e for e in talk.entries if isinstance(e.what, Reply) and not e.what.message.tool_uses]
@@ -272,8 +275,36 @@ def test_extraction_waits_for_a_silence_which_it_makes_cheaper() -> None:
         replace(entry, at=entry.at + 400.0 * (n >= len(talk.entries) // 2))
         for n, entry in enumerate(talk.entries)
     ]
-    every = replace(learning, extraction=ExtractionSettings(patient=False))
+    every = replace(learning, extraction=EACH)
     patient, at_once = (drive_session(silent, one, MODEL, price) for one in (learning, every))
     lost = [len([b for b in one.breaks if b.why == "silence"]) for one in (patient, at_once)]
     assert lost[0] <= lost[1]
     assert price.units(patient.charged_usage) < price.units(at_once.charged_usage)
+
+
+def test_what_is_new_on_the_small_model_is_the_cheaper_extraction_and_is_charged_as_such() -> None:
+    price, small = (Prices.load().of(name) for name in (MODEL, "claude-haiku-4-5"))
+    assert price
+    assert small
+    flags, always = replace(OURS.flags, extraction=True), ExtractionSettings(batch=1, least_requests=0)
+    learning = replace(OURS, flags=flags, extraction=always)
+    forked, lean = (
+        drive_session(long_talk(needed=False).entries, replace(learning, side_work=way), MODEL, price)
+        for way in ("fork", "cheapest")
+    )
+    rows = [row for row in lean.rows if row.kind == "extraction"]
+    assert {row.model for row in rows} == {f"side:{small.model}"}, "the books say which way was taken"
+    assert len(rows) == forked.count_requests("extraction")
+    costs = [one.layers["extraction"].cost for one in (lean, forked)]
+    assert costs[0] < costs[1] / 3
+    assert costs[0] == pytest.approx(sum(price.units(row.usage) for row in rows))
+
+
+def test_a_short_session_is_charged_no_extraction_as_the_product_makes_none() -> None:
+    talk = long_talk(needed=False)
+    price = Prices.load().of(MODEL)
+    assert price
+    policy = replace(OURS, flags=replace(OURS.flags, extraction=True))
+    for entries, times in ((talk.entries[:2], 0), (talk.entries, 1)):
+        outcome = drive_session(entries, policy, MODEL, price)
+        assert outcome.count_requests("extraction") == times

@@ -16,6 +16,7 @@ from itertools import zip_longest
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from sevenfold.core.request import TTL_SECONDS, Frame, Request, encode_view
 from sevenfold.core.tokens import MessageSize
@@ -30,11 +31,15 @@ REMEMBERED: Final = 8  # Earlier frontiers that are kept; the prefix before each
 MOST: Final = 3  # Marks on messages; one is left for the system prompt
 
 
-def choose_breakpoints(view: View, *, writes: bool = True) -> tuple[Id, ...]:
-    """The messages to mark. A request that must not write marks only what is cached already."""
+def choose_breakpoints(view: View, *, writes: bool = True, sent: Id | None = None) -> tuple[Id, ...]:
+    """The messages to mark. A request that must not write marks only what is cached already.
+
+    `sent`: the end of a request before this one, where no reply in the view shows it.
+    """
     if not len(view):
         return ()
-    old = find_last_request_end(view)
+    ends = (find_last_request_end(view), view.where(sent) if sent is not None else None)
+    old = max((end for end in ends if end is not None), default=None)
     if not writes:
         return (view[old].id,) if old is not None else ()
     new = len(view) - 1
@@ -73,18 +78,19 @@ def find_last_request_end(view: View) -> int | None:
     return None
 
 
-def find_cached_view(view: View) -> View:
-    """The part of this view that the provider has: all of it, unless much came since the last request.
+def cut_to_cached(request: Request) -> Request:
+    """The request with the part of its view that the provider has, if much came since the last request.
 
     A request beside the conversation pays in full for what is not in the cache yet, and the next request
     of the conversation pays for it again.
     """
+    view = request.view
     sent = find_last_request_end(view)
     if sent is None:
-        return view
+        return request
     known = view.upto(sent + 1)
     new = view.calibration.tokens(view.size - known.size)
-    return view if new <= SMALL else known
+    return request if new <= SMALL else replace(request, view=known, sent=known[-1].id)
 
 
 SMALL: Final = 1_500  # Tokens that may be sent twice, so that a fork has the last messages

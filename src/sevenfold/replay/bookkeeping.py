@@ -13,6 +13,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from sevenfold.cache.ledger import SIDE
 from sevenfold.cache.prices import Price
 from sevenfold.core.events import Added, Compacted, Event, Stored, get_label
 from sevenfold.core.messages import Message, Text, assistant
@@ -139,6 +140,17 @@ class ReplayBooks:
             self._warmed, self._warmer = row.at, whose
         if whose:
             self._cost[whose] += self._price.units(usage)
+        self.rows.append(row)
+
+    def record_lean(self, kind: Kind, at: float, usage: Usage, price: Price | None) -> None:
+        """Record a request of its own to the small model, in tokens of the session's own price."""
+        own, main = price or self._price, self._price
+        sent = usage.input * (own.input / main.input if main.input else 1.0)
+        said = usage.output * (own.output / main.output if main.output else 1.0)
+        scaled = Usage(input=round(sent), output=round(said))
+        row = RequestRow(at, kind, scaled, Usage(), tuple(self._actions), model=f"{SIDE}{own.model}")
+        self._actions.clear()
+        self._cost[WHO[kind]] += main.units(scaled)
         self.rows.append(row)
 
     def record_reply(self, at: float) -> None:

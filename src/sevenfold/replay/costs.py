@@ -187,12 +187,14 @@ class SessionPrice(msgspec.Struct, frozen=True):
     known: bool  # True for a real price; without one only base-price units are known
     error: str = ""
     others: dict[str, Price] = {}  # The prices of the other models that answered, by name
+    small: Price | None = None  # The price of the small model that side work is asked of
 
     @property
     def prices(self) -> Prices:
-        """A table that gives the layers this price for every model name."""
+        """A table that gives the layers this price for every model name but that of the small model."""
         price = self.price
-        return Prices({price.model: price}, {self.model: price.model, "*": price.model})
+        small = {self.small.model: self.small} if self.small is not None else {}
+        return Prices({**small, price.model: price}, {self.model: price.model, "*": price.model})
 
 
 def find_session_price(entries: Sequence[Entry], prices: Prices, wanted: str | None) -> SessionPrice:
@@ -206,10 +208,11 @@ def find_session_price(entries: Sequence[Entry], prices: Prices, wanted: str | N
             "--price MODEL gives them a price"
         )
         return SessionPrice(model, replace(UNKNOWN, model=model or "unknown"), False, error)
+    small = prices.of(found.small) if found.small else None
     if wanted:
-        return SessionPrice(model or found.model, found, True)
+        return SessionPrice(model or found.model, found, True, small=small)
     others, error = _find_other_prices(model, found, entries, prices)
-    return SessionPrice(model, found, True, error, others)
+    return SessionPrice(model, found, True, error, others, small)
 
 
 def _find_other_prices(

@@ -21,6 +21,7 @@ from typing import ClassVar, Final
 
 from msgspec.structs import replace
 
+from sevenfold.cache.ledger import SIDE
 from sevenfold.cache.prices import Price, Prices
 from sevenfold.core.clock import run_sync
 from sevenfold.core.events import Cleared, Emit, Event, get_label
@@ -58,7 +59,14 @@ from sevenfold.replay.costs import (
 from sevenfold.replay.needs import AbsenceTracker, MissedSource, find_needs
 from sevenfold.replay.outcome import Kind, ReplayOutcome, TimeSpent
 from sevenfold.replay.policies import ClearRule, Policy
-from sevenfold.replay.stand_ins import NOTES, ReplayDisk, ReplayExtraction, RuleModel
+from sevenfold.replay.stand_ins import (
+    LEAN_NOTES,
+    NOTES,
+    ReplayDisk,
+    ReplayExtraction,
+    RuleModel,
+    make_replay_side_work,
+)
 from sevenfold.settings.layers import CLEARABLE
 from sevenfold.storage.results import ResultStore
 from sevenfold.testing.doubles import FakeClock, FakeTools, NoAccounts, Postponed
@@ -207,7 +215,15 @@ class SessionDrive:
         self._absence = AbsenceTracker(self._counted.rate, self._theirs, lambda: self._transcript.view)
         self._watch = EventWatch(self._books, self._absence, self._transcript, self._provider)
         self._watch.weigh = self._weigh
-        self._extraction = ReplayExtraction(policy, price, self._ask, self._books, self._clock)
+        self._extraction = ReplayExtraction(
+            policy,
+            price,
+            self._ask,
+            self._books,
+            self._clock,
+            lambda: self._turn.request,
+            self._counted.usual,
+        )
         catch_up = self._extraction.catch_up
         self._silence = ReplaySilence(
             frame, self._clock, self._transcript, self._provider, self._books, policy.keep_warm, catch_up
@@ -237,7 +253,7 @@ class SessionDrive:
                 case _:
                     pass
         await self._silence.pass_until(self._clock.time + AFTERWARDS, lambda: self._turn)
-        self._extraction.catch_up()
+        self._extraction.end_session()
         whole, spent = process_time() - began, self._spent
         asking, simulator = self._model.seconds, self._provider.seconds
         layers = max(0.0, spent.layers - asking - self._inside)
@@ -276,6 +292,10 @@ class SessionDrive:
             RestoredNames(again.names),
             RestoredPaths(again.paths, again.files),
         )
+        side_work = make_replay_side_work(
+            self._policy, self._prices, conversation, self._clock, self._heard, forks
+        )
+        self._extraction.side_work = side_work
         parts = LayerParts(
             conversation=conversation,
             emit=self._heard,
@@ -283,6 +303,7 @@ class SessionDrive:
             prices=self._prices,
             results=UnwrittenResults(),
             fork=forks,
+            side_work=side_work,
             restorer=Restorer(sources),
             cached_until=self._silence.until,
             idle_gaps=lambda: self._gaps,
@@ -408,6 +429,9 @@ class SessionDrive:
             size = measure_message(remove_thinking(placed.message))
         return round(estimate_size(size) * self._rates.get(placed.id, self._counted.usual))
 
+    def _get_request(self) -> Request:
+        return self._turn.request
+
     def _ask(self) -> Usage:
         return self._provider.ask(self._turn.request, self._clock.time)
 
@@ -435,6 +459,8 @@ class SessionDrive:
         self._watch.view = self._transcript.view
 
     def _charge_request(self, request: Request) -> Usage:
+        if request.source.startswith(SIDE):
+            return Usage(input=round(request.tokens * self._counted.usual))
         began = process_time()
         if request.frame.tools != self._frame.tools:  # it shares nothing with the conversation
             size = request.frame.size + request.view.size
@@ -445,5 +471,8 @@ class SessionDrive:
         return usage
 
     def _record_side_request(self, request: Request, usage: Usage) -> None:
-        kind: Kind = "notes" if request.source == NOTES else "summary"
-        self._books.record_request(kind, self._clock.time, usage)
+        kind: Kind = "notes" if request.source in (NOTES, LEAN_NOTES) else "summary"
+        if request.source.startswith(SIDE):
+            self._books.record_lean(kind, self._clock.time, usage, self._prices.of(request.frame.model))
+        else:
+            self._books.record_request(kind, self._clock.time, usage)

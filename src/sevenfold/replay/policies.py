@@ -20,6 +20,7 @@ from sevenfold.settings.layers import (
     ExtractionSettings,
     MicroSettings,
     NotesSettings,
+    SideWay,
     Switches,
     ToolResultSettings,
 )
@@ -198,6 +199,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     notes: NotesSettings = NotesSettings()
     compaction: CompactionSettings = CompactionSettings()
     extraction: ExtractionSettings = ExtractionSettings()
+    side_work: Annotated[
+        SideWay, Meta(description="How notes and memories are asked for, as in the settings.")
+    ] = "cheapest"
 
     @property
     def compacts(self) -> bool:
@@ -250,6 +254,7 @@ def make_policy(name: PolicyName, settings: Settings) -> Policy:
         notes=settings.notes,
         compaction=settings.compaction,
         extraction=settings.extraction,
+        side_work=settings.side_work,
     )
 
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from sevenfold.cache.prices import Price
 from sevenfold.core.tokens import Usage
+from sevenfold.layers.l5_durable_memory.extraction import NOTHING, SOMETHING
 from sevenfold.replay.bookkeeping import MICRO, NOTES, READ_BACK, RECORDING, TOOL_RESULTS, WHO
 from sevenfold.replay.outcome import (
     BESIDE,
@@ -24,7 +25,6 @@ from sevenfold.replay.outcome import (
     TimeSpent,
     add_fields,
 )
-from sevenfold.replay.stand_ins import NOTHING, SOMETHING
 
 NONE: Final[Mapping[str, Price]] = MappingProxyType({})
 

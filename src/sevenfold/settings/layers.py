@@ -210,7 +210,7 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
             "written anew; scaled down for windows below 200,000."
         ),
     ] = 70_000
-    cold_characters: Annotated[
+    record_characters: Annotated[
         Amount,
         describe(
             "When the cache has expired, a summary is asked for on a record of its own, in which what "
@@ -218,6 +218,15 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
             "conversation."
         ),
     ] = 2_000
+    by_small_model: Annotated[
+        bool,
+        describe(
+            "`bySize`: when the user speaks, the small model writes the summary from such a record, where "
+            "that is cheaper (`sideWork`). In the middle of a task, and for a full window, the model of "
+            "the conversation does.",
+            False,
+        ),
+    ] = True
     margin: Annotated[
         Factor, describe("`bySize`: the expected saving must be this many times what it costs.")
     ] = 3.0
@@ -279,6 +288,8 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
     ] = 3
 
 
+SideWay: TypeAlias = Literal["cheapest", "fork", "small"]
+"""The way in which side work is asked for."""
 SelectorName: TypeAlias = Literal["hybrid", "model", "hybrid+model"]
 
 
@@ -334,13 +345,27 @@ class RecallSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class ExtractionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Layer 5: when the conversation is looked through for what is worth remembering."""
 
-    every: Annotated[Count, describe("After so many turns; 1: after each.", 3)] = 1
+    batch: Annotated[
+        Count,
+        describe(
+            "Where tokens cost money: after so many of your messages, or at the end of the session; at "
+            "once when you say something lasting. 1: after every turn.",
+            1,
+        ),
+    ] = 8
+    least_requests: Annotated[
+        Amount,
+        describe(
+            "Where tokens cost money, nothing is looked through before so many requests of the session, "
+            "unless something lasting was said. What was left is looked at when the session goes on."
+        ),
+    ] = 20
     patient: Annotated[
         bool,
         describe(
-            "Where tokens cost money, a turn in which nothing lasting was said waits until you are "
-            "silent, or the session ends: the look then also keeps the provider's cache. Off: after "
-            "every turn.",
+            "Where it is done by a fork, what waits for its batch is looked through when you are silent, "
+            "shortly before the provider drops the prefix: the look then also keeps that. Off: only the "
+            "batch and the end of the session count.",
             False,
         ),
     ] = True

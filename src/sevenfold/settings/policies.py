@@ -22,7 +22,7 @@ POLICIES: Final[dict[PolicyName, Json]] = {
             "files": 5,
             "fileTokens": 5_000,
             "excerpts": False,
-            "coldCharacters": 0,
+            "recordCharacters": 0,
         },
         "extraction": {"patient": False},
     },

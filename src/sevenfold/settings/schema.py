@@ -25,6 +25,7 @@ from sevenfold.settings.layers import (
     MicroSettings,
     NotesSettings,
     RecallSettings,
+    SideWay,
     Switches,
     ToolResultSettings,
     describe,
@@ -201,6 +202,23 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     extraction: ExtractionSettings = ExtractionSettings()
     dream: DreamSettings = DreamSettings()
     agents: AgentSettings = AgentSettings()
+    side_work: Annotated[
+        SideWay,
+        describe(
+            "How notes, memories and status lines are asked for: `fork` on the cached prefix of the "
+            "conversation, `small` with what is new alone on a small model, `cheapest` by the price "
+            "table, each time. Where tokens are free, `cheapest` is a fork.",
+            "fork",
+        ),
+    ] = "cheapest"
+    side_model: Annotated[
+        str | None,
+        describe(
+            "The small model for `sideWork`. Unset: the one that the price table has for the provider, "
+            "else the model of the conversation.",
+            "claude-haiku-4-5",
+        ),
+    ] = None
     assistant_mode: Annotated[
         bool,
         describe(

@@ -322,7 +322,7 @@ def test_the_sums_by_hand() -> None:
     assert warm.price == pytest.approx(asking + written + AGAIN * again, abs=5)
     assert warm.times == pytest.approx(warm.saving / warm.price)
 
-    whole = replace(SETTINGS, cold_characters=0)
+    whole = replace(SETTINGS, record_characters=0)
     cold = estimate_worth(planned_for(talk, warm=False), RATES, whole)
     assert cold.saving - warm.saving == pytest.approx(freed * 1.15), "it need not be written again"
     assert cold.price > warm.price, "but nothing of the question is in the cache"

@@ -78,7 +78,7 @@ class Compaction:
     def __init__(self, parts: LayerParts, score: Score = score_replacement) -> None:
         self._parts, self._score, self.emit = parts, score, parts.emit
         self._digest, self.settings = Digest(parts), parts.settings.compaction
-        self._summarise = Summariser(parts.get_fork(), self.settings, parts.emit)
+        self._summarise = Summariser(parts.get_fork(), self.settings, parts.emit, parts.side_work)
 
     async def fit(self, request: Request, pressure: Pressure) -> Sequence[Change]:
         if self.due(pressure):
@@ -282,10 +282,11 @@ class Compaction:
             gap = pressure.over or int(planned.tokens * UNKNOWN_GAP)
         price, cut_to = self._parts.prices.of(request.frame.model), 0
         if not pressure.warm and on is not None and price is not None and price.input:
-            cut_to = self.settings.cold_characters
+            cut_to = self.settings.record_characters
+            on = None if cut_to else on
+        small = planned.trigger == PRICE and self.settings.by_small_model and is_turn_start(view)
         scope = format_scope(view, planned.first, planned.cut, seen)
-        on = None if cut_to else on
-        return SummaryJob(request, on, scope, planned.stretch, instructions, longest, gap, cut_to)
+        return SummaryJob(request, on, scope, planned.stretch, instructions, longest, gap, cut_to, small)
 
     # --- what comes of it -------------------------------------------------------------------------------
 

@@ -341,8 +341,8 @@ def estimate_worth(
         return SummaryWorth(saving, asking + written + again, freed)
     # All of the messages have to be written anew in any case: what left need not be.
     asking = answer * rates.output
-    if settings.cold_characters:
-        asking += count(estimate_record_size(planned.stretch, settings.cold_characters))
+    if settings.record_characters:
+        asking += count(estimate_record_size(planned.stretch, settings.record_characters))
     else:
         head = fixed if pressure.idle < TTL_SECONDS[planned.request.frame.head_ttl] else 0
         asking += tokens - head * (1 - rates.read)
