@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -66,4 +66,17 @@ def count_window_sources(done: Sequence[ReplayResult]) -> dict[str, int]:
 def sort_by_cost(done: Sequence[ReplayResult], name: str) -> list[ReplayResult]:
     """The sessions with this policy, the dearest first."""
     known = [one for one in done if name in one.by_policy]
-    return sorted(known, key=lambda one: -one.by_policy[name].cost.units)
+    in_money = all(one.by_policy[name].has_all_prices for one in known)
+    return sorted(known, key=lambda one: -_get_cost(one.by_policy[name], in_money))
+
+
+def sort_policies(compared: Mapping[str, PolicyComparison]) -> list[str]:
+    """The names of the policies, the cheapest first."""
+    in_money = all(one.figures.has_all_prices for one in compared.values())
+    return sorted(compared, key=lambda name: _get_cost(compared[name].figures, in_money))
+
+
+def _get_cost(figures: ReplayFigures, in_money: bool) -> float:
+    """The cost to sort by: base-price tokens of models with different prices are no order."""
+    amount = figures.cost.amount if in_money else None
+    return figures.cost.units if amount is None else amount

@@ -38,6 +38,7 @@ from sevenfold.replay.comparison import (
     count_window_sources,
     group_by_window,
     sort_by_cost,
+    sort_policies,
 )
 from sevenfold.replay.costs import find_wanted_model
 from sevenfold.replay.outcome import LARGE, ReplayRegret
@@ -406,8 +407,10 @@ def _format_group(
 ) -> str:
     """A row for each policy, the cheapest first, under a line that says which sessions these are."""
     compared = {name: compare_policy(known, name) for name in names}
-    cheapest = sorted(names, key=lambda name: compared[name].figures.cost.units)
-    rows = [[to_one_line(name, LONGEST_POLICY), *_format_cells(compared[name])] for name in cheapest]
+    rows = [
+        [to_one_line(name, LONGEST_POLICY), *_format_cells(compared[name])]
+        for name in sort_policies(compared)
+    ]
     sources = ", ".join(f"{source} {n:,}" for source, n in count_window_sources(known).items())
     size = f" in a window of {format_tokens(window)}" if window else ""
     head = f"  {format_count(len(known), 'session')}{size} (window: {sources})"
@@ -511,6 +514,7 @@ def _format_legend(known: Sequence[ReplayResult], names: Sequence[str]) -> str:
         "  cost and paid: input, and output of requests that a policy adds",
         "  k and M: thousand and million base-price tokens",
         "  robust, by tokens: of what was cleared, needed again; extra/100: requests to read it back",
+        "  fidelity: of summaries by rule; those that models wrote in recordings have 61.5 % on average",
         f"  {LARGE_COLUMN}: the same for parts of at least {LARGE} tokens",
         "  window: as recorded, else that of the model; dearer: cost over 2 % more than append-only",
         f"  charged: {CHARGED}",

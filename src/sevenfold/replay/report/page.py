@@ -15,6 +15,7 @@ from sevenfold.replay.comparison import (
     count_window_sources,
     group_by_window,
     sort_by_cost,
+    sort_policies,
 )
 from sevenfold.replay.outcome import LARGE
 from sevenfold.replay.policies import DEFAULT, Policy
@@ -65,13 +66,12 @@ def format_policies(caption: str, compared: Mapping[str, PolicyComparison]) -> s
         "policy", "requests", "tokens sent", "from cache", "cache breaks", "cost", "paid", "of paid",
         "of append-only", "dearer sessions", "summaries per 100",
         "extra per 100", "needed again", "robust", f"robust, {LARGE} tokens and more", "by tokens",
-        "compactions", "fidelity",
+        "compactions", "fidelity, by rule",
     )  # fmt: skip
-    cheapest = sorted(compared.items(), key=lambda pair: pair[1].figures.cost.units)
     rows = [
         [
             escape_text(name),
-            f"{(f := one.figures).requests:,}",
+            f"{(f := (one := compared[name]).figures).requests:,}",
             format_tokens(f.usage.prompt),
             format_percent(f.usage.hit_rate),
             f"{len(f.breaks):,}",
@@ -94,7 +94,7 @@ def format_policies(caption: str, compared: Mapping[str, PolicyComparison]) -> s
             f"{len(f.compactions):,}",
             format_percent(f.fidelity),
         ]
-        for name, one in cheapest
+        for name in sort_policies(compared)
     ]
     return format_table(caption, head, rows)
 
@@ -162,7 +162,7 @@ def format_sessions(done: Sequence[ReplayResult], names: Sequence[str], main: st
     head = (
         "session", "window", "requests", "paid", main, "of paid",
         *(f"{name}, of paid" for name in others), "of append-only",
-        "cache breaks", "extra per 100", "robust", "fidelity",
+        "cache breaks", "extra per 100", "robust", "fidelity, by rule",
     )  # fmt: skip
     rows = [
         [
