@@ -26,7 +26,7 @@ HASTY: Final = ExtractionSettings(patient=False)
 DEFAULT: Final = replace(load_policy("sevenfold"), name="sevenfold")
 """What a default session does, extraction included."""
 CLAUDE_CODE: Final = replace(
-    load_policy("claude-code"), notes=NotesSettings(grown_share=0, pays_from=0), name="claude-code"
+    load_policy("claude-code"), notes=NotesSettings(priced=True), name="claude-code"
 )
 OTHERS: Final = (
     AS_RECORDED,
@@ -47,14 +47,14 @@ LEVERS: Final = (
     Policy(
         name="as it was: notes from 10K, compaction at the limit",
         flags=FOUR,
-        notes=NotesSettings(pays_from=0),
+        notes=NotesSettings(priced=True),
         compaction=replace(AT_THE_LIMIT, names=0),
     ),
     replace(DEFAULT, name="sevenfold, compaction at the limit", compaction=AT_THE_LIMIT),
     replace(DEFAULT, name="sevenfold, no names after a compaction", compaction=NAMELESS),
     replace(DEFAULT, name="sevenfold, the system prompt for five minutes", system_ttl=None),
     replace(DEFAULT, name="sevenfold, extraction after every turn", extraction=HASTY),
-    replace(DEFAULT, name="sevenfold, notes from 10K", notes=NotesSettings(pays_from=0)),
+    replace(DEFAULT, name="sevenfold, notes from 10K", notes=NotesSettings(priced=True)),
     replace(DEFAULT, name="sevenfold, no extraction", flags=FOUR),
     replace(DEFAULT, name="sevenfold, pre_cold on", flags=WARM),
 )

@@ -173,7 +173,7 @@ def test_an_offer_may_be_declined(world: World) -> None:
 
 @pytest.mark.real
 def test_notes_are_shown_once_there_are_some(world: World) -> None:
-    world.settings({"notes": {"firstAt": 1_000, "grownBy": 500}})
+    world.settings({"notes": {"priced": True, "firstAt": 300, "grownBy": 300}})
     with provider(world):
         with Terminal(("--bare", "--model", MODEL), world.env, world.project) as t:
             t.wait_for(PROMPT)

@@ -183,6 +183,16 @@ def test_cost_and_cache_hits_are_in_the_result(here: Here, world: World) -> None
     assert again.json["cache_hit"] > 0.5
 
 
+def test_a_single_question_takes_no_notes(here: Here, world: World) -> None:
+    world.settings({"notes": {"priced": True, "firstAt": 1, "grownBy": 1}})
+    with run_in_thread(script=Script(parse_steps('{"reply": {"text": "Hello."}}'))) as sim:
+        world.at(sim.url)
+        for more in ((), ("--continue",)):
+            assert here("-p", "hi", "--model", "claude-sonnet-4-5", *more).code == 0
+
+    assert [row.source for row in sim.ledger.rows] == ["main", "main"]
+
+
 def test_a_session_is_resumed_by_the_beginning_of_its_id(here: Here, world: World) -> None:
     first = here("-p", "my name is Ada", "--json").json["session"]
     here("-p", "another conversation")

@@ -64,7 +64,7 @@ def by_marker(id: str) -> Callable[[Request], Any]:
         shown = markers(request)
         kept = parse_marker(shown[id])
         assert kept is not None
-        whole = re.search(rf"kept in (/\S+/{re.escape(kept.file)}) lines", "\n".join(shown.values()))
+        whole = re.search(rf"kept in (/\S+/{re.escape(kept.file)}) lines", shown[id])
         assert whole is not None
         many = kept.last - kept.first + 1
         args = {"file_path": whole[1], "offset": kept.first, "limit": many}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -11,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+import anyio
 import pytest
 from flows.test_session import Place
 from flows.wire import SteadySimulator
@@ -217,8 +219,7 @@ async def test_nothing_is_cleared_that_the_model_has_not_had_a_chance_to_read(tm
     assert [len(event.use_ids) for event in here.of(Cleared)] == [5], "now it has been read"
 
 
-async def test_the_newest_of_a_batch_says_where_all_of_it_is(tmp_path: Path) -> None:
-    """It is the one that leaves the view last, when the older part is replaced by something else."""
+async def test_every_marker_of_a_batch_names_a_path_that_can_be_read(tmp_path: Path) -> None:
     clock = FakeClock(2_000_000_000.0)
     steps = [assistant(ToolUse(f"u{n}", "Fetch", {"characters": 9_000})) for n in range(9)]
     model = ScriptedModel([*steps, "so much", "fine"])
@@ -231,11 +232,12 @@ async def test_the_newest_of_a_batch_says_where_all_of_it_is(tmp_path: Path) -> 
         shown = {r.tool_use_id: r.text for r in answers(session.view)}
 
     [event] = here.of(Cleared)
-    *others, newest = [shown[id] for id in event.use_ids]
-    [path] = (session.folder / "tool-results").iterdir()
-    assert f"kept in {path} lines " in newest
-    assert all(f"kept in {path.name} lines " in text for text in others)
-    assert len(others) == 3
+    assert len(event.use_ids) == 4
+    for id in event.use_ids:
+        found = re.fullmatch(r"\(cleared: [\d,]+ tokens, kept in (.+) lines (\d+)-(\d+)\)", shown[id])
+        assert found
+        lines = (await anyio.Path(found[1]).read_text(encoding="utf-8")).split("\n")
+        assert len("\n".join(lines[int(found[2]) - 1 : int(found[3])])) == 9_000
 
 
 # --- five hundred requests ------------------------------------------------------------------------------
@@ -271,7 +273,8 @@ async def test_of_500_requests_few_break_the_prefix_and_all_of_those_were_announ
         for n in range(60):
             source = f"def f{n}(x):\n    return x + {n}\n\n\n" * 20
             (here.project / f"src/module_{n}.py").write_text(source, encoding="utf-8")
-        async with here.session(settings=RUNS_SEQ, clock=provider.clock) as session:
+        alone = {**RUNS_SEQ, "flags": {**ALONE, "compact": False}}
+        async with here.session(settings=alone, clock=provider.clock) as session:
             for turn in range(20):
                 provider.clock.advance(400 if turn in (9, 15) else 30)
                 await session.ask("go on")

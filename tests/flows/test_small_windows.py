@@ -60,6 +60,36 @@ async def test_the_model_sees_how_something_large_begins(tmp_path: Path, window:
     assert len([r for r in model.requests if r.source == "main"]) == 2
 
 
+@pytest.mark.parametrize("window", [8_000, 32_000, 128_000])
+async def test_hello_starts_no_work_in_the_background(tmp_path: Path, window: int) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "CLAUDE.md").write_text("Use tabs, never spaces.\n" * (window // 200), encoding="utf-8")
+    model = ScriptedModel(["Hello, how can I help?"] * 4, Capabilities(window=window, max_output=2_000))
+    environ = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    async with Session(model, project, home=tmp_path / "home", environ=environ) as session:
+        await session.ask("Hello")
+        await session.tray.drain(10)
+
+    assert [request.source for request in model.requests] == ["main"]
+
+
+@pytest.mark.parametrize("one_shot", [False, True])
+async def test_a_session_that_is_asked_once_takes_no_notes(tmp_path: Path, one_shot: bool) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    model = ScriptedModel(["Hello, how can I help?"] * 4, Capabilities(window=32_000))
+    environ = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    known: dict[str, Any] = {"environ": environ, "settings": {"notes": {"firstAt": 1}}}
+    async with Session(model, project, home=tmp_path / "home", one_shot=one_shot, **known) as session:
+        await session.ask("Hello")
+        await session.tray.drain(10)
+
+    sources = [request.source for request in model.requests]
+    assert sources[0] == "main"
+    assert ("fork:notes" in sources) == (not one_shot)
+
+
 @pytest.mark.parametrize(
     ("model", "said", "windows"),
     [

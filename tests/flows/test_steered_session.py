@@ -200,7 +200,7 @@ async def test_one_thing_at_a_time_and_stop_reaches_a_compaction(tmp_path: Path)
 
 
 async def test_what_was_gone_back_over_does_not_come_back_through_the_notes(place: Place) -> None:
-    settings = {"notes": {"firstAt": 1_000, "grownBy": 1, "grownShare": 0, "paysFrom": 0}}
+    settings = {"notes": {"priced": True, "firstAt": 1, "grownBy": 1}}
     async with place.session(settings=settings) as session:
         await session.ask("hello")
         await session.ask("remember the code word ZEBRA")

@@ -18,9 +18,9 @@ AT = Thresholds.of(200_000, 32_000)
 class Filling:
     """A conversation of so many tokens, as the block check sees it."""
 
-    def __init__(self, *, compacts: bool = True) -> None:
+    def __init__(self, *, compacts: bool = True, collapses: bool = False) -> None:
         self.events: list[Event] = []
-        self._check = BlockCheck(self.events.append, compacts=compacts)
+        self._check = BlockCheck(self.events.append, compacts=compacts, collapses=collapses)
         self._request = Request(FRAME, Transcript(lambda: 0.0).view)
 
     async def at(self, tokens: int, thresholds: Thresholds = AT) -> None:
@@ -55,6 +55,22 @@ async def test_without_compaction_the_warning_says_where_it_ends() -> None:
     assert isinstance(said, Notice)
     assert said.level == "warning"
     assert f"from {AT.block:,} on nothing is sent" in said.text
+
+
+@pytest.mark.parametrize("compacts", [True, False])
+async def test_while_tool_rounds_are_collapsed_no_compaction_is_promised_before_its_time(
+    compacts: bool,
+) -> None:
+    filling = Filling(compacts=compacts, collapses=True)
+    await filling.at(AT.warning)
+
+    (said,) = filling.events
+    assert isinstance(said, Notice)
+    assert f"at {AT.auto_compact:,}" not in said.text
+    assert f"above {int(0.9 * AT.effective):,} finished tool rounds are collapsed" in said.text
+    later = f"above {int(0.95 * AT.effective):,} the older part is compacted"
+    assert (later in said.text) == compacts
+    assert (f"from {AT.block:,} on nothing is sent" in said.text) == (not compacts)
 
 
 async def test_a_limit_that_was_set_very_low_is_near_when_it_is_near() -> None:

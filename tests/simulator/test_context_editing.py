@@ -25,6 +25,47 @@ def trigger(tokens: int) -> Json:
     return {"type": "input_tokens", "value": tokens}
 
 
+BINDS = "claude-opus-5-5"
+WITH_BETA = {"x-api-key": "k", "anthropic-beta": "thinking-binding-controls-2026-08-01"}
+DROPS = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
+
+
+def answer_with_thought(sim: Any, model: str) -> tuple[Json, Json]:
+    """A question, and the reply to it: it begins with thinking."""
+    asked = user("where?")
+    outcome = sim.answer({**body(asked), "model": model})
+    return asked, {"role": "assistant", "content": outcome.body["content"]}
+
+
+def think(body: Json) -> list[Json]:
+    return [{"type": "thinking", "thinking": "hm " * 40}, {"type": "text", "text": "there"}]
+
+
+def test_thinking_that_is_bound_is_refused_on_another_prefix() -> None:
+    sim, _ = api(replies=think)
+    asked, said = answer_with_thought(sim, BINDS)
+    same = {**body(asked, said, user("and then?")), "model": BINDS}
+    assert sim.answer(same).status == 200
+    other = {**body(user("where else?"), said, user("and then?")), "model": BINDS}
+    assert "does not match the conversation before it" in refusal(sim.answer(other))
+
+
+def test_thinking_that_is_not_bound_goes_with_any_prefix() -> None:
+    sim, _ = api(replies=think)
+    _, said = answer_with_thought(sim, "claude-opus-4-8")
+    assert sim.answer(body(user("where else?"), said, user("and then?"))).status == 200
+
+
+def test_a_request_may_ask_that_thinking_on_another_prefix_is_dropped() -> None:
+    sim, _ = api(replies=think)
+    _, said = answer_with_thought(sim, BINDS)
+    other = {**body(user("where else?"), said, user("and then?")), "model": BINDS, "thinking": DROPS}
+    assert "Extra inputs are not permitted" in refusal(sim.answer(other))
+    bare = {**other, "messages": [user("where else?"), assistant("there"), user("and then?")]}
+
+    assert split(sim.answer(other, WITH_BETA)) == split(sim.answer(bare, WITH_BETA))
+
+
 def test_below_the_trigger_nothing_is_cleared() -> None:
     sim, _ = api()
     outcome = sim.answer(body(*rounds(5), context_management=clearing(trigger=trigger(10_000))))

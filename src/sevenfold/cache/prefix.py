@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from sevenfold.core.request import TTL_SECONDS, Frame, Request, encode_view
 from sevenfold.core.tokens import MessageSize
-from sevenfold.core.transcript import Id, Mark, View
+from sevenfold.core.transcript import Id, Mark, PlacedMessage, View
 
 LOOKBACK: Final = 18  # Two fewer than the provider's 20: pins and merged messages may add blocks
 
@@ -55,6 +55,8 @@ def choose_breakpoints(view: View, *, writes: bool = True, sent: Id | None = Non
 def find_frontier(view: View) -> list[int]:
     """The messages where changes began, where the next may begin, and the last one at the last change."""
     value = view.marks.get(FRONTIER)
+    if value is None:
+        return []
     ids = value if isinstance(value, list | tuple) else [value]
     found = [view.where(id) for id in ids if isinstance(id, int)]
     return [at for at in found if at is not None]
@@ -72,8 +74,9 @@ def make_frontier_mark(view: View, first: int, then: int) -> Mark:
 
 def find_last_request_end(view: View) -> int | None:
     """The last message of the request before this one: just before the newest reply of the model."""
+    items: list[PlacedMessage] = view.buffer.items
     for at in range(len(view) - 1, 0, -1):
-        if view[at].by == "model":
+        if items[at].by == "model":
             return at - 1
     return None
 

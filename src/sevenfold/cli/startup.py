@@ -104,6 +104,7 @@ def open_session(
     clock: Clock | None = None,
     *,
     interactive: bool = False,
+    one_shot: bool = False,
     kind: type[Session] | None = None,
 ) -> Session:
     """The session, not entered yet. Its id may be given by its beginning, or be the newest."""
@@ -126,6 +127,7 @@ def open_session(
         started_by=started_by,
         clock=clock,
         interactive=interactive,
+        one_shot=one_shot,
     )
 
 

@@ -255,12 +255,20 @@ def is_in_open_loop(view: View) -> bool:
 
 def is_loop_broken(after: View, first: Id) -> bool:
     """True if dropping thinking from `first` on would reach into a tool loop still going on."""
-    start = find_open_loop(after)
-    return any(
-        isinstance(b, THOUGHTS)
-        for i in range(max(start, after.where(first) or 0), len(after))
-        for b in after[i].message.content
-    )
+    return find_last_loop_thinking(after) >= (after.where(first) or 0)
+
+
+def find_last_loop_thinking(view: View) -> int:
+    """The place of the last thinking in a tool loop that is still going on; -1 if there is none.
+
+    Where thinking is bound to its prefix, nothing before it may change until the loop ends.
+    """
+    at = len(view) if is_in_open_loop(view) else 0
+    while at > 0 and view[at - 1].by != "user":
+        at -= 1
+        if any(isinstance(block, THOUGHTS) for block in view[at].message.content):
+            return at
+    return -1
 
 
 def is_safe_cut(view: View, at: int) -> bool:

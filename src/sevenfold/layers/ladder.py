@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias
 
 from sevenfold.core.errors import ContextFull
 from sevenfold.core.events import Emit, Notice
@@ -23,16 +23,13 @@ from sevenfold.layers.l3_session_memory.notes_compaction import NotesCompaction
 from sevenfold.layers.l3_session_memory.notes_update import NotesUpdater
 from sevenfold.layers.l4_compaction.compaction import Compaction
 from sevenfold.layers.l4_compaction.digest import Digest
-from sevenfold.layers.l4_compaction.fold import Collapse, Snip, UnlessCollapsing
+from sevenfold.layers.l4_compaction.fold import BLOCK, COMMIT, Collapse, Snip, UnlessCollapsing
 from sevenfold.layers.l4_compaction.server import RequestedCompaction, ServerCompaction
 from sevenfold.layers.l4_compaction.summary_ahead import PrecomputedSummary, SummaryAhead, WarmSummary
 from sevenfold.layers.l5_durable_memory.extraction import Extraction, LateExtraction
 from sevenfold.layers.l5_durable_memory.recall import Recall
 from sevenfold.layers.l6_dreaming.dreaming import Dreaming
 from sevenfold.layers.parts import LayerParts
-
-if TYPE_CHECKING:
-    pass
 
 NEAR: Final = 0.75
 """No warning below this share of the auto-compact threshold: the warning may be set very low."""
@@ -43,12 +40,13 @@ class BlockCheck:
 
     label: ClassVar[str] = "BlockCheck"
 
-    def __init__(self, emit: Emit | None = None, *, compacts: bool = True) -> None:
+    def __init__(self, emit: Emit | None = None, *, compacts: bool = True, collapses: bool = False) -> None:
         """`emit` is told once when the window gets full, and again each time that it gets full anew.
 
-        `compacts`: whether anything makes room before there is none.
+        `compacts`: whether anything makes room before there is none. `collapses`: tool rounds are
+        collapsed first.
         """
-        self._emit, self._compacts = emit, compacts
+        self._emit, self._compacts, self._collapses = emit, compacts, collapses
         self._warned = False
 
     async def fit(self, request: Request, pressure: Pressure) -> Sequence[Change]:
@@ -78,13 +76,20 @@ class BlockCheck:
         at = pressure.thresholds
         over = pressure.tokens >= max(at.warning, NEAR * at.auto_compact)
         if over and not self._warned and self._emit is not None:
-            self._emit(_warning(pressure, self._compacts))
+            self._emit(_warning(pressure, self._compacts, self._collapses))
         self._warned = over
 
 
-def _warning(pressure: Pressure, compacts: bool) -> Notice:
+def _warning(pressure: Pressure, compacts: bool, collapses: bool) -> Notice:
     at = pressure.thresholds
     full = f"the window is getting full: about {pressure.tokens:,} of {at.effective:,} tokens"
+    if collapses:
+        then = f"and only above {int(BLOCK * at.effective):,} the older part is compacted"
+        never = f"and from {at.block:,} on nothing is sent any more: compaction is off"
+        return Notice(
+            f"{full}; above {int(COMMIT * at.effective):,} finished tool rounds are collapsed, "
+            f"{then if compacts else never}"
+        )
     if compacts:
         return Notice(
             f"{full}; at {at.auto_compact:,} the older part is compacted. To say what matters in it, "
@@ -120,6 +125,7 @@ def make_standard_layers(role: LayerRole, parts: LayerParts) -> Layers:
     block = BlockCheck(
         parts.emit if parts.can_wait else None,  # else no person is there who could compact it
         compacts=parts.switches.compact,
+        collapses=parts.switches.collapse,
     )
     extraction = _extraction(parts)
     server = () if parts.server is None else (ServerCompaction(parts),)
@@ -149,7 +155,7 @@ def _session_memory(parts: LayerParts) -> tuple[tuple[BackgroundStep, ...], tupl
         return (), ()
     notebook = Notebook(parts)
     used = (NotesCompaction(parts, notebook),) if on.payout else ()
-    return (NotesUpdater(parts, notebook),), used
+    return (() if parts.one_shot else (NotesUpdater(parts, notebook),)), used
 
 
 def _on_demand(parts: LayerParts) -> tuple[Fit, ...]:

@@ -201,6 +201,8 @@ class LayerParts:
     """The same for background work, which may spend only so much a day. None: `fork` is asked."""
     side_work: SideWork | None = None
     """Asks for notes, extraction and status lines the cheaper way. None: always by a fork."""
+    one_shot: bool = False
+    """True if one question is asked and no more: notes on it would never be used."""
     can_wait: bool = True
     """True if a request may wait for a model's summary; else summaries are only prepared ahead."""
 

@@ -10,7 +10,14 @@ from sevenfold.core.messages import THOUGHTS, Block, Json, Message, Opaque, Text
 from sevenfold.core.request import Frame, Request, Ttl, collect_pins, encode_view, strip_unsigned_thinking
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Reply
-from sevenfold.models.capabilities import BINDING_BETA, LONG, LONG_BETA, find_capabilities, to_wire_name
+from sevenfold.models.capabilities import (
+    BINDING_BETA,
+    LONG,
+    LONG_BETA,
+    find_capabilities,
+    is_thinking_dropped,
+    to_wire_name,
+)
 
 MOST_MARKS: Final = 4
 MARKS: Final[dict[Ttl, Json]] = {"5m": {"type": "ephemeral"}, "1h": {"type": "ephemeral", "ttl": "1h"}}
@@ -72,7 +79,7 @@ def collect_betas(frame: Frame) -> list[str]:
             found.append(COMPACT_BETA)
     if frame.params.get("compaction"):
         found.append(ON_DEMAND_BETA)
-    if (frame.params.get("thinking") or {}).get("block_binding"):
+    if is_thinking_dropped(frame.params):
         found.append(BINDING_BETA)
     return list(dict.fromkeys(found))
 

@@ -291,6 +291,11 @@ def make_default_params(name: str, access: ModelAccess) -> Json:
     return params
 
 
+def is_thinking_dropped(params: Json) -> bool:
+    """True if these parameters ask the provider to drop thinking that no longer fits."""
+    return bool((params.get("thinking") or {}).get("block_binding"))
+
+
 def _thinking(found: ModelFamily, access: ModelAccess) -> Json:
     thinking: Json = {}
     drops = access.drop_thinking and found.able.binds_thinking

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.core.messages import Block, Message, Role, Text, ToolResult, ToolUse, parse_message
+from sevenfold.core.messages import Block, Json, Message, Role, Text, ToolResult, ToolUse, parse_message
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Problem, Reply
 from sevenfold.recordings.reader import parse_time, repair_halves
@@ -86,6 +86,7 @@ class ClaudeCodeRecord(msgspec.Struct):
     agentId: str | None = None
     isSidechain: bool | None = None
     isMeta: bool | None = None
+    origin: Json | None = None
     isCompactSummary: bool | None = None
     isApiErrorMessage: bool | None = None
     requestId: str | None = None
@@ -441,7 +442,8 @@ def _said(node: _SpokenNode, parent: str | None) -> RecordedEvent:
         return event
     model, failed = (record.message.model if record.message else None) or "", bool(record.isApiErrorMessage)
     if node.role == "user" or model == SYNTHETIC or failed:
-        return replace(event, meta=bool(record.isMeta), made_up=node.role == "assistant", failed=failed)
+        meta = bool(record.isMeta) or (record.origin or {}).get("kind") not in (None, "human")
+        return replace(event, meta=meta, made_up=node.role == "assistant", failed=failed)
     stop = node.stop or ("tool_use" if message.tool_uses else "end_turn")
     reply = Reply(message, node.usages[-1], stop, model=model)
     counted = bool(node.stop) or len({usage.output for usage in node.usages}) > 1

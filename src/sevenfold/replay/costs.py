@@ -39,6 +39,7 @@ class CacheProvider:
         self._cache = PromptCache()
         self._last: CachedPrompt | None = None
         self._placed: list[PlacedMessage] = []
+        self._buffer: object = None
         self._blocks: list[int] = []  # The index of the first block of each message
         self._prompt = CachedPrompt()
         self._reset_prompt()
@@ -125,11 +126,12 @@ class CacheProvider:
 
     def _follow_view(self, request: Request) -> None:
         """Bring hashes and token counts up to this view; only what differs is computed."""
-        view, same = request.view, 0
-        for old, new in zip(self._placed, view, strict=False):
-            if old is not new:
-                break
-            same += 1
+        view = request.view
+        same = min(len(self._placed), len(view))
+        if view.buffer is not self._buffer:  # a buffer only grows
+            self._buffer = view.buffer
+            pairs = enumerate(zip(self._placed, view, strict=False))
+            same = next((at for at, (old, new) in pairs if old is not new), same)
         if same < len(self._placed):
             self._cut_to(same)
         prompt = self._prompt

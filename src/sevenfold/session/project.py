@@ -102,6 +102,8 @@ class Project:
             limits_of=read_user_limits(s.prices),
             thinking_budget=s.thinking_budget,
             effort=s.effort,
+            drop_thinking=s.drop_thinking,
+            edits_cache=s.edits_cache,
             variables=e.variables,
         )
 

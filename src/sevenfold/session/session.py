@@ -14,6 +14,7 @@ from typing import Any, Self
 import anyio
 import anyio.lowlevel
 import msgspec
+from msgspec.structs import replace
 
 from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
@@ -32,6 +33,7 @@ from sevenfold.layers.parts import ServerSummaries
 from sevenfold.layers.shared.background import BackgroundTasks, ask_idle_layers, open_task_group, watch_idle
 from sevenfold.layers.shared.restore import RestoreSource
 from sevenfold.models import connect_model
+from sevenfold.models.capabilities import is_thinking_dropped
 from sevenfold.session.agents import AgentSpawner, SessionAgents
 from sevenfold.session.commands import (
     CompactionReport,
@@ -82,19 +84,21 @@ class Session:
         clock: Clock | None = None,
         started_by: str = "startup",
         interactive: bool = False,
+        one_shot: bool = False,
         restorables: Sequence[RestoreSource] = (),
     ) -> None:
         """`layers`: from the standard layers of the main conversation to those it is to have.
 
-        `interactive`: a person talks to it, and it may learn from what they say. `restorables`: what the
-        model is given back after a compaction, beside files and memory.
+        `interactive`: a person talks to it, and it may learn from what they say. `one_shot`: it is asked
+        once and closed, so no notes are taken on it. `restorables`: what the model is given back after a
+        compaction, beside files and memory.
         """
         self.events = EventSource()
         self.emit = self.events.emit
         self._chosen, self._resume, self._started_by = model, resume, started_by
         self._cwd = Path(project).resolve()
         self._own_tools, self._own_layers, self._asker = tuple(tools), layers, ask
-        self.interactive, self.restorables = interactive, tuple(restorables)
+        self.interactive, self.one_shot, self.restorables = interactive, one_shot, tuple(restorables)
         self._overrides = dict(settings or {})
         self.environment = Environment.read(environ)
         if home:
@@ -185,14 +189,17 @@ class Session:
         stack.callback(self._recording.close)
         stored = self._recording.resume(self.clock) if self._resume else None
         chosen = self._chosen or (stored.model if stored else self.at.default_model)
-        self.model = self.connect(chosen) if isinstance(chosen, str) else chosen
         self._stored_frame = stored
+        self.model = self.connect(chosen) if isinstance(chosen, str) else chosen
         self.flags = self.at.flags.as_begun(self.view.marks.get("session"), self.emit)
         self.ledger = Ledger(Prices.load(self.settings.prices), self.clock, self.emit)
 
     def connect(self, name: str) -> Model:
         """A model of this name, which is closed with the session."""
-        model = connect_model(name, self.at.access, clock=self.clock)
+        access, resumed = self.at.access, None if self._open else self._stored_frame
+        if resumed and resumed.model == name:  # its frame is sent as it was, whatever is set by now
+            access = replace(access, drop_thinking=is_thinking_dropped(resumed.params))
+        model = connect_model(name, access, clock=self.clock)
         self._connected.append(model)
         return model
 

@@ -149,6 +149,7 @@ def make_layer_parts(session: Session, accounts: Accounts, summaries: ServerSumm
         expect=ledger.expect,
         results=ResultStore(lambda: session.folder / RESULTS),
         home=at.environment.home,
+        one_shot=session.one_shot,
         fork=forks,
         background_fork=capped,
         side_work=make_side_work(session, capped, spending),

@@ -71,7 +71,7 @@ class MicroSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         tuple[str, ...],
         describe("Whose results may be cleared, by the name of the tool.", ["Read", "Bash"]),
     ] = CLEARABLE
-    keep_recent: Annotated[Count, describe("So many of the newest results always stay.")] = 5
+    keep_recent: Annotated[Count, describe("So many of the newest results always stay.")] = 3
     margin: Annotated[
         Factor, describe("`cost`: the expected saving must be this many times the price of the break.")
     ] = 4.0
@@ -123,27 +123,24 @@ class NotesSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     Tokens are those of a window of 200,000; in a smaller window they are as much smaller.
     """
 
-    first_at: Annotated[Amount, describe("Notes are begun at so many tokens of context.")] = 10_000
-    grown_by: Annotated[
-        Amount, describe("They are brought up to date when the context has grown by so many tokens.")
-    ] = 5_000
-    grown_share: Annotated[
-        float,
+    priced: Annotated[
+        bool,
         describe(
-            "... and by such a share of it. Every update reads the whole context once, so a large one "
-            "is noted in larger steps. 0: only `grownBy` counts.",
-            ge=0,
-            le=1,
+            "Take notes also where tokens cost money. Each update is a request of its own, so without "
+            "it only models that cost nothing take notes.",
+            True,
         ),
-    ] = 0.15
-    pays_from: Annotated[
+    ] = False
+    first_at: Annotated[
         Amount,
         describe(
-            "Where tokens cost money, notes once begun are brought up to date only from so many tokens "
-            "of context on: below that they cost more than the summary they stand in for. 0: as "
-            "everywhere else."
+            "Notes are begun when the conversation has so many tokens. System prompt, tools and what the "
+            "session opens with do not count."
         ),
-    ] = 155_000
+    ] = 10_000
+    grown_by: Annotated[
+        Amount, describe("They are brought up to date when it has grown by so many tokens.")
+    ] = 5_000
     tool_calls: Annotated[
         Amount, describe("And, while the model is still calling tools, after so many calls.")
     ] = 3
@@ -158,6 +155,15 @@ class NotesSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ] = 10_000
     keep_messages: Annotated[Amount, describe("And at least so many messages with words in them.")] = 5
     keep_at_most: Annotated[Amount, describe("And no more than this for the sake of the two.")] = 40_000
+    least_freed: Annotated[
+        float,
+        describe(
+            "The notes stand in only if that frees at least this share of the window; else a summary is "
+            "asked for.",
+            ge=0,
+            le=1,
+        ),
+    ] = 0.2
     user_words: Annotated[
         Amount,
         describe(
@@ -259,7 +265,7 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
             "Tokens of each of them. Of a longer one the lines around its newest changes are shown, or "
             "with `excerpts` off its path. Scaled down for windows below 200,000."
         ),
-    ] = 2_000
+    ] = 1_500
     excerpts: Annotated[bool, describe("Show parts of files that are too long to be shown.", False)] = True
     server: Annotated[
         Literal["threshold", "onDemand"],

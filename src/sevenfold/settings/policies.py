@@ -14,7 +14,7 @@ PolicyName: TypeAlias = Literal["specified", "balanced", "thrifty"]
 
 POLICIES: Final[dict[PolicyName, Json]] = {
     "specified": {
-        "micro": {"policy": "plain", "thinkingReplies": 0},
+        "micro": {"policy": "plain", "keepRecent": 5, "thinkingReplies": 0},
         "compaction": {
             "bySize": False,
             "names": 0,
@@ -24,7 +24,9 @@ POLICIES: Final[dict[PolicyName, Json]] = {
             "excerpts": False,
             "recordCharacters": 0,
         },
-        "extraction": {"patient": False},
+        "notes": {"priced": True},
+        "extraction": {"batch": 1, "leastRequests": 0, "patient": False},
+        "sideWork": "fork",
     },
     "balanced": {},
     "thrifty": {"compaction": {"turnTokens": 60_000, "taskTokens": 100_000}},

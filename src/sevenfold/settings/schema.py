@@ -177,6 +177,24 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     effort: Annotated[
         Effort | None, describe("How hard the model tries, where it can be told.", "high")
     ] = None
+    drop_thinking: Annotated[
+        bool,
+        describe(
+            "Ask the provider to drop thinking that no longer fits what stands before it, instead of "
+            "refusing the request. Then layers can make room in the middle of a tool loop, too. Only "
+            "for models that bind their thinking, and where the provider offers it; a session keeps it "
+            "as it began.",
+            True,
+        ),
+    ] = False
+    edits_cache: Annotated[
+        bool,
+        describe(
+            "The server behind `anthropicBaseUrl` can delete tool results from its cached prefix. The "
+            "simulator can; no public API does.",
+            True,
+        ),
+    ] = False
     cleanup_days: Annotated[
         Count, describe("Days that transcripts and stored tool results are kept. Memory is kept.")
     ] = 30

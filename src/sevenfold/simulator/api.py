@@ -18,7 +18,7 @@ import msgspec
 
 from sevenfold.cache.prices import Price, Prices
 from sevenfold.core.tokens import Usage
-from sevenfold.models.capabilities import LONG, LONG_BETA, find_window
+from sevenfold.models.capabilities import LONG, LONG_BETA, find_capabilities, find_window
 from sevenfold.simulator.cache import (
     CachedPrompt,
     CacheVerdict,
@@ -32,6 +32,7 @@ from sevenfold.simulator.cache import (
 )
 from sevenfold.simulator.edits import (
     BLOCK,
+    BoundThinking,
     ServerSummary,
     apply_edits,
     cut_before_summary,
@@ -145,6 +146,7 @@ class Api:
         self.cache = PromptCache()
         self.implicit = ImplicitCache()
         self.diagnostics = PromptDiagnostics()
+        self.thinking = BoundThinking()
         self._requests = self._messages = self._uses = 0
 
     # --- the whole way ----------------------------------------------------------------------------------
@@ -185,6 +187,8 @@ class Api:
         self.cache.write(scope, pending.prompt, pending.minimum, pending.opened.at)
         body = self._message(pending, reply, message_id)
         self.diagnostics.remember(message_id, pending.model, pending.prompt)
+        if is_thinking_bound(pending.model):
+            self.thinking.remember(pending.body, reply.content)
         usage = pending.verdict.usage(count_content_tokens(reply.content))
         usage += pending.summary.usage if pending.summary else Usage()
         row = self.enter(pending, usage, MESSAGES, message_id, reply.stop_reason)
@@ -217,8 +221,9 @@ class Api:
         step = self.script.take(body, source)
         if step is not None and step.error is not None and step.error.after_events is None:
             raise step.error.problem()
+        readable = self.thinking.check(body, betas) if is_thinking_bound(model) else body
         thinks = is_thinking_kept(price)
-        edited, applied = apply_edits(cut_before_summary(body), _tokens, keeps_thinking=thinks)
+        edited, applied = apply_edits(cut_before_summary(readable), _tokens, keeps_thinking=thinks)
         minimum, summary = price.min_cacheable if price else DEFAULT_MINIMUM, None
         if is_threshold_reached(edited, _tokens):
             read = self.cache.look((key, model), read_marked_prompt(edited), minimum, opened.at)
@@ -365,6 +370,10 @@ def lower_headers(headers: Mapping[str, str] | None) -> Mapping[str, str]:
     if headers is None:
         return {"x-api-key": "in-process"}
     return {name.lower(): value for name, value in headers.items()}
+
+
+def is_thinking_bound(model: str) -> bool:
+    return find_capabilities(model).binds_thinking
 
 
 def is_thinking_kept(price: Price | None) -> bool:

@@ -6,13 +6,15 @@ threshold puts a summary block into the reply; edits of other kinds do nothing. 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from sevenfold.core.tokens import Usage
-from sevenfold.simulator.cache import count_block_tokens, to_blocks
+from sevenfold.models.capabilities import BINDING_BETA
+from sevenfold.simulator.cache import count_block_tokens, read_prompt, to_blocks
 from sevenfold.simulator.errors import Json, make_invalid_request
 from sevenfold.simulator.script import find_last_user_text
 
@@ -178,6 +180,50 @@ def _without(body: Json, where: set[BlockPosition]) -> Json:
         blocks = enumerate(to_blocks(message.get("content")))
         messages.append({**message, "content": [block for j, block in blocks if (i, j) not in where]})
     return {**body, "messages": messages} if where else body
+
+
+# --- thinking that is bound to its prefix ---------------------------------------------------------------
+
+
+class BoundThinking:
+    """The prefixes that signed thinking was made on. On another prefix it is refused, or dropped."""
+
+    def __init__(self) -> None:
+        self._prefixes: defaultdict[str, set[bytes]] = defaultdict(set)
+
+    def remember(self, body: Json, content: Sequence[Json]) -> None:
+        """Take down the thinking of a reply to this request."""
+        signed = [str(block.get("signature")) for block in content if block["type"] == "thinking"]
+        for signature in signed:
+            self._prefixes[signature].add(read_prompt(body).digests[-1])
+
+    def check(self, body: Json, betas: str) -> Json:
+        """The request without the thinking that is to be dropped; raises if it is to be refused."""
+        binding = (body.get("thinking") or {}).get("block_binding")
+        if binding is not None and BINDING_BETA not in betas:
+            raise make_invalid_request("thinking.block_binding: Extra inputs are not permitted")
+        if not (wrong := self._unreadable(body)):
+            return body
+        if (binding or {}).get("prefix_mismatch_behavior") == "drop_block":
+            return _without(body, wrong)
+        i, j = min(wrong)
+        raise make_invalid_request(
+            f"messages.{i}.content.{j}: `thinking` block does not match the conversation before it"
+        )
+
+    def _unreadable(self, body: Json) -> set[BlockPosition]:
+        if not any(_thoughts(i, message) for i, message in enumerate(body["messages"])):
+            return set()
+        prompt, wrong, before = read_prompt(body), set[BlockPosition](), b""
+        for position, (section, i, j, kind) in enumerate(prompt.places):
+            if section == "messages" and j == 0:
+                before = prompt.digests[position - 1] if position else b""
+            if kind == "thinking" and section == "messages":
+                block = to_blocks(body["messages"][i]["content"])[j]
+                known = self._prefixes.get(str(block.get("signature")))
+                if known is not None and before not in known:  # what another server signed is not judged
+                    wrong.add((i, j))
+        return wrong
 
 
 EDIT: Final = "compact_20260112"

@@ -561,6 +561,27 @@ def test_a_model_that_reads_again_whatever_is_cleared_is_left_alone_soon(
     assert len(talk.of(Cleared)) < 10
 
 
+def test_that_clearing_stops_is_said_once_in_a_session_however_often_it_is_resumed(
+    tmp_path: Path, eager: MicroSettings
+) -> None:
+    talk = Talk(tmp_path, replace(eager, least_freed=10_000))
+
+    def again(id: str) -> dict[str, Any]:
+        first = next(u for p in talk.view for u in p.message.tool_uses if u.id == id)
+        return {"file_path": first.input["file_path"]}
+
+    stubborn(talk, 120, again)
+    assert len(talk.of(Notice)) == 1
+    for n in range(3):
+        talk.resume()
+        for m in range(20):
+            talk.call("Bash", 20_000, command=f"make {n}.{m}")
+            talk.fit()
+
+    assert len(talk.of(Notice)) == 1
+    assert talk.view.marks[REREAD]["stopped"]
+
+
 def test_the_breaker_compares_with_all_that_was_ever_cleared(tmp_path: Path, eager: MicroSettings) -> None:
     """A compaction takes the cleared ones out of the view: they were cleared all the same."""
     talk = Talk(tmp_path, eager)
@@ -698,6 +719,25 @@ def test_a_result_behind_the_last_thought_of_the_loop_may_go(tmp_path: Path, eag
 
     assert len(talk.fit()) == 11
     assert thoughts(talk) == 1
+
+
+def test_what_bound_thinking_holds_does_not_keep_the_rest_of_a_loop_from_going(
+    tmp_path: Path, eager: MicroSettings
+) -> None:
+    talk = Talk(tmp_path, eager, BINDS)
+    held = [talk.think_and_call("Bash", 8_000) for _ in range(6)]
+    for _ in range(14):
+        talk.call("Bash", 8_000)
+
+    cleared = talk.fit()
+    assert len(cleared) == 15 - eager.keep_recent, "from the result of the last thought on"
+    assert not set(cleared) & set(held[:-1])
+    assert thoughts(talk) == 6
+    assert not talk.of(Declined)
+
+    talk.answer()
+    talk.say("and now?")
+    assert set(talk.fit()) >= set(held[:-1]), "the loop is over"
 
 
 def test_a_provider_that_drops_thinking_itself_is_cleared_in_the_middle_of_a_loop(

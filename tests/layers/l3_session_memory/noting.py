@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 from kit import ReplaceableScript, RestoredBy, make_forks, make_parts
 
 from sevenfold.core.events import Event
-from sevenfold.core.messages import Block, Message, Text, ToolResult, ToolUse, assistant, user
+from sevenfold.core.messages import Block, Message, Opaque, Text, ToolResult, ToolUse, assistant, user
 from sevenfold.core.protocols import Capabilities, Change
 from sevenfold.core.request import Frame, Request, measure_pressure
-from sevenfold.core.tokens import Thresholds, Usage
+from sevenfold.core.tokens import Thresholds, Usage, measure_message
 from sevenfold.core.transcript import Mark, Reply, Transcript, View
 from sevenfold.layers.l3_session_memory.notes import Notebook, NotesForm
 from sevenfold.layers.l3_session_memory.notes_compaction import NotesCompaction
@@ -118,15 +118,26 @@ class Noting:
         self.log.add(user(text))
 
     def answer(self, text: str, tokens: int = 0, *before: Block) -> None:
-        """The model replies in words; `tokens`: how full the context is then, as it says."""
-        usage = Usage(input=tokens)
-        self.log.add(Reply(assistant(*before, Text(text)), usage), by="model")
+        """The model replies in words; `tokens`: how large the conversation is then."""
+        self._reply(assistant(*before, Text(text)), tokens)
 
     def call(self, n: int, tokens: int = 0, size: int = 200, *before: Block) -> None:
         use = ToolUse(f"t{n}", "Read", {"file_path": f"src/f{n}.py"})
-        usage = Usage(input=tokens)
-        self.log.add(Reply(assistant(*before, use), usage, stop="tool_use"), by="model")
-        self.log.add(Message("user", (ToolResult(use.id, f"{n} " * (size // 2)),)), by="tools")
+        result = Message("user", (ToolResult(use.id, f"{n} " * (size // 2)),))
+        self._reply(assistant(*before, use), tokens, result)
+        self.log.add(result, by="tools")
+
+    def _reply(self, said: Message, tokens: int, *then: Message) -> None:
+        """Before it comes something without words, so that the conversation is as large as it should be."""
+        count = self.view.calibration.tokens
+        spoken = count(sum(map(measure_message, (said, *then)), self.view.size))
+        if tokens > spoken:
+            raw = '{"type":"large","x":"%s"}'
+            filled = raw % ("x" * (2 * (tokens - spoken) - len(raw) + 2))
+            self.log.add(Message("user", (Opaque("large", filled),)), by="tools")
+        sent, got = count(self.view.size), count(measure_message(said))
+        usage = Usage(input=sent, output=got) if tokens else Usage()
+        self.log.add(Reply(said, usage, stop="tool_use" if said.tool_uses else "end_turn"), by="model")
 
     def write(self, text: str) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)

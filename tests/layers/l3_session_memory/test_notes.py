@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +18,12 @@ from layers.l3_session_memory.noting import FORM, FRAME, Noting, described, note
 from layers.simulated import conversation, reading
 
 from sevenfold.core.errors import BadRequest
-from sevenfold.core.events import Event, Failed, Forked, Notice, Progress
+from sevenfold.core.events import Compacted, Event, Failed, Forked, Notice, Progress
 from sevenfold.core.messages import Json, Text, ToolUse, assistant, parse_directive, user
 from sevenfold.core.protocols import Capabilities, Layers
 from sevenfold.core.request import Frame, Request, encode_prefix
-from sevenfold.core.tokens import Thresholds, estimate_tokens
-from sevenfold.core.transcript import Reply
+from sevenfold.core.tokens import Thresholds, Usage, estimate_tokens
+from sevenfold.core.transcript import Replace, Reply
 from sevenfold.layers.l3_session_memory.notes import (
     DAMAGED,
     LARGEST,
@@ -39,6 +41,7 @@ from sevenfold.offline import OfflineEngine
 from sevenfold.settings.layers import NotesSettings
 from sevenfold.settings.schema import Settings
 from sevenfold.testing import Postponed
+from sevenfold.testing.doubles import Line
 
 DEFAULT = NotesSettings()
 TITLES = [
@@ -296,10 +299,10 @@ async def test_later_ones_need_growth_and_calls_or_a_rest(tmp_path: Path) -> Non
     talk.call(3, first + step + 20)
     assert await talk.reply(), "three"
 
-    talk.answer("done", first + 2 * step - 500)
+    talk.answer("done", first + 2 * step - 2_500)
     assert await talk.reply() == [], "at rest, and not grown enough"
     for n in range(4, 12):
-        talk.call(n, first + 2 * step - 400)
+        talk.call(n)
     assert await talk.reply() == [], "calls alone are not enough either"
     talk.answer("done", first + 2 * step + 500)
     assert await talk.reply(), "grown and at rest"
@@ -349,9 +352,57 @@ def test_when_nothing_is_due_no_file_is_looked_at_and_no_old_message_again(tmp_p
     keeping = NotesUpdater(parts, Notebook(parts))
     talk.say("go")
     for n in range(50):
-        talk.call(n, 5_000)
+        talk.call(n)
         assert anyio.run(keeping, talk.request) == ()
     assert keeping._calls == 50, "each call was counted once"
+
+
+PRICED = Frame("claude-opus-4-5", ("static", "of this session"), FRAME.tools)
+ASKED_FOR = NotesSettings(priced=True)
+
+
+def appending(talk: Noting) -> Iterator[Line]:
+    """A model that adds a line to the work log at each update."""
+    told = described("Worklog")
+    for n in count():
+        new = f"{told}\n- step {n}"
+        yield assistant(talk.edit("Worklog", "", old_string=told, new_string=new))
+
+
+async def fill(talk: Noting, first: int) -> list[int]:
+    """Call after call until the window is full; returns the sizes at which notes were taken."""
+    taken = list[int]()
+    for n in range(first, first + 400):
+        talk.call(n, 0, 4_000)
+        taken += [mark.value["tokens"] for mark in await talk.reply() if mark.name == "notes"]
+        if talk.request.tokens > talk.thresholds.auto_compact:
+            return taken
+    raise AssertionError("the window did not get full")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("resumes", [False, True])
+@pytest.mark.parametrize("frame", [FRAME, PRICED], ids=["free", "priced"])
+async def test_notes_go_on_after_a_pay_out_and_are_paid_out_again_and_again(
+    tmp_path: Path, frame: Frame, resumes: bool
+) -> None:
+    talk = Noting(tmp_path, able=Capabilities(window=50_000), settings=ASKED_FOR, frame=frame)
+    talk.answers.lines = appending(talk)
+    talk.say("go")
+    most = list[int]()
+    for cycle in range(4):
+        taken = await fill(talk, 1_000 * cycle)
+        assert len(taken) >= 4, f"cycle {cycle}: {taken}"
+        assert max(taken) > 0.75 * talk.thresholds.auto_compact, "up to the end"
+        most.append(min(taken))
+        talk.log.add(*await talk.pay(), by="PayOut")
+        assert talk.request.tokens < talk.thresholds.auto_compact / 2
+        if resumes:
+            talk.resume()
+            talk.answers.lines = appending(talk)
+
+    assert [event.by for event in talk.of(Compacted)] == ["notes"] * 4
+    assert most[1] < talk.thresholds.auto_compact / 2, "growth is counted anew after a pay-out"
 
 
 @pytest.mark.anyio
@@ -362,10 +413,45 @@ async def test_after_a_compaction_growth_is_counted_from_where_it_ended(tmp_path
     talk.answer("ok", 150_000)
     assert await talk.reply()
 
+    view = talk.view
+    talk.log.add(Replace(view[0].id, view[-1].id, (user("a summary"),)), by="Compaction")
     talk.answer("compacted", 30_000)
     assert await talk.reply() == []
     talk.answer("on", 36_000)
     assert await talk.reply()
+
+
+@pytest.mark.anyio
+async def test_where_tokens_cost_money_notes_are_taken_only_if_asked_for(tmp_path: Path) -> None:
+    for settings, frame, asked in [(DEFAULT, FRAME, 1), (DEFAULT, PRICED, 0), (ASKED_FOR, PRICED, 1)]:
+        talk = Noting(tmp_path / f"{asked}{frame.model}", settings=settings, frame=frame)
+        talk.says(talk.edits(Current_state="begun"))
+        talk.say("go")
+        talk.answer("ok", 50_000)
+        await talk.reply()
+        assert len(talk.model.requests) == asked
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("window", [8_000, 32_000, 128_000])
+async def test_what_stands_in_every_request_is_no_growth(tmp_path: Path, window: int) -> None:
+    """System prompt, tools and the memory index fill much of a small window before a word is said."""
+    frame = Frame("m", ("rule " * (window // 4), "more"), FRAME.tools)
+    talk = Noting(tmp_path, able=Capabilities(window=window), frame=frame)
+    talk.says(talk.edits(Current_state="begun"))
+    talk.log.add(user("<context>\n" + "index " * (window // 8) + "\n</context>"), by="session")
+    talk.log.add(user("<context>\n" + "hook " * (window // 40) + "\n</context>"), by="hooks")
+    talk.say("Hello")
+    usage = Usage(input=window // 2, output=10)
+    talk.log.add(Reply(assistant(Text("Hello, how can I help?")), usage), by="model")
+    assert await talk.reply() == []
+    assert talk.model.requests == []
+
+    least = DEFAULT.first_at * window // 200_000
+    for n in range(3):
+        talk.call(n, 0, 2 * least)
+    talk.answer("read")
+    assert await talk.reply(), "what the conversation itself grows by counts"
 
 
 # --- what -----------------------------------------------------------------------------------------------
@@ -401,7 +487,7 @@ async def test_the_fork_has_its_tag_the_notes_and_the_path_and_leaves_no_trace(t
     assert FORM.template.strip() in directive.body
     assert str(talk.path) in directive.body
     assert talk.model.requests[-1].source == "fork:notes"
-    assert [p.message.text for p in talk.view] == ["go", "ok"]
+    assert [p.message.text for p in talk.view if p.message.text] == ["go", "ok"]
 
 
 @pytest.mark.anyio
@@ -539,11 +625,22 @@ async def test_a_resume_closes_the_breaker_and_goes_on_from_the_marks(tmp_path: 
         assert await talk.reply() == []
     talk.resume()
 
-    talk.answer("ok", 10_000 + DEFAULT.grown_by - 1)
-    assert await talk.reply() == [], "not grown enough since the update that the mark tells of"
     talk.answer("ok", 41_000)
     assert await talk.reply()
     assert "Reading the parser." in talk.text
+
+
+@pytest.mark.anyio
+async def test_a_resume_counts_growth_from_the_update_that_the_mark_tells_of(tmp_path: Path) -> None:
+    talk = await begun(tmp_path)
+    talk.says(talk.edits(Learnings="x"))
+    talk.answer("ok", 12_000)
+    talk.resume()
+
+    talk.answer("ok", 10_000 + DEFAULT.grown_by - 100)
+    assert await talk.reply() == []
+    talk.answer("ok", 10_000 + DEFAULT.grown_by + 100)
+    assert await talk.reply()
 
 
 @pytest.mark.anyio
@@ -763,8 +860,8 @@ async def test_an_update_sends_the_bytes_of_its_parent_and_one_message_more(tmp_
 
     assert first_difference(parent, child) == ""
     assert len(child) == len(parent) + 1
-    changed = [*child[:3], child[3].replace(b"src/f0", b"src/x0"), *child[4:]]
-    assert first_difference(parent, changed).startswith("part 3, byte ")
+    changed = [*child[:4], child[4].replace(b"src/f0", b"src/x0"), *child[5:]]
+    assert first_difference(parent, changed).startswith("part 4, byte ")
     assert "f0.py" in first_difference(parent, changed)
 
 
@@ -775,7 +872,7 @@ def noting_replies(path: Path) -> Any:
             old = described("Current state")
             args = {"file_path": str(path), "old_string": old, "new_string": f"{old}\nReading."}
             return [{"type": "tool_use", "id": "note", "name": "Edit", "input": args}]
-        return reading(8)(body)
+        return reading(12)(body)
 
     return reply
 
@@ -793,7 +890,7 @@ async def test_on_the_wire_an_update_reads_all_that_its_parent_had_cached(tmp_pa
             clock=talk.clock,
             events=talk.events,
             fork=forks,
-            settings=Settings(notes=NotesSettings(pays_from=0)),
+            settings=Settings(notes=NotesSettings(priced=True)),
         )
         keeping = NotesUpdater(parts, Notebook(parts, path))
         turn = talk.turn(Layers(replied=(keeping,)))

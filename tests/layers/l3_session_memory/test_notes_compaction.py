@@ -40,7 +40,12 @@ from sevenfold.layers.l3_session_memory.notes_compaction import (
     make_notes_message,
 )
 from sevenfold.layers.l4_compaction.digest import Digest
-from sevenfold.layers.shared.boundary import Boundary, estimate_padded_tokens, find_last_boundary
+from sevenfold.layers.shared.boundary import (
+    Boundary,
+    estimate_padded_tokens,
+    find_last_boundary,
+    find_thinking_loop,
+)
 from sevenfold.layers.shared.facts import Facts, UserTurn
 from sevenfold.layers.shared.restore import CompactionCut
 from sevenfold.recordings.claude_code import read_session
@@ -247,6 +252,17 @@ async def test_restored_context_that_would_fill_the_window_again_is_left_out(tmp
 
 
 @pytest.mark.anyio
+async def test_a_fifth_of_the_window_is_free_after_it_whatever_is_restored(tmp_path: Path) -> None:
+    talk = full(tmp_path, restore=lambda cut, room: user("x" * 4 * (room - 500)))
+    before = measure_pressure(talk.request, talk.thresholds, 0.0).tokens
+    await paid(talk)
+
+    assert "xxxx" in talk.view[-1].message.text
+    freed = before - measure_pressure(talk.request, talk.thresholds, 0.0).tokens
+    assert freed >= NotesSettings().least_freed * SMALL.window
+
+
+@pytest.mark.anyio
 async def test_in_a_turn_it_relieves_the_pressure_before_the_digest_has_to(tmp_path: Path) -> None:
     talk = full(tmp_path)
     events: list[Event] = []
@@ -306,6 +322,10 @@ def much_since(talk: Noting) -> None:
     covers(talk, 6)
 
 
+def little_before(talk: Noting) -> None:
+    covers(talk, 20)
+
+
 def nothing_before(talk: Noting) -> None:
     covers(talk, 0)
 
@@ -324,6 +344,7 @@ def linked(talk: Noting) -> None:
         (no_anchor, "not in view"),
         (anchor_gone, "not in view"),
         (much_since, "still too much"),
+        (little_before, "less than 20% is not worth it"),
         (nothing_before, "not get smaller"),
         (linked, "symbolic link"),
     ],
@@ -505,9 +526,12 @@ def test_the_tail_has_all_after_the_anchor_enough_and_not_too_much_and_tears_not
     chosen = NotesSettings()
     share = window / 200_000
     keep = TailSize(int(chosen.keep_tokens * share), chosen.keep_messages, int(chosen.keep_at_most * share))
-    cut = find_tail_start(view, anchor, keep)
+    strict, bound = rng.random() < 0.5, rng.choice((-1, rng.randrange(len(view))))
+    loop = find_thinking_loop(view) if strict else len(view)
+    cut = find_tail_start(view, anchor, keep, loop, bound)
     first = min(anchor + 1, len(view) - 1)
-    allowed = [at for at in range(first, 0, -1) if not splits(view, at) and thought_stays(view, at)]
+    allowed = [at for at in range(first, max(0, bound), -1) if not splits(view, at)]
+    allowed = [at for at in allowed if not strict or thought_stays(view, at)]
     if cut is None:
         assert not allowed
         return
@@ -549,7 +573,7 @@ def test_the_tail_does_not_reach_behind_the_last_compaction() -> None:
         boundary = Boundary("summary", "auto", last=last, kept_from=log.view[6].id if kept else -1)
         log.add(Replace(log.view[0].id, last, (user("summary"),)), boundary.mark, by="Summary")
         assert find_boundary_end(log.view) == 1
-        assert find_tail_start(log.view, 5, TailSize(10**6, 10**6, 10**6)) == 1
+        assert find_tail_start(log.view, 5, TailSize(10**6, 10**6, 10**6), len(log.view)) == 1
 
 
 @settings(max_examples=150)

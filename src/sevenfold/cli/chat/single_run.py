@@ -307,7 +307,10 @@ class SingleRun:
                 command = bool(asked.strip()) and is_command(asked)
                 session = await stack.enter_async_context(
                     open_session(
-                        self._options, clock=self._clock, kind=CommandSession if command else Session
+                        self._options,
+                        clock=self._clock,
+                        one_shot=True,
+                        kind=CommandSession if command else Session,
                     )
                 )
                 self.session = session

@@ -49,6 +49,7 @@ from sevenfold.cli.output import (
 from sevenfold.core.errors import Mistake, SessionNotFound
 from sevenfold.core.tokens import estimate_tokens, scale_constant
 from sevenfold.core.transcript import Reply
+from sevenfold.layers.l3_session_memory.notes_update import can_take_notes
 from sevenfold.layers.savings import count_rereads
 from sevenfold.layers.shared.boundary import Boundary
 from sevenfold.layers.shared.fidelity import WEIGHTS, Fidelity
@@ -212,9 +213,13 @@ def run_notes(session: Session, rest: str) -> CommandOutcome:
     found = read_notes(session.path)
     if found is None and not session.flags.notes:
         return CommandReply("  no notes are kept on this session: the flag notes is off")
+    if found is None and not can_take_notes(session.parts, session.model.name):
+        return CommandReply(
+            "  no notes are kept on this session: its model costs money; the setting notes.priced allows it"
+        )
     if found is None:
         first = scale_constant(session.settings.notes.first_at, session.turn.thresholds.window)
-        begun = f"they are begun when the context reaches {format_tokens(int(first))} tokens"
+        begun = f"they are begun when the conversation reaches {format_tokens(int(first))} tokens"
         return CommandReply(f"  there are no notes on this session yet: {begun}")
     return CommandReply(
         f"{found.path} · about {format_tokens(estimate_tokens(found.text))} tokens\n\n"

@@ -10,11 +10,10 @@ import msgspec
 from sevenfold.cache.prefix import make_frontier_mark
 from sevenfold.core.events import Cleared, Notice, ReadAgain
 from sevenfold.core.protocols import Change, Fit
-from sevenfold.core.request import Request, is_in_open_loop, is_loop_broken
+from sevenfold.core.request import Request, find_last_loop_thinking
 from sevenfold.core.tokens import Pressure
 from sevenfold.core.transcript import Mark, Results, View
 from sevenfold.layers.l2_microcompaction.candidates import (
-    Candidate,
     RepeatedCall,
     ViewScan,
     describe_call,
@@ -44,6 +43,7 @@ class RereadStats(msgspec.Struct, frozen=True):
     count: int = 0
     cleared: int = 0
     often: tuple[tuple[str, str, int], ...] = ()
+    stopped: bool = False  # True if the user was told that no more results are cleared
 
 
 class Microcompaction:
@@ -61,7 +61,7 @@ class Microcompaction:
         self._need = NeedModel.load(own) if own else None
         self._scan = ViewScan(self._settings.tools, parts.memory_folders)
         self._looked_at = 0
-        self._held = False
+        self._bound = -1
         self._said = False
         self._again = self._cleared = 0
 
@@ -70,18 +70,22 @@ class Microcompaction:
         self._recall(view)
         again = self._report(self._scan.follow(view))
         self._cleared = max(self._cleared, self._scan.cleared)
-        if self._by_time and pressure.idle >= self._settings.idle_minutes * 60:
-            old = decide_clear_all(view, self._scan, self._rates(request), pressure, self._settings)
+        scan, settings, able = self._scan, self._settings, self._parts.conversation.capabilities
+        # Thinking that a tool loop still needs goes with any change before it: only what follows may go.
+        bound = find_last_loop_thinking(view) if able.loses_thinking else -1
+        if self._by_time and pressure.idle >= settings.idle_minutes * 60:
+            old = decide_clear_all(view, scan, self._rates(request), pressure, settings, bound)
             return (*again, *self._clear(view, old, "plain"))
-        able = self._parts.conversation.capabilities
         if not self._by_cost or (self._parts.switches.micro_cache_edit and able.edits_cache):
             return again  # `CacheEditing` deletes from the provider's cache instead
         if is_clear_request(request.frame):  # as the session began, whatever the switches are by now
             return again
-        if not self._worth_a_look(view, pressure) or self._broken():
+        if not self._worth_a_look(pressure, bound):
             return again
+        if self._broken():
+            return (*again, *self._stop())
         self._need, rates = self._need or NeedModel.load(), self._rates(request)
-        batch = decide_clearing(view, self._scan, self._need, rates, pressure, self._settings)
+        batch = decide_clearing(view, scan, self._need, rates, pressure, settings, bound)
         return (*again, *self._clear(view, batch, "cost"))
 
     def _recall(self, view: View) -> None:
@@ -93,6 +97,7 @@ class Microcompaction:
         except msgspec.ValidationError:  # damaged: counting begins anew
             return
         self._again, self._cleared = known.count, max(known.cleared, self._cleared)
+        self._said = known.stopped
         self._scan.asked_again.update({(tool, what): n for tool, what, n in known.often})
 
     def _report(self, again: Sequence[RepeatedCall]) -> tuple[Mark, ...]:
@@ -100,28 +105,32 @@ class Microcompaction:
         for one in again:
             self._again += 1
             self._emit(ReadAgain(one.use.name, describe_call(one.use), one.tokens, self._again))
-        if not again:
-            return ()
+        return (self._mark,) if again else ()
+
+    @property
+    def _mark(self) -> Mark:
         often = self._scan.asked_again.most_common(MOST_REMEMBERED)
-        known = RereadStats(self._again, self._cleared, tuple((*what, n) for what, n in often))
-        return (Mark(REREAD, msgspec.to_builtins(known)),)
+        named = tuple((*what, n) for what, n in often)
+        return Mark(REREAD, msgspec.to_builtins(RereadStats(self._again, self._cleared, named, self._said)))
 
     def _broken(self) -> bool:
         """A session that keeps asking for what was cleared is one where clearing does not pay."""
-        again, gone = self._again, self._cleared
-        broken = again >= BREAKER_LEAST and again > BREAKER_SHARE * gone
-        if broken and not self._said:
-            self._said = True
-            text = f"{again} of {gone} cleared results were asked for again: no more are cleared"
-            self._emit(Notice(f"microcompaction stops: {text}", "warning"))
-        return broken
+        return self._again >= BREAKER_LEAST and self._again > BREAKER_SHARE * self._cleared
 
-    def _worth_a_look(self, view: View, pressure: Pressure) -> bool:
+    def _stop(self) -> tuple[Mark, ...]:
+        """Say once in a session that clearing ends."""
+        if self._said:
+            return ()
+        self._said = True
+        text = f"{self._again} of {self._cleared} cleared results were asked for again: no more are cleared"
+        self._emit(Notice(f"microcompaction stops: {text}", "warning"))
+        return (self._mark,)
+
+    def _worth_a_look(self, pressure: Pressure, bound: int) -> bool:
         """True if enough is new since the last sums for another result."""
-        if self._held:  # by a tool loop: when that ends, the sums are as they were
-            if is_in_open_loop(view):
-                return False
-            self._held, self._looked_at = False, 0
+        if bound < self._bound:  # a tool loop has ended: what it held may go now
+            self._looked_at = 0
+        self._bound = bound
         now, last = self._scan.clearable, self._looked_at
         if pressure.warm and last <= now < last + LOOK_EVERY * pressure.tokens:
             return False
@@ -134,8 +143,7 @@ class Microcompaction:
         return CacheRates.of(self._parts.prices.of(frame.model), frame.ttl, caches)
 
     def _clear(self, view: View, decision: ClearDecision | None, rule: str) -> Sequence[Change]:
-        if decision is None or self._would_unthink(view, decision.clear):
-            self._held = decision is not None
+        if decision is None:
             return ()
         shown = store_cleared_results(decision.clear, view, self._parts.results, self._emit)
         if not shown:
@@ -148,11 +156,6 @@ class Microcompaction:
         first, last = decision.clear[0].at, decision.clear[-1].at
         then = next((one.at for one in self._scan.found if one.at > last), len(view))
         return (Results(shown), make_frontier_mark(view, first, then))
-
-    def _would_unthink(self, view: View, clear: Sequence[Candidate]) -> bool:
-        """True if it would take thinking out of a tool loop that still goes on, which is refused."""
-        first = view[min(one.at for one in clear)].id
-        return self._parts.conversation.capabilities.loses_thinking and is_loop_broken(view, first)
 
 
 _check: type[Fit] = Microcompaction

@@ -279,7 +279,7 @@ LARGEST: Final = 256 << 10  # Bytes: far more than notes may hold; what is large
 class NotesCoverage(msgspec.Struct, frozen=True, omit_defaults=True):
     """The part of the conversation that the notes cover."""
 
-    tokens: int = 0  # Of context, when they were last brought up to date
+    tokens: int = 0  # Of the conversation, when they were last brought up to date
     size: int = 0  # Tokens of the notes themselves
     last: Id = -1  # The last message there was then
     anchor: Id = -1  # The last one whose call is answered: what follows it is not in the notes

@@ -18,7 +18,7 @@ from sevenfold.core.errors import StorageFailure
 from sevenfold.core.events import Notice, Progress
 from sevenfold.core.messages import Message, user
 from sevenfold.core.protocols import Change, Fit
-from sevenfold.core.request import Request
+from sevenfold.core.request import Request, find_last_loop_thinking
 from sevenfold.core.tokens import TEXT_RATE, MessageSize, Pressure, count_bytes, scale_constant
 from sevenfold.core.transcript import Mark, PlacedMessage, Replace, View
 from sevenfold.layers.l3_session_memory.notes import Notebook, NotesLimits
@@ -39,7 +39,6 @@ from sevenfold.layers.shared.boundary import (
     find_last_typed,
     find_thinking_loop,
     is_question_before,
-    is_thinking_allowed,
     make_replacements,
 )
 from sevenfold.layers.shared.facts import (
@@ -66,15 +65,16 @@ class TailSize(msgspec.Struct, frozen=True):
     most: int
 
 
-def find_tail_start(view: View, anchor: int, keep: TailSize) -> int | None:
+def find_tail_start(view: View, anchor: int, keep: TailSize, loop: int, bound: int = -1) -> int | None:
     """The place where the tail begins; None when nothing could go.
 
     All that follows the anchor stays, and at least the newest round. Before it, messages stay until
     there are enough of them, as long as they are not too many and none of them was there before the
-    last compaction.
+    last compaction. A tail that begins behind `loop` begins with thinking. None begins before `bound`:
+    thinking that stands there and has to stay would lose what it is bound to.
     """
-    loop, last = find_thinking_loop(view), min(anchor + 1, len(view) - 1)
-    cuts = [at for at in range(last, 0, -1) if can_begin_at(view, at, loop)]
+    last = min(anchor + 1, len(view) - 1)
+    cuts = [at for at in range(last, max(0, bound), -1) if can_begin_at(view, at, loop)]
     if not cuts:
         return None
     floor = find_boundary_end(view)
@@ -258,7 +258,13 @@ class NotesCompaction:
         if anchor is None:
             raise NotesNotUsable("the last message they cover is not in view")
         keep, most = (int(scale_constant(n, window)) for n in (settings.keep_tokens, settings.keep_at_most))
-        cut = find_tail_start(view, anchor, TailSize(keep, settings.keep_messages, most))
+        strict = (request.frame.params.get("thinking") or {}).get("type") == "enabled"
+        loop = find_thinking_loop(view) if strict else len(view)  # other ways to think take any beginning
+        able = self._parts.conversation.capabilities
+        bound = find_last_loop_thinking(view) if able.loses_thinking else -1
+        cut = find_tail_start(view, anchor, TailSize(keep, settings.keep_messages, most), loop, bound)
+        if cut is None and bound >= 0:
+            raise NotesNotUsable("the model still needs thinking that is bound to what stands before it")
         if cut is None:
             raise NotesNotUsable("there is nothing that could leave the view without tearing something")
         last = find_last_typed(view)
@@ -272,8 +278,6 @@ class NotesCompaction:
         )
         edits = make_replacements(view, 0, cut, apart, user(text.text))
         after = apply_edits(view, edits, BY)
-        if not is_thinking_allowed(view, after, self._parts.conversation.capabilities):
-            raise NotesNotUsable("the model still needs thinking that is bound to what stands before it")
         tokens = count_context_tokens(replace(request, view=after), pressure)
         free = pressure.thresholds.auto_compact - count_fixed_tokens(request, pressure.tokens)
         left = tokens + RestoreEstimate(view, self._parts.restorer.stands, free).between(0, cut)
@@ -281,7 +285,17 @@ class NotesCompaction:
             raise NotesNotUsable("the conversation would not get smaller")
         if left > pressure.thresholds.auto_compact:
             raise NotesNotUsable(f"about {left:,} tokens would be left, which is still too much")
+        if left > self._most_after(pressure):
+            raise NotesNotUsable(
+                f"that would free about {pressure.tokens - left:,} tokens of {window:,}, and less than "
+                f"{settings.least_freed:.0%} is not worth it"
+            )
         return NotesDraft(edits, text, cut, after, tokens)
+
+    def _most_after(self, pressure: Pressure) -> int:
+        """The most tokens that may be left; what is restored counts."""
+        least = int(self._set.least_freed * pressure.window)
+        return min(pressure.thresholds.auto_compact, pressure.tokens - least)
 
     def _notes(self, view: View, window: int) -> str:
         book = self._book
@@ -298,7 +312,7 @@ class NotesCompaction:
         self, request: Request, pressure: Pressure, draft: NotesDraft
     ) -> tuple[Sequence[Message], int]:
         """The messages shown again, and the tokens there are then. Sources may not fill the window."""
-        limit, restorer = pressure.thresholds.auto_compact, self._parts.restorer
+        limit, restorer = self._most_after(pressure), self._parts.restorer
         cut = CompactionCut(request.view, range(draft.cut), pressure.window)
         first = restorer.restore_standing(cut, limit - draft.tokens)
         spent = self._tokens(request, pressure, draft, first)

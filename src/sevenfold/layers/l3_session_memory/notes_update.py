@@ -18,7 +18,7 @@ from sevenfold.core.events import Failed, Progress
 from sevenfold.core.messages import Json, ToolResult, ToolUse, strip_half_characters, user, write_directive
 from sevenfold.core.protocols import BackgroundStep, ToolFailed, Tools
 from sevenfold.core.request import Frame, Request, find_open_uses
-from sevenfold.core.tokens import estimate_tokens, scale_constant
+from sevenfold.core.tokens import MessageSize, estimate_tokens, scale_constant
 from sevenfold.core.transcript import Id, Mark, View
 from sevenfold.layers.l3_session_memory.notes import (
     Notebook,
@@ -28,7 +28,8 @@ from sevenfold.layers.l3_session_memory.notes import (
     normalise_text,
 )
 from sevenfold.layers.parts import LayerParts
-from sevenfold.layers.shared.boundary import BOUNDARY
+from sevenfold.layers.shared.boundary import BOUNDARY, SPOKEN
+from sevenfold.layers.shared.facts import TYPED
 from sevenfold.layers.shared.side_work import SideQuestion, make_lean_messages
 from sevenfold.tools.file_tools import EDIT_SCHEMA, explain_not_found, find_occurrences, replace_spans
 from sevenfold.tools.toolbox import clean_arguments, find_argument_problem
@@ -111,6 +112,24 @@ KIND: Final = "notes"
 FAILURES: Final = 3  # So many in a row, and nothing is tried until the next compaction or resume
 ASKED, ANSWER = 900, 800  # Tokens of the instruction without the notes, and of an update, about
 FAR_TOO_LARGE: Final = 2  # Notes may be over their limit for a while; by so many times they may not
+_OPENED_BY: Final = SPOKEN - {*TYPED, "model", "tools", "turn"}
+"""Authors of what a session opens with: it stands in every request, like the system prompt."""
+
+
+def can_take_notes(parts: LayerParts, model: str) -> bool:
+    """True where tokens are free. Where they cost money the user has to ask, and a pay-out be possible."""
+    price = parts.prices.of(model)
+    free = price is None or not price.input
+    return free or (parts.settings.notes.priced and parts.switches.payout)
+
+
+def count_conversation_tokens(view: View) -> int:
+    """Tokens behind the fixed prefix: without system, tools, and what the session opens with."""
+    at, opening = 0, MessageSize()
+    while at < len(view) and view[at].by in _OPENED_BY:
+        opening += view[at].size
+        at += 1
+    return view.calibration.tokens(view.size - opening)
 
 
 class _BadNotesUpdate(Exception):
@@ -125,7 +144,7 @@ class NotesUpdater:
     def __init__(self, parts: LayerParts, notebook: Notebook) -> None:
         self._parts, self._book, self._side = parts, notebook, parts.get_side_work()
         self._set, self._emit = parts.settings.notes, parts.emit
-        self._low: int | None = None  # The smallest the context has been since the last update
+        self._low: int | None = None  # The smallest the conversation has been since the last update
         self._seen: Id | None = None
         self._calls = 0
         self._failures, self._refused_for = 0, ""
@@ -133,12 +152,13 @@ class NotesUpdater:
         self._generation = 0
 
     async def __call__(self, request: Request) -> Sequence[Mark]:
-        if request.source != "main" or not len(request.view) or self._book.busy:
-            return ()
-        if self._book.covered(request.view) is not None and not self._pays(request):
+        if request.source != "main" or not len(request.view):
             return ()
         whole, request = request, cut_to_cached(request)
-        tokens = request.tokens
+        tokens = count_conversation_tokens(request.view)
+        self._look_at_what_is_new(request.view, tokens)  # always, or growth is counted from the wrong place
+        if self._book.busy or not can_take_notes(self._parts, request.frame.model):
+            return ()
         if not self._due(request.view, tokens):
             return ()
         self._low, self._calls = tokens, 0
@@ -165,26 +185,18 @@ class NotesUpdater:
     # --- when -------------------------------------------------------------------------------------------
 
     def _due(self, view: View, tokens: int) -> bool:
-        covered = self._book.covered(view)
-        self._look_at_what_is_new(view, covered, tokens)
         if self._failures >= FAILURES:
             return False
         window = self._parts.window
         if self._low is None:  # nothing was noted yet
             return tokens >= scale_constant(self._set.first_at, window)
-        step = max(scale_constant(self._set.grown_by, window), self._set.grown_share * self._low)
-        if tokens - self._low < step:
+        if tokens - self._low < scale_constant(self._set.grown_by, window):
             return False
         return self._calls >= self._set.tool_calls or not _calling(view)
 
-    def _pays(self, request: Request) -> bool:
-        """Every update reads the context once: where that costs, more than the first has to be worth it."""
-        price = self._parts.prices.of(request.frame.model)
-        free = price is None or not price.input
-        return free or request.tokens >= scale_constant(self._set.pays_from, self._parts.window)
-
-    def _look_at_what_is_new(self, view: View, covered: NotesCoverage | None, tokens: int) -> None:
+    def _look_at_what_is_new(self, view: View, tokens: int) -> None:
         """Cost grows with what came since the last look."""
+        covered = self._book.covered(view)
         if (boundary := view.marks.get(BOUNDARY)) is not self._boundary:
             self._boundary, self._failures = boundary, 0
         if self._seen is None and covered:  # resumed

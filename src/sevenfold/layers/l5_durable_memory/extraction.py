@@ -69,7 +69,12 @@ def is_due(said: Sequence[str], requests: int, settings: ExtractionSettings, *, 
     return requests >= settings.least_requests and (last or len(said) >= settings.batch)
 
 
+OWN_WORDS: Final = 500  # Characters at either end of a long text that are looked at
+
+
 def is_lasting(text: str) -> bool:
+    """True for words about something that lasts. Of a long text, which is mostly pasted, the ends count."""
+    text = text if len(text) <= 2 * OWN_WORDS else f"{text[:OWN_WORDS]}\n{text[-OWN_WORDS:]}"
     return bool(re.search(_LASTING, text)) or len(re.findall(_UNKNOWN, text)) * 2 > len(text)
 
 

@@ -28,7 +28,7 @@ from sevenfold.core.request import (
     is_safe_cut,
     measure_pressure,
 )
-from sevenfold.core.tokens import TAIL_PADDING, MessageSize, Pressure, Usage, count_bytes
+from sevenfold.core.tokens import TAIL_PADDING, MessageSize, Pressure, Usage, add_sizes, count_bytes
 from sevenfold.core.transcript import Entry, Id, Mark, PlacedMessage, Replace, View
 from sevenfold.layers.shared.facts import TYPED, FactCollector, Facts, IdentityCache
 
@@ -244,7 +244,7 @@ def compute_target_tokens(before: int, pressure: Pressure) -> int:
 
 
 def sum_sizes(placed: Iterable[PlacedMessage]) -> MessageSize:
-    return sum((one.size for one in placed), MessageSize())
+    return add_sizes(one.size for one in placed)
 
 
 def estimate_padded_tokens(view: View, size: MessageSize) -> int:

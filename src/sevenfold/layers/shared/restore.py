@@ -483,7 +483,7 @@ class _FoundNames:
 
     def __init__(self, room: int) -> None:
         self._left = room
-        self._seen: set[str] = set()
+        self._seen: set[str] = set()  # Also those that tell nothing
         self._places: dict[str, list[str]] = {}
 
     @property
@@ -494,12 +494,13 @@ class _FoundNames:
         here = self._places.get(place, [])
         if len(here) >= EACH:
             return
-        for name in dict.fromkeys(re.findall(_NAME, _harmless(text[:LONG]))):
+        names = dict.fromkeys(re.findall(_NAME, _harmless(text[:LONG])))
+        for name in [name for name in names if name not in self._seen]:
             if len(here) >= EACH or self._left <= 0:
                 break
-            if name in self._seen or not SHORTEST <= len(name) <= LONGEST or not _tells(name):
-                continue
             self._seen.add(name)
+            if not SHORTEST <= len(name) <= LONGEST or not _tells(name):
+                continue
             self._left -= len(name) + len(", ") + (0 if here else len(place.encode()) + len("- : "))
             here.append(name)
         if here:

@@ -1,0 +1,1 @@
+"""Which layer acts when in a long scripted session on the wire."""

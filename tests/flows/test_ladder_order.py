@@ -1,0 +1,82 @@
+"""Long sessions on the real wire: which layer makes room, and in which order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from layers.l2_microcompaction.talks import need_file
+
+from benchmarks.ladder.run import POLICIES, LadderLog, LongTask, drive
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+WINDOW = 40_000
+SPECIFIED = POLICIES["specified"]
+UNBOUND, BOUND = "claude-opus-4-8", "claude-opus-5-5"
+ALONE = {"extraction": False, "recall": False, "dream": False}
+
+
+async def test_notes_are_paid_out_again_and_again_and_no_summary_is_made_while_they_can(
+    tmp_path: Path,
+) -> None:
+    settings = {**SPECIFIED, "flags": ALONE}
+    log = await drive(tmp_path, LongTask(160, WINDOW, settings, length=5_000, long_every=1))
+
+    assert len(log.order) >= 5
+    assert set(log.order) == {"3 pays"}
+    assert log.counts["3"] > len(log.order), "the notes go on to the end"
+    assert log.counts["2"] >= 1, "after a long silence old results are cleared first"
+    assert log.counts["failed"] == log.refused == 0
+    cleared = [n for n, row in enumerate(log.rows) if row.layer == "2"]
+    for n in cleared:
+        same = [row.layer for row in log.rows[:n] if row.request == log.rows[n].request]
+        assert "3 pays" not in same, "the cheaper layer is asked first"
+
+
+async def loop(folder: Path, model: str, thinks: Any, *, drops: bool, clears: bool) -> LadderLog:
+    """One question, and two hundred calls until it is answered."""
+    micro = {"margin": 1, "leastFreed": 20_000, "needModel": str(need_file(folder))}
+    flags = {**ALONE, "micro_cost": clears, "micro_api": False}
+    settings = {**SPECIFIED, "micro": micro, "flags": flags, "dropThinking": drops}
+    task = LongTask(200, WINDOW, settings, 3_000, calls_per_turn=200, model=model, thinks=thinks)
+    log = await drive(folder, task)
+    assert [row.text for row in log.rows if row.layer == "failed"] == []
+    assert log.refused == 0
+    assert log.requests == 201
+    return log
+
+
+@pytest.mark.parametrize("clears", [True, False])
+@pytest.mark.parametrize(
+    ("model", "thinks", "drops"),
+    [
+        (BOUND, "", False),
+        (UNBOUND, "always", False),
+        (UNBOUND, "first", False),
+        (BOUND, "first", False),
+        (BOUND, "always", True),
+    ],
+    ids=["no thinking", "unbound", "unbound, once", "bound, once", "bound, dropped by the provider"],
+)
+async def test_in_one_long_loop_the_cheap_layers_make_room(
+    tmp_path: Path, model: str, thinks: str, drops: bool, clears: bool
+) -> None:
+    log = await loop(tmp_path, model, thinks, drops=drops, clears=clears)
+
+    assert log.counts["4"] == 0
+    assert log.counts["2" if clears else "3 pays"] >= 3
+
+
+@pytest.mark.parametrize("clears", [True, False])
+async def test_in_a_loop_of_thinking_that_is_bound_and_not_dropped_only_a_summary_can(
+    tmp_path: Path, clears: bool
+) -> None:
+    log = await loop(tmp_path, BOUND, "always", drops=False, clears=clears)
+
+    assert log.counts["4"] >= 2
+    assert log.counts["2"] == log.counts["3 pays"] == 0
+    reasons = {row.text for row in log.rows if row.layer == "3 declines"}
+    assert reasons == {
+        "the notes cannot stand in: the model still needs thinking that is bound to what stands before it"
+    }
