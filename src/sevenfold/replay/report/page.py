@@ -64,9 +64,8 @@ def format_policies(caption: str, compared: Mapping[str, PolicyComparison]) -> s
     """A row for each policy, the cheapest first; a figure of some sessions alone says so in its cell."""
     head = (
         "policy", "requests", "tokens sent", "from cache", "cache breaks", "cost", "paid", "of paid",
-        "of append-only", "dearer sessions", "summaries per 100",
-        "extra per 100", "needed again", "robust", f"robust, {LARGE} tokens and more", "by tokens",
-        "compactions", "fidelity, by rule",
+        "of append-only", "dearer sessions", "summaries per 100", "extra per 100",
+        f"robust, ≥ {LARGE} tokens", "fidelity, by rule",
     )  # fmt: skip
     rows = [
         [
@@ -82,16 +81,7 @@ def format_policies(caption: str, compared: Mapping[str, PolicyComparison]) -> s
             f"{one.dearer:,} of {one.compared:,}" if one.compared else "–",
             f"{f.summaries_per_100:.1f}",
             f"{f.extra_per_100:.1f}",
-            *(
-                _format_if_removed(f, share)
-                for share in (
-                    f.regret.share,
-                    f.regret.robust_share,
-                    f.regret.large_share,
-                    f.regret.token_share,
-                )
-            ),
-            f"{len(f.compactions):,}",
+            _format_if_removed(f, f.regret.large_share),
             format_percent(f.fidelity),
         ]
         for name in sort_policies(compared)
