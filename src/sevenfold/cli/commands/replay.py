@@ -29,7 +29,13 @@ from sevenfold.cli.output import (
 from sevenfold.cli.startup import read_command_context
 from sevenfold.core.errors import Mistake
 from sevenfold.core.messages import Json
-from sevenfold.recordings.finder import ReplayFile, find_repeated_reads, find_replay_files
+from sevenfold.recordings.finder import (
+    ReplayFile,
+    find_copied_requests,
+    find_repeated_reads,
+    find_replay_files,
+    read_first_requests,
+)
 from sevenfold.recordings.windows import WindowSource
 from sevenfold.replay.comparison import (
     APPEND_ONLY,
@@ -172,7 +178,7 @@ def write_report(
     from sevenfold.storage.files import write_atomic
 
     write_atomic(path, format_page(done, policies, SystemClock().now(), notes).encode("utf-8"))
-    failed = sum(not one.by_policy for one in done)
+    failed = sum(bool(one.errors) and not one.by_policy for one in done)
     lacks = f", without {format_count(failed, 'file')} that could not be replayed" if failed else ""
     print_message(shared, f"wrote {path}{lacks}")
 
@@ -649,10 +655,13 @@ def _replay_all(
         if progress is not None:
             progress.start()
         with end_on_sigterm(), TemporaryDirectory(prefix="sevenfold-replay-") as scratch:
-            shared_reads = find_repeated_reads(files)
-            drawn, folder = wanted.html is not None, Path(scratch)
+            firsts = read_first_requests(files)
+            reads, copied = find_repeated_reads(firsts.values()), find_copied_requests(firsts)
+            drawn, folder, none = wanted.html is not None, Path(scratch), frozenset[str]()
             jobs = [
-                ReplayJob(n, one, policies, wanted.price, prices, drawn, folder, shared_reads)
+                ReplayJob(
+                    n, one, policies, wanted.price, prices, drawn, folder, reads, copied.get(one.path, none)
+                )
                 for n, one in enumerate(files)
             ]
             with closing(
