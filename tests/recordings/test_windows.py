@@ -9,16 +9,18 @@ from typing import Any
 import pytest
 from replay import sessions
 
+from sevenfold.context.loop import find_measuring_model
 from sevenfold.core.messages import Text, assistant, user
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Entry, Reply, Transcript
-from sevenfold.models.capabilities import LONG_BETA, find_window
+from sevenfold.models.capabilities import LONG_BETA, ModelAccess, find_user_capabilities, find_window
 from sevenfold.recordings.claude_code import read_session
 from sevenfold.recordings.codex import CodexReader
 from sevenfold.recordings.finder import ReplayFile
 from sevenfold.recordings.windows import SessionWindow, WindowSource, find_session_window
 from sevenfold.replay.policies import load_policy
 from sevenfold.replay.runner import ReplayJob, ReplayResult, replay_file
+from sevenfold.settings.schema import Settings
 from sevenfold.simulator import ManualClock
 from sevenfold.simulator.api import Api
 
@@ -108,6 +110,18 @@ def test_the_simulator_has_the_window_that_a_session_reckons_with(model: str) ->
 
     assert api.window_of(model, price) == find_window(model)
     assert api.window_of(model, price, LONG_BETA) == find_window(f"{model}[1m]") == 1_000_000
+
+
+@pytest.mark.parametrize("model", ["claude-opus-4-5", "claude-opus-4-5[1m]", "who"])
+@pytest.mark.parametrize("betas", [(), (LONG_BETA,)])
+@pytest.mark.parametrize("window", [None, 60_000])
+def test_a_context_has_the_window_that_a_session_has(
+    model: str, betas: tuple[str, ...], window: int | None
+) -> None:
+    measured = find_measuring_model(model, Settings(betas=betas, window=window))
+
+    in_session = find_user_capabilities(model, ModelAccess(betas=betas, window=window))
+    assert measured.capabilities.window == in_session.window
 
 
 # --- in a replay ------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from sevenfold.core.messages import Text, assistant, user
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Replace, Reply, Transcript
 from sevenfold.recordings.claude_code import read_session
-from sevenfold.recordings.finder import find_repeated_reads, find_replay_files
+from sevenfold.recordings.finder import find_repeated_reads, find_replay_files, read_first_requests
 from sevenfold.recordings.recorded_session import convert_recording
 from sevenfold.replay.costs import LARGEST_FIXED, compute_token_rates, find_largest_fixed
 from sevenfold.testing import FakeClock
@@ -113,7 +113,7 @@ def test_a_first_read_that_other_sessions_had_too_shows_a_fixed_prefix(tmp_path:
             if (used := line["message"].get("usage")) is not None:
                 used |= {"cache_read_input_tokens": read, "cache_creation_input_tokens": 60_000 - read}
         (tmp_path / f"{name}.jsonl").write_bytes(sessions.jsonl(lines))
-    shared = find_repeated_reads(find_replay_files([tmp_path]))
+    shared = find_repeated_reads(read_first_requests(find_replay_files([tmp_path])).values())
 
     assert shared == {30_000}
     found = {}
@@ -131,7 +131,7 @@ def test_a_copy_of_the_same_session_shows_nothing(tmp_path: Path) -> None:
         data = sessions.claude_code(1).replace(read + b"0", read + b"9000")
         (tmp_path / f"{name}.jsonl").write_bytes(data)
 
-    assert find_repeated_reads(find_replay_files([tmp_path])) == frozenset()
+    assert find_repeated_reads(read_first_requests(find_replay_files([tmp_path])).values()) == frozenset()
 
 
 def test_a_larger_system_prompt_can_be_told_from_inherited_history() -> None:

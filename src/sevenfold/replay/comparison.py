@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from sevenfold.recordings.windows import WindowSource
-from sevenfold.replay.results import ReplayFigures, divide_costs, sum_figures
+from sevenfold.replay.results import ReplayFigures, compute_cost_share, sum_figures
 from sevenfold.replay.runner import ReplayResult
 
 APPEND_ONLY: Final = "append-only"
@@ -37,15 +37,15 @@ def compare_policy(done: Sequence[ReplayResult], name: str) -> PolicyComparison:
         for one in done
         if name in one.by_policy and APPEND_ONLY in one.by_policy
     ]
-    shares = [share for own, base in pairs if (share := _divide_figures(own, base)) is not None]
+    shares = [share for own, base in pairs if (share := _compare_costs(own, base)) is not None]
     if not pairs:
         return PolicyComparison(figures)
-    whole = _divide_figures(sum_figures(own for own, _ in pairs), sum_figures(base for _, base in pairs))
+    whole = _compare_costs(sum_figures(own for own, _ in pairs), sum_figures(base for _, base in pairs))
     return PolicyComparison(figures, whole, len(shares), sum(share > DEARER for share in shares))
 
 
-def _divide_figures(own: ReplayFigures, base: ReplayFigures) -> float | None:
-    return divide_costs(own.cost, base.cost, in_money=own.has_all_prices and base.has_all_prices)
+def _compare_costs(own: ReplayFigures, base: ReplayFigures) -> float | None:
+    return compute_cost_share(own.cost, base.cost, in_money=own.has_all_prices and base.has_all_prices)
 
 
 def group_by_window(done: Sequence[ReplayResult]) -> dict[int, list[ReplayResult]]:
@@ -66,4 +66,17 @@ def count_window_sources(done: Sequence[ReplayResult]) -> dict[str, int]:
 def sort_by_cost(done: Sequence[ReplayResult], name: str) -> list[ReplayResult]:
     """The sessions with this policy, the dearest first."""
     known = [one for one in done if name in one.by_policy]
-    return sorted(known, key=lambda one: -one.by_policy[name].cost.units)
+    in_money = all(one.by_policy[name].has_all_prices for one in known)
+    return sorted(known, key=lambda one: -_get_cost(one.by_policy[name], in_money))
+
+
+def sort_policies(compared: Mapping[str, PolicyComparison]) -> list[str]:
+    """The names of the policies, the cheapest first."""
+    in_money = all(one.figures.has_all_prices for one in compared.values())
+    return sorted(compared, key=lambda name: _get_cost(compared[name].figures, in_money))
+
+
+def _get_cost(figures: ReplayFigures, in_money: bool) -> float:
+    """The cost to sort by: base-price tokens of models with different prices are no order."""
+    amount = figures.cost.amount if in_money else None
+    return figures.cost.units if amount is None else amount

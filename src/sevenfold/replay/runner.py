@@ -38,7 +38,7 @@ from sevenfold.replay.costs import (
 )
 from sevenfold.replay.driver import drive_session
 from sevenfold.replay.policies import Policy, exclude_layers
-from sevenfold.replay.results import LeftBranches, ReplayFigures, compute_figures, sum_costs
+from sevenfold.replay.results import LeftBranches, ReplayFigures, compute_figures, drop_turns, sum_costs
 from sevenfold.replay.stand_ins import UNKNOWN, adjust_extraction, has_person, is_extraction_uncertain
 
 MOST_ERRORS: Final = 20  # Errors that are listed of one file; the rest is counted
@@ -59,6 +59,7 @@ class ReplayJob(msgspec.Struct, frozen=True):
     drawn: bool = False  # True if each request is wanted, for a drawing
     scratch: Path | None = None  # A folder for the files of layers
     shared_reads: frozenset[int] = frozenset()  # First reads from the cache that other sessions had too
+    copied: frozenset[str] = frozenset()  # Ids of its requests that are counted in another file
 
 
 class ReplayResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,9 +157,11 @@ def _drive_policies(
     unnamed = recorded.format == MESSAGES and not at.model  # such files mostly name none
     if answered and is_extraction_uncertain(recorded, job.policies):
         notes += (UNKNOWN,)
+    copied, asked = _count_copied(entries, job.copied)
     if answered:
-        notes += tuple(filter(None, (window.problem, _describe_shrinking(entries))))
-    for n, policy in enumerate(job.policies if answered else ()):
+        told_of = (window.problem, _describe_shrinking(entries), _describe_copied(copied, asked))
+        notes += tuple(filter(None, told_of))
+    for n, policy in enumerate(job.policies if copied < asked else ()):
         told = _make_progress_callback(job, entries, n, tell)
         try:
             under = adjust_extraction(_adjust_to_agent(policy, recorded), has_person(recorded))
@@ -182,6 +185,19 @@ def _drive_policies(
         errors=(*errors, at.error) if at.error and answered and not unnamed else errors,
         notes=(*notes, at.error) if at.error and answered and unnamed else notes,
     )
+
+
+def _count_copied(entries: Sequence[Entry], copied: frozenset[str]) -> tuple[int, int]:
+    """The requests at the beginning that are counted in another file, and all requests."""
+    ids = [entry.what.diagnostics.get("request_id") for entry in entries if isinstance(entry.what, Reply)]
+    return next((n for n, id in enumerate(ids) if id not in copied), len(ids)), len(ids)
+
+
+def _describe_copied(copied: int, asked: int) -> str:
+    if not copied:
+        return ""
+    which = f"all {asked:,} requests" if copied == asked else f"the first {copied:,} of {asked:,} requests"
+    return f"{which} are in another file too, from which this one was copied or forked: they count there"
 
 
 def _describe_shrinking(entries: Sequence[Entry]) -> str:
@@ -225,6 +241,7 @@ def _drive_policy(
         tell=told,
     )
     outcome = replace(outcome, spent=replace(outcome.spent, parsing=parsing))
+    outcome = drop_turns(outcome, _count_copied(entries, job.copied)[0])
     return compute_figures(
         outcome, at.price, priced=at.known, drawn=job.drawn, others=at.others, paid_at=job.price or ""
     )

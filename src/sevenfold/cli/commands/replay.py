@@ -29,7 +29,13 @@ from sevenfold.cli.output import (
 from sevenfold.cli.startup import read_command_context
 from sevenfold.core.errors import Mistake
 from sevenfold.core.messages import Json
-from sevenfold.recordings.finder import ReplayFile, find_repeated_reads, find_replay_files
+from sevenfold.recordings.finder import (
+    ReplayFile,
+    find_copied_requests,
+    find_repeated_reads,
+    find_replay_files,
+    read_first_requests,
+)
 from sevenfold.recordings.windows import WindowSource
 from sevenfold.replay.comparison import (
     APPEND_ONLY,
@@ -38,6 +44,7 @@ from sevenfold.replay.comparison import (
     count_window_sources,
     group_by_window,
     sort_by_cost,
+    sort_policies,
 )
 from sevenfold.replay.costs import find_wanted_model
 from sevenfold.replay.outcome import LARGE, ReplayRegret
@@ -171,7 +178,7 @@ def write_report(
     from sevenfold.storage.files import write_atomic
 
     write_atomic(path, format_page(done, policies, SystemClock().now(), notes).encode("utf-8"))
-    failed = sum(not one.by_policy for one in done)
+    failed = sum(bool(one.errors) and not one.by_policy for one in done)
     lacks = f", without {format_count(failed, 'file')} that could not be replayed" if failed else ""
     print_message(shared, f"wrote {path}{lacks}")
 
@@ -406,8 +413,10 @@ def _format_group(
 ) -> str:
     """A row for each policy, the cheapest first, under a line that says which sessions these are."""
     compared = {name: compare_policy(known, name) for name in names}
-    cheapest = sorted(names, key=lambda name: compared[name].figures.cost.units)
-    rows = [[to_one_line(name, LONGEST_POLICY), *_format_cells(compared[name])] for name in cheapest]
+    rows = [
+        [to_one_line(name, LONGEST_POLICY), *_format_cells(compared[name])]
+        for name in sort_policies(compared)
+    ]
     sources = ", ".join(f"{source} {n:,}" for source, n in count_window_sources(known).items())
     size = f" in a window of {format_tokens(window)}" if window else ""
     head = f"  {format_count(len(known), 'session')}{size} (window: {sources})"
@@ -511,6 +520,7 @@ def _format_legend(known: Sequence[ReplayResult], names: Sequence[str]) -> str:
         "  cost and paid: input, and output of requests that a policy adds",
         "  k and M: thousand and million base-price tokens",
         "  robust, by tokens: of what was cleared, needed again; extra/100: requests to read it back",
+        "  fidelity: of summaries by rule; those that models wrote in recordings have 61.5 % on average",
         f"  {LARGE_COLUMN}: the same for parts of at least {LARGE} tokens",
         "  window: as recorded, else that of the model; dearer: cost over 2 % more than append-only",
         f"  charged: {CHARGED}",
@@ -645,10 +655,13 @@ def _replay_all(
         if progress is not None:
             progress.start()
         with end_on_sigterm(), TemporaryDirectory(prefix="sevenfold-replay-") as scratch:
-            shared_reads = find_repeated_reads(files)
-            drawn, folder = wanted.html is not None, Path(scratch)
+            firsts = read_first_requests(files)
+            reads, copied = find_repeated_reads(firsts.values()), find_copied_requests(firsts)
+            drawn, folder, none = wanted.html is not None, Path(scratch), frozenset[str]()
             jobs = [
-                ReplayJob(n, one, policies, wanted.price, prices, drawn, folder, shared_reads)
+                ReplayJob(
+                    n, one, policies, wanted.price, prices, drawn, folder, reads, copied.get(one.path, none)
+                )
                 for n, one in enumerate(files)
             ]
             with closing(

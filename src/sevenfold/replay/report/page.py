@@ -15,6 +15,7 @@ from sevenfold.replay.comparison import (
     count_window_sources,
     group_by_window,
     sort_by_cost,
+    sort_policies,
 )
 from sevenfold.replay.outcome import LARGE
 from sevenfold.replay.policies import DEFAULT, Policy
@@ -63,15 +64,13 @@ def format_policies(caption: str, compared: Mapping[str, PolicyComparison]) -> s
     """A row for each policy, the cheapest first; a figure of some sessions alone says so in its cell."""
     head = (
         "policy", "requests", "tokens sent", "from cache", "cache breaks", "cost", "paid", "of paid",
-        "of append-only", "dearer sessions", "summaries per 100",
-        "extra per 100", "needed again", "robust", f"robust, {LARGE} tokens and more", "by tokens",
-        "compactions", "fidelity",
+        "of append-only", "dearer sessions", "summaries per 100", "extra per 100",
+        f"robust, ≥ {LARGE} tokens", "fidelity, by rule",
     )  # fmt: skip
-    cheapest = sorted(compared.items(), key=lambda pair: pair[1].figures.cost.units)
     rows = [
         [
             escape_text(name),
-            f"{(f := one.figures).requests:,}",
+            f"{(f := (one := compared[name]).figures).requests:,}",
             format_tokens(f.usage.prompt),
             format_percent(f.usage.hit_rate),
             f"{len(f.breaks):,}",
@@ -82,19 +81,10 @@ def format_policies(caption: str, compared: Mapping[str, PolicyComparison]) -> s
             f"{one.dearer:,} of {one.compared:,}" if one.compared else "–",
             f"{f.summaries_per_100:.1f}",
             f"{f.extra_per_100:.1f}",
-            *(
-                _format_if_removed(f, share)
-                for share in (
-                    f.regret.share,
-                    f.regret.robust_share,
-                    f.regret.large_share,
-                    f.regret.token_share,
-                )
-            ),
-            f"{len(f.compactions):,}",
+            _format_if_removed(f, f.regret.large_share),
             format_percent(f.fidelity),
         ]
-        for name, one in cheapest
+        for name in sort_policies(compared)
     ]
     return format_table(caption, head, rows)
 
@@ -162,7 +152,7 @@ def format_sessions(done: Sequence[ReplayResult], names: Sequence[str], main: st
     head = (
         "session", "window", "requests", "paid", main, "of paid",
         *(f"{name}, of paid" for name in others), "of append-only",
-        "cache breaks", "extra per 100", "robust", "fidelity",
+        "cache breaks", "extra per 100", "robust", "fidelity, by rule",
     )  # fmt: skip
     rows = [
         [
