@@ -177,7 +177,7 @@ class Talk:
         ledger = Ledger(Prices.load(), clock, watch)
         known = PlainConversation(self.model, thresholds=THRESHOLDS, transcript_path=self.path)
         forks = ForkRunner(known, ledger, clock, watch)
-        compaction = CompactionSettings(by_price=False)  # what a full window costs is compared
+        compaction = CompactionSettings(by_size=False)  # what a full window costs is compared
         parts = LayerParts(
             conversation=known,
             settings=Settings(compaction=compaction),

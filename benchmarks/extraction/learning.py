@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from benchmarks.extraction.personas import Session
 from sevenfold.core.errors import SevenfoldError
@@ -28,10 +29,14 @@ from sevenfold.core.messages import (
 from sevenfold.core.protocols import Model
 from sevenfold.core.request import Frame, Request
 from sevenfold.core.transcript import Reply, Transcript
-from sevenfold.layers.l5_durable_memory.extraction import format_extraction_request
+from sevenfold.layers.l5_durable_memory.extraction import (
+    format_extraction_request,
+    make_extraction_question,
+)
 from sevenfold.layers.l5_durable_memory.extraction_tools import MemoryWriter
 from sevenfold.layers.l5_durable_memory.prompt import format_memory_prompt
 from sevenfold.layers.l5_durable_memory.provenance import SourceMessages, UnfitMemory
+from sevenfold.layers.shared.side_work import make_lean_messages, make_lean_request
 from sevenfold.memory.folder.files import FolderBackend
 from sevenfold.memory.similarity import extract_statement
 from sevenfold.memory.store import MemoryStore
@@ -57,6 +62,8 @@ class Looked(msgspec.Struct, frozen=True):
     refused: tuple[str, ...]
     """Of each write that was not carried out, the kind of the reason."""
     steps: int
+    tokens: int = 0
+    """Of the first request, by our own estimate."""
 
 
 class Day:
@@ -75,8 +82,9 @@ class Day:
 class Learner:
     """One persona's memory folder, which grows from session to session."""
 
-    def __init__(self, model: Model, folder: Path) -> None:
-        self._model, self._clock = model, Day()
+    def __init__(self, model: Model, folder: Path, *, lean: bool = False) -> None:
+        """`lean`: it is asked by a request of its own, else by a fork of the conversation."""
+        self._model, self._clock, self._lean = model, Day(), lean
         self.store = MemoryStore(FolderBackend(folder / "memory", folder / "state"), self._clock)
         self._system = (format_memory_prompt(self.store.path_of(), folder),)
 
@@ -85,19 +93,29 @@ class Learner:
         log = Transcript(self._clock.now)
         for message, by in _messages(session):
             log.add(message if by != "model" else Reply(message), by=by)
+        return await self.look_through(log, session.name)
+
+    async def look_through(self, log: Transcript, name: str) -> Looked:
+        """Look through a conversation of any kind."""
         view = log.view
-        sources = SourceMessages(view, log.entries, self._clock.now())
-        writer = MemoryWriter(self.store, sources, session.name, Path)
+        now = self._clock.at = log.entries[-1].at
+        sources = SourceMessages(view, log.entries, now)
+        writer = MemoryWriter(self.store, sources, name, Path)
         memories = self.store.newest(NEWEST)
-        body = format_extraction_request(
-            memories, self.store.path_of(), session.name, self._clock.now(), 0, STEPS
-        )
-        asked = Transcript.on(view, self._clock.now)
+        body = format_extraction_request(memories, self.store.path_of(), name, now, 0, STEPS)
+        frame = Frame(self._model.name, self._system, (READ_SCHEMA, WRITE_SCHEMA, EDIT_SCHEMA))
+        whole = Request(frame, view, max_tokens=ANSWER)
+        if self._lean:
+            times = {entry.id: entry.at for entry in log.entries}
+            question = make_extraction_question(make_lean_messages(view, view, times), (), STEPS)
+            whole = make_lean_request(whole, question, self._model.name, self._clock.now)
+        asked = Transcript.on(whole.view, self._clock.now)
         asked.add(user(write_directive(KIND, "x-1", body)), by="fork")
+        tokens = replace(whole, view=asked.view).tokens
         refused: list[str] = []
         steps = 0
         for _ in range(STEPS):
-            reply = await self._reply(asked)
+            reply = await self._reply(replace(whole, view=asked.view, max_tokens=ANSWER))
             steps += 1
             asked.add(reply, by="model")
             uses = reply.message.tool_uses
@@ -105,11 +123,10 @@ class Learner:
                 break
             results = tuple(self._called(use, writer, refused) for use in uses)
             asked.add(Message("user", results), by="tools")
-        return Looked(tuple(self._left(writer)), tuple(refused), steps)
+        return Looked(tuple(self._left(writer)), tuple(refused), steps, tokens)
 
-    async def _reply(self, asked: Transcript) -> Reply:
-        frame = Frame(self._model.name, self._system, (READ_SCHEMA, WRITE_SCHEMA, EDIT_SCHEMA))
-        async for part in self._model.stream(Request(frame, asked.view, max_tokens=ANSWER)):
+    async def _reply(self, request: Request) -> Reply:
+        async for part in self._model.stream(request):
             if isinstance(part, Reply):
                 return part
         raise SevenfoldError("the model ended without a reply")

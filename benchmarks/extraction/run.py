@@ -20,6 +20,7 @@ from typing import Final
 import anyio
 import msgspec
 
+from benchmarks.extraction.coding import coding_table
 from benchmarks.extraction.learning import Learner, Looked, Saved
 from benchmarks.extraction.matching import LENIENT, STRICT, covered, matched, words
 from benchmarks.extraction.personas import TUNED, Gold, Session, names, sessions
@@ -66,15 +67,15 @@ def _is_typed(saved: Saved, typed: str) -> bool:
     return bool(quote) and (quote in typed or quote in plain)
 
 
-def measured(name: str, model: str, most: int | None) -> list[Judged]:
-    """One persona, session after session, into one memory folder."""
-    return anyio.run(_measured, name, model, most)
+def measured(way: tuple[str, bool], model: str, most: int | None) -> list[Judged]:
+    """One persona, by a fork or lean, session after session, into one memory folder."""
+    return anyio.run(_measured, *way, model, most)
 
 
-async def _measured(name: str, model: str, most: int | None) -> list[Judged]:
+async def _measured(name: str, lean: bool, model: str, most: int | None) -> list[Judged]:
     connected = connect_model(model, _access())
     with tempfile.TemporaryDirectory() as folder:
-        learner = Learner(connected, Path(folder))
+        learner = Learner(connected, Path(folder), lean=lean)
         return [judged(one, await learner.look(one)) for one in sessions(name)[:most]]
 
 
@@ -104,15 +105,19 @@ def run(
         return [empty]
     most = min(most or QUICK, QUICK) if quick else most
     work = partial(measured, model=model, most=most)
+    ways = [(name, lean) for lean in (False, True) for name in chosen]
     if model == OFFLINE:
         with Pool() as pool:
-            parts = pool.map(work, chosen, chunksize=1)
+            found = pool.map(work, ways, chunksize=1)
     else:
-        parts = [work(name) for name in chosen]
+        found = [work(way) for way in ways]
+    parts, lean = found[: len(chosen)], found[len(chosen) :]
     by_name = dict(zip(chosen, parts, strict=True))
     kept_back = [one for name in chosen if name not in TUNED for one in by_name[name]]
     return [
         _personas(by_name, model),
+        _against_fork(by_name, dict(zip(chosen, lean, strict=True)), model),
+        *([coding_table(quick)] if model == OFFLINE else []),
         _coverage(kept_back or parts[0], "kept back" if kept_back else "tuned on"),
         _precision(kept_back or parts[0], "kept back" if kept_back else "tuned on"),
         *_examples(kept_back or parts[0], examples),
@@ -135,6 +140,33 @@ def _personas(by_name: dict[str, list[Judged]], model: str) -> Table:
         "precision: the same between a saved memory and any gold memory of its session, either way round, "
         "and the user typed the words it rests on",
         "typed: the quote is the user's own; junk: saved memories of sessions that were put in as noise",
+    ]
+    return table
+
+
+def _against_fork(forked: dict[str, list[Judged]], lean: dict[str, list[Judged]], model: str) -> Table:
+    """The same sessions by a request of its own, which holds what was said and no more."""
+    table = Table(
+        f"{model}: lean against the fork, the same sessions",
+        *("persona", "saved by fork", "lean", "missed by lean", "by lean alone"),
+        *("covered strict % fork", "lean", "precision strict % fork", "lean"),
+        *("tokens a session fork", "lean"),
+    )
+    for name, found in forked.items():
+        ways = (found, lean[name])
+        texts = [
+            Counter((one.session.name, s.text) for one in way for s in one.looked.saved) for way in ways
+        ]
+        figures = [_figures(way) for way in ways]
+        tokens = [sum(one.looked.tokens for one in way) // max(1, len(way)) for way in ways]
+        counts = (each.total() for each in (*texts, texts[0] - texts[1], texts[1] - texts[0]))
+        table.add(
+            name, *counts, *(f[column] for column in (4, 8) for f in figures), *(f"{n:,}" for n in tokens)
+        )
+    table.notes += [
+        "missed: memories of a session, word for word, that only the fork saved",
+        "in these conversations no tools are called, so a lean request leaves out the system prompt alone; "
+        "in coding sessions it also leaves out what tools returned, which is no source for a memory",
     ]
     return table
 

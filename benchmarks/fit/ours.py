@@ -16,9 +16,9 @@ from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
 from sevenfold.core.errors import PromptTooLong
 from sevenfold.core.events import Event, Failed
-from sevenfold.core.messages import Block, Message, ToolResult, ToolUse, parse_message
+from sevenfold.core.messages import Block, Message, ToolResult, ToolUse, parse_message, user
 from sevenfold.core.protocols import Capabilities
-from sevenfold.core.request import Frame, Request, encode_view
+from sevenfold.core.request import TTL_SECONDS, Frame, Request, encode_view
 from sevenfold.core.tokens import Thresholds, Usage
 from sevenfold.core.transcript import Reply, Transcript
 from sevenfold.layers.ladder import make_standard_layers
@@ -37,6 +37,8 @@ ABLE: Final = Capabilities(window=100_000_000)
 OUTPUT: Final = 50
 """Tokens that every reply is said to have."""
 DEFAULT: Final = MicroSettings()
+NEVER_WARM: Final = MicroSettings(margin=1e9)
+"""Nothing is worth a break of the cache; once it is cold, there is none."""
 SECONDS: Final = 10.0
 """Between two requests: the provider's cache stays warm."""
 
@@ -207,6 +209,22 @@ async def at_once(conversation: list[Json], folder: Path) -> Seen:
             else:
                 turn.transcript.add(message, by="tools" if message.results else "user")
             tokens += len(encode_view(turn.transcript.view)[-1]) / BYTES_PER_TOKEN
+        gc.collect()
+        await turn.fit()
+    return seen
+
+
+async def after_silence(conversation: list[Json], folder: Path) -> Seen:
+    """One pass when the user is back after the cache went cold: all old results go, none went before."""
+    messages, seen = parsed(conversation), Seen()
+    with opened(messages, folder, seen, NEVER_WARM) as turn:
+        for message in messages:
+            if message.role == "user" and not message.results:
+                await turn.run(message)
+        for before in (seen.seconds, seen.filing, seen.fired):
+            before.clear()
+        await turn.clock.sleep(2 * TTL_SECONDS["1h"])
+        turn.transcript.add(user("go on"))
         gc.collect()
         await turn.fit()
     return seen

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from sevenfold.replay.policies import ClearRule, Policy, exclude_layers, load_policy
 from sevenfold.settings.layers import CompactionSettings, ExtractionSettings, NotesSettings, Switches
 
-AT_THE_LIMIT: Final = CompactionSettings(by_price=False)
+AT_THE_LIMIT: Final = CompactionSettings(by_size=False)
 FOUR: Final = Switches(extraction=False)
 """Layers 1 to 4 alone."""
 NOTHING: Final = replace(

@@ -5,11 +5,11 @@ A step: attach -> fit -> ask -> answer, until no tool is called; then `rest`. On
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
+from types import TracebackType
 
 from msgspec.structs import replace
 
@@ -29,7 +29,7 @@ from sevenfold.core.protocols import (
 )
 from sevenfold.core.request import Frame, Request, complete_changes, find_open_uses, measure_pressure
 from sevenfold.core.tokens import Pressure, Thresholds
-from sevenfold.core.transcript import Reply, Transcript, View
+from sevenfold.core.transcript import Id, Reply, Transcript, View
 from sevenfold.streaming import (
     CONTINUATIONS,
     CONTINUE,
@@ -62,6 +62,7 @@ class Turn:
     source: str = "main"
     writes: bool | None = True
     """True: the provider is asked to keep what is new in its cache. None: no cache marks at all."""
+    sent: Id | None = None  # The end of a request with this prefix that the provider has in its cache
 
     async def run(self, said: Message | None = None) -> Reply:
         if unanswered := answer_interrupted_calls(self.transcript.view):  # the disk refused the results
@@ -78,7 +79,7 @@ class Turn:
     @property
     def request(self) -> Request:
         view = self.transcript.view
-        marks = () if self.writes is None else choose_breakpoints(view, writes=self.writes)
+        marks = () if self.writes is None else choose_breakpoints(view, writes=self.writes, sent=self.sent)
         return Request(self.frame, view, None, marks, self.max_tokens, self.source)
 
     async def _step(self) -> Reply:
@@ -181,19 +182,33 @@ class Turn:
             self.transcript.add(*whole, by=by)
             self.emit(Added(by, whole))
 
-    @contextmanager
-    def _degrading(self, layer: object) -> Iterator[None]:
-        """A layer that fails hands back nothing and says so; the turn goes on."""
-        try:
-            yield
-        except SevenfoldError:
-            raise
-        except Exception as error:
-            self.emit(Failed(get_label(layer), repr(error)))
+    def _degrading(self, layer: object) -> _LayerGuard:
+        return _LayerGuard(self.emit, layer)
 
     def _after(self, layers: Sequence[BackgroundStep]) -> None:
         for layer in layers:
             self.background.start(get_label(layer), partial(layer, self.request))
 
     def pressure(self, refused: PromptTooLong | None = None) -> Pressure:
-        return measure_pressure(self.request, self.thresholds, self.clock.now(), refused)
+        request = Request(self.frame, self.transcript.view)  # its marks take time and weigh nothing
+        return measure_pressure(request, self.thresholds, self.clock.now(), refused)
+
+
+class _LayerGuard:
+    """A layer that fails inside hands back nothing and says so; the turn goes on."""
+
+    __slots__ = ("_emit", "_layer")
+
+    def __init__(self, emit: Emit, layer: object) -> None:
+        self._emit, self._layer = emit, layer
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if not isinstance(error, Exception) or isinstance(error, SevenfoldError):
+            return False
+        self._emit(Failed(get_label(self._layer), repr(error)))
+        return True

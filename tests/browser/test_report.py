@@ -91,14 +91,14 @@ def test_a_hostile_title_is_shown_as_text_and_does_nothing(page: Page) -> None:
 
 def test_drawings_can_be_found_by_name_and_have_words_for_those_who_do_not_see_them(page: Page) -> None:
     assert page.get_by_role("img", name="Context of 1").is_visible()
-    assert page.get_by_role("img", name="Cost by layer under sevenfold").is_visible()
+    assert page.get_by_role("img", name="Cost by layer under balanced").is_visible()
     told = page.locator("svg[role=img] > desc").all_text_contents()
     assert len(told) == page.locator("svg[role=img]").count()
     assert all(len(text) > 20 for text in told)
 
 
 def test_tables_have_names_and_every_row_a_head(page: Page) -> None:
-    assert page.get_by_role("table", name="Each session, under sevenfold").is_visible()
+    assert page.get_by_role("table", name="Each session, under balanced").is_visible()
     rows = page.locator("tbody tr").count()
     assert rows == page.locator("tbody tr > th[scope=row]").count()
 
@@ -136,7 +136,7 @@ def test_the_table_of_policies_needs_no_scrolling_on_a_laptop(page: Page) -> Non
 
     region = page.get_by_role("region", name="All sessions together, by policy")
     name = region.locator("tbody th").last
-    name.evaluate("one => { one.textContent = 'sevenfold without aggregate_budget, notes' }")
+    name.evaluate("one => { one.textContent = 'balanced without aggregate_budget, notes' }")
     assert region.evaluate("one => one.scrollWidth - one.clientWidth") <= 0
 
 

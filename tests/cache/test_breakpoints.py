@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import pytest
+from kit import FRAME
 
 from sevenfold.cache.prefix import (
     FRONTIER,
     LOOKBACK,
     MOST,
     choose_breakpoints,
+    cut_to_cached,
     find_frontier,
     make_frontier_mark,
 )
 from sevenfold.core.messages import Message, Text, ToolResult, ToolUse, assistant, user
+from sevenfold.core.request import Request
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Mark, Replace, Reply, Results, Transcript
 
@@ -136,6 +139,25 @@ def test_a_request_that_must_not_write_knows_no_frontier() -> None:
     clear(t, 6, 30)
 
     assert choose_breakpoints(t.view, writes=False) == (t.view[38].id,)
+
+
+@pytest.mark.parametrize("writes", [True, False])
+def test_a_fork_marks_the_end_of_the_request_that_its_view_was_cut_to(writes: bool) -> None:
+    t = steps(20)
+    clear(t, 6, 30)
+    step(t, 20, LOOKBACK)
+    marked = choose_breakpoints(t.view)
+    t.add(Reply(assistant(Text("a long answer " * 1_000)), Usage(input=100)), by="model")
+
+    request = cut_to_cached(Request(FRAME, t.view))
+    fork = Transcript.on(request.view, lambda: 0.0)
+    fork.add(user("a directive"))
+
+    assert len(request.view) == len(t.view) - 1
+    assert marked[-1] == t.view[-2].id
+    found = choose_breakpoints(fork.view, writes=writes, sent=request.sent)
+    assert (marked[-1] in found) is not writes, "one that writes finds it a block before its own mark"
+    assert found[-1] == (fork.view[-1].id if writes else marked[-1])
 
 
 def test_a_frontier_that_was_summed_up_is_gone() -> None:

@@ -53,7 +53,7 @@ def test_a_line_break_in_a_name_breaks_no_line(here: Here, world: World) -> None
     good = world.project / "good.jsonl"
     good.write_bytes(sessions.claude_code())
 
-    ran = here("replay", ".", "--compare", "--policy", str(mine), "--policy", "sevenfold")
+    ran = here("replay", ".", "--compare", "--policy", str(mine), "--policy", "balanced")
 
     assert "a b.jsonl: the file is empty" in ran.err
     assert "policy x y: these flags change nothing" in ran.err
@@ -68,12 +68,12 @@ def test_what_is_off_cannot_be_left_out(here: Here, session: Path, word: str) ->
     ran = here("replay", str(session), "--compare", "--without", word)
 
     assert ran.code == 2
-    assert f"{word} is off in sevenfold, so leaving it out changes nothing" in ran.err
+    assert f"{word} is off in balanced, so leaving it out changes nothing" in ran.err
     assert "tool_results, micro, notes, compaction, extraction" in ran.err
 
 
 def test_a_row_that_equals_another_says_so(here: Here, session: Path) -> None:
-    words = ("--policy", "append-only", "--policy", "sevenfold", "--without", "extraction")
+    words = ("--policy", "append-only", "--policy", "balanced", "--without", "extraction")
 
     ran = here("replay", str(session), "--compare", *words, "--json").json["policies"]
 
@@ -82,8 +82,8 @@ def test_a_row_that_equals_another_says_so(here: Here, session: Path) -> None:
         "append-only without extraction": [
             "extraction is off in append-only, so this is append-only itself"
         ],
-        "sevenfold": [],
-        "sevenfold without extraction": [],
+        "balanced": [],
+        "balanced without extraction": [],
     }
 
 
@@ -123,6 +123,175 @@ def test_a_list_that_names_no_model_is_no_error(here: Here, world: World) -> Non
     [file] = ran.json["files"]
     assert file["errors"] == []
     assert any(note.startswith("it names no model") for note in file["notes"])
+
+
+def test_percent_and_dollars_of_several_models_agree(here: Here, world: World) -> None:
+    for model, rounds in (("claude-opus-4-5", 1), ("claude-haiku-4-5", 40)):
+        (world.project / f"{model}.jsonl").write_bytes(sessions.claude_code(rounds, model=model))
+    policy = ("--policy", "clear-every-10")
+
+    total = here("replay", str(world.project), *policy, "--json").json["total"]
+    page = world.project / "report.html"
+    told = here("replay", str(world.project), *policy, "--html", str(page)).out
+
+    cost, paid = total["simulated_cost"], total["paid_cost"]
+    assert abs(cost["units"] / paid["units"] - cost["amount"] / paid["amount"]) > 0.001
+    assert total["of_paid"] == pytest.approx(cost["amount"] / paid["amount"], abs=1e-4)
+    assert f"{100 * total['of_paid']:.1f}%" in next(
+        line for line in told.splitlines() if line.startswith("all 2 ")
+    )
+    change = cost["amount"] / paid["amount"] - 1
+    assert f"{abs(change):.1%} (${abs(paid['amount'] - cost['amount']):.2f})" in page.read_text("utf-8")
+
+
+# --- paths that are not there -----------------------------------------------------------------------------
+
+
+def test_where_no_path_exists_nothing_is_written(here: Here, world: World) -> None:
+    page = world.project / "report.html"
+
+    ran = here("replay", "nowhere.jsonl", "gone", "--html", str(page))
+
+    assert ran.code == 2
+    assert "nowhere.jsonl, gone: there is no such file or folder" in ran.err
+    assert "wrote" not in ran.err
+    assert not page.exists()
+
+
+def test_a_report_says_that_a_named_path_is_missing(here: Here, world: World, session: Path) -> None:
+    page = world.project / "report.html"
+
+    ran = here("replay", str(session), "nowhere.jsonl", "--html", str(page))
+
+    assert ran.code == 1
+    assert "nowhere.jsonl: there is no such file" in ran.err
+    assert "report.html, without 1 file that could not be replayed" in ran.err
+    assert "there is no such file" in page.read_text(encoding="utf-8")
+
+
+# --- copies -----------------------------------------------------------------------------------------------
+
+
+def write_fork(path: Path, rounds: int, of: int) -> None:
+    """A session whose requests have ids; the first ones are those of every such session."""
+    lines = [json.loads(line) for line in sessions.claude_code(rounds).splitlines()]
+    for line in lines:
+        line["sessionId"] = path.stem
+        if line["type"] == "assistant":
+            number = line["message"]["id"]
+            shared = number.removeprefix("m") in map(str, range(of))
+            line["requestId"] = number if shared else f"{path.stem} {number}"
+    path.write_bytes(sessions.jsonl(lines))
+
+
+def test_requests_that_a_fork_copied_are_paid_once(here: Here, world: World) -> None:
+    folder = world.project / "forks"
+    folder.mkdir()
+    write_fork(folder / "longer.jsonl", 6, of=4)
+    write_fork(folder / "fork.jsonl", 5, of=4)
+    words = ("--policy", "append-only", "--json")
+
+    ran = here("replay", str(folder), *words)
+
+    files = {Path(file["path"]).stem: file for file in ran.json["files"]}
+    alone = here("replay", str(folder / "longer.jsonl"), *words).json["files"][0]
+    fork = here("replay", str(folder / "fork.jsonl"), *words).json["files"][0]
+    assert files["longer"]["turns"] == alone["turns"] == 7
+    assert (files["fork"]["turns"], fork["turns"]) == (2, 6)
+    assert files["fork"]["paid_cost"]["units"] < 0.5 * fork["paid_cost"]["units"]
+    assert files["fork"]["notes"] == [
+        "the first 4 of 6 requests are in another file too, from which this one was copied or forked: "
+        "they count there"
+    ]
+    assert ran.code == 0
+
+
+def test_a_file_that_another_one_goes_on_from_counts_there_alone(here: Here, world: World) -> None:
+    folder = world.project / "resumed"
+    folder.mkdir()
+    write_fork(folder / "later.jsonl", 6, of=6)
+    write_fork(folder / "first.jsonl", 3, of=6)
+    lines = (folder / "first.jsonl").read_bytes().splitlines(keepends=True)
+    (folder / "first.jsonl").write_bytes(b"".join(lines[:-1]))  # the later file has no such last reply
+    page = world.project / "report.html"
+
+    ran = here("replay", str(folder), "--policy", "append-only", "--json")
+    told = here("replay", str(folder), "--html", str(page))
+
+    first, later = ran.json["files"]
+    assert (first["turns"], later["turns"], ran.json["total"]["turns"]) == (0, 7, 7)
+    assert first["notes"][0].startswith("all 3 requests are in another file too")
+    assert (ran.code, told.code) == (0, 0)
+    assert "first: all 3 requests are in another file too" in told.err
+    assert "all 3 requests are in another file too" in page.read_text(encoding="utf-8")
+
+
+# --- beside append-only, and windows apart ----------------------------------------------------------------
+
+
+@pytest.fixture
+def mixed(world: World) -> Path:
+    """Two sessions in the usual window and one in a large one."""
+    folder = world.project / "mixed"
+    folder.mkdir()
+    for name, rounds, model in (
+        ("a", 3, "claude-opus-4-5"), ("b", 30, "claude-opus-4-5"), ("c", 3, "claude-opus-4-6")
+    ):  # fmt: skip
+        (folder / f"{name}.jsonl").write_bytes(sessions.claude_code(rounds, model=model))
+    return folder
+
+
+def test_compared_policies_stand_beside_append_only_with_windows_apart(here: Here, mixed: Path) -> None:
+    words = ("--compare", "--policy", "clear-every-10")
+
+    policies = here("replay", str(mixed), *words, "--json").json["policies"]
+    told = here("replay", str(mixed), *words).out
+
+    assert list(policies) == ["append-only", "clear-every-10"]
+    ours, base = policies["clear-every-10"], policies["append-only"]
+    amounts = [of["total"]["simulated_cost"]["amount"] for of in (ours, base)]
+    assert ours["total"]["of_append_only"] == pytest.approx(amounts[0] / amounts[1], abs=1e-4)
+    assert base["total"]["of_append_only"] == 1.0
+    assert ours["total"]["compared_files"] == 3
+    dearer = sum(file["of_append_only"] > 1.02 for file in ours["files"])
+    assert ours["total"]["dearer_files"] == dearer
+    assert ours["total"]["summaries_per_100"] == 0.0
+    usual, large = ours["total"]["windows"]
+    assert (usual["window"], usual["files"], usual["sources"]) == (200_000, 2, {"model": 2})
+    assert (large["window"], large["files"]) == (1_000_000, 1)
+    assert [(f["window"], f["window_source"]) for f in ours["files"]] == [
+        (200_000, "model"), (200_000, "model"), (1_000_000, "model")
+    ]  # fmt: skip
+    assert "2 sessions in a window of 200k (window: model 2)" in told
+    assert "1 session in a window of 1M (window: model 1)" in told
+    assert "3 sessions (window: model 3)" in told
+    assert "of append-only" in told
+    assert "summaries/100" in told
+
+
+def test_sessions_are_listed_by_cost_and_the_report_has_the_same(here: Here, mixed: Path) -> None:
+    page = mixed.parent / "report.html"
+    told = here("replay", str(mixed), "--policy", "append-only", "--html", str(page)).out
+
+    rows = [line.split()[0] for line in told.splitlines() if line[:1] in ("a", "b", "c")]
+    assert rows[:1] == ["b"]
+    assert [row for row in rows if row == "all"] == ["all"] * 3, "each window, and all"
+    html = page.read_text(encoding="utf-8")
+    assert "1M (model)" in html
+    assert html.index('href="#s1"') < html.index('href="#s0"'), "the dearest first"
+
+
+def test_a_window_that_is_not_known_is_said_for_the_file(here: Here, world: World) -> None:
+    path = world.project / "strange.jsonl"
+    path.write_bytes(sessions.claude_code(model="who-knows"))
+    page = world.project / "report.html"
+
+    ran = here("replay", str(path), "--price", "claude-opus-4-5", "--html", str(page))
+
+    note = "the window of who-knows is not known: replayed in 200,000 tokens"
+    assert f"strange: {note}" in ran.err
+    assert "200k unknown" in ran.out
+    assert note in page.read_text(encoding="utf-8")
 
 
 # --- the report -------------------------------------------------------------------------------------------

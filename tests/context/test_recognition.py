@@ -22,6 +22,7 @@ from context.conversing import (
 )
 
 from sevenfold.context.context import FormatName
+from sevenfold.context.history import IN_TURN, NEWEST
 from sevenfold.core.events import Added, Cleared, Sending, Stored
 from sevenfold.core.messages import Text, Thinking, ToolUse, assistant
 from sevenfold.core.tokens import Usage
@@ -140,6 +141,55 @@ def test_a_change_inside_an_object_that_we_have_seen_is_noticed(tmp_path: Path) 
     assert out[1]["content"][0]["input"]["path"] == "y"
     assert caller.ctx.view[1].message.tool_uses[0].input["path"] == "y"
     assert caller.told(Sending)[-1].why == "the caller changed messages[1]"
+
+
+def test_a_change_inside_an_old_object_of_a_long_conversation_is_noticed_in_a_few_requests(
+    tmp_path: Path,
+) -> None:
+    caller = Caller(tmp_path)
+    history = [turn(n) for n in range(2 * IN_TURN + NEWEST)]
+    for _ in range(2):
+        caller.send(history)
+
+    history[-NEWEST]["content"] = "one of the newest"
+    caller.send(history)
+    assert caller.ctx.view[len(history) - NEWEST].message.text == "one of the newest"
+
+    history[0]["content"] = "the oldest"
+    seen = [(caller.send(history), caller.ctx.view[0].message.text) for _ in range(2)]
+    assert all(out[0]["content"] == "the oldest" for out, _ in seen), "it is sent as it is from the first"
+    assert seen[-1][1] == "the oldest"
+
+    history[IN_TURN]["content"] = "in the middle"  # this caller does such things
+    caller.send(history)
+    assert caller.ctx.view[IN_TURN].message.text == "in the middle"
+
+
+def test_a_new_object_in_place_of_an_old_one_of_a_long_conversation_is_noticed(tmp_path: Path) -> None:
+    caller = Caller(tmp_path)
+    history = [turn(n) for n in range(4 * IN_TURN)]
+    for _ in range(2):
+        caller.send(history)
+
+    history[IN_TURN + 1] = answered("otherwise")
+    caller.send(history)
+
+    assert caller.ctx.view[IN_TURN + 1].message.text == "otherwise"
+
+
+def turn(number: int) -> Json:
+    return answered(f"answer {number}") if number % 2 else said(f"question {number}")
+
+
+def test_what_the_caller_does_to_a_request_is_not_in_the_next_one(tmp_path: Path) -> None:
+    caller = Caller(tmp_path, settings=SMALL)
+    history = [said("go"), called("a"), results(result("a", LONG))]
+    before = copy.deepcopy(caller.send(history))
+
+    for block in caller.ctx.prepare(history)["messages"][2]["content"]:
+        block["content"] = "spoiled"
+
+    assert caller.send(history) == before
 
 
 def test_a_plain_message_changed_in_its_place_leaves_the_rest_of_the_log_alone(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from sevenfold.layers.l5_durable_memory.extraction import CURSOR, LULL
 from sevenfold.simulator.server import Simulator
 
 pytestmark = pytest.mark.anyio
-TALK = {"interactive": True, "settings": {"flags": {"dream": False}}}
+FORKED = {"flags": {"dream": False}, "sideWork": "fork", "extraction": {"leastRequests": 0}}
+TALK = {"interactive": True, "settings": FORKED}
 
 
 def answers(body: Json) -> Any:
@@ -95,6 +96,25 @@ async def test_what_waits_is_looked_through_when_the_session_ends(wire: Wire) ->
     async with wire.session(resume=session.id) as again:
         await again.ask("Thank you.")
         assert again.view.marks[CURSOR]["last"] is not None, "it is in the transcript"
+
+
+@pytest.mark.parametrize("way", ["cheapest", "fork", "small"])
+async def test_a_short_session_spends_nothing_beside_the_conversation(wire: Wire, way: str) -> None:
+    async with wire.session(settings={"sideWork": way}) as session:
+        await session.ask("Please look at the build. " * 60)
+        await wire.clock.advance(LULL + 16)
+        await session.ask("And at the tests.")
+    assert [row.source for row in wire.rows] == ["main", "main"]
+
+
+async def test_after_each_turn_by_a_fork_where_it_is_set(wire: Wire) -> None:
+    each = {"batch": 1, "leastRequests": 0, "patient": False}
+    flags = {"dream": False, "notes": False}
+    async with wire.session(settings={"sideWork": "fork", "extraction": each, "flags": flags}) as session:
+        for n in (1, 2):
+            await session.ask("Please look at the build. " * 60)
+            await wire.looked(n)
+    assert [row.source for row in wire.rows] == ["main", "fork:extract"] * 2
 
 
 async def test_what_is_said_for_good_is_looked_at_once(wire: Wire) -> None:

@@ -235,6 +235,33 @@ def test_a_compaction_is_a_replacement_of_all_before_it_by_the_summary() -> None
     assert transcript.view.marks["compacted"] == {"trigger": "auto", "tokens_before": 155_000}
 
 
+ATTACHED = (
+    record("attachment", "x1", "b1", attachment={"type": "file", "filename": "/w/a.py"}),
+    record("attachment", "x2", "x1", attachment={"type": "todo_reminder", "content": []}),
+    record("progress", "x3", "x2", data={"type": "hook_progress"}),
+)
+"""Records that current versions write between a boundary and its summary."""
+
+
+@pytest.mark.parametrize("parent", ["x3", "b1", "not-in-this-file"])
+def test_attachments_may_stand_between_a_boundary_and_its_summary(parent: str) -> None:
+    recorded = read(
+        said("u1", None, "long"),
+        piece("a1", "u1", "m1", text("story")),
+        BOUNDARY,
+        *ATTACHED,
+        {**SUMMARY, "parentUuid": parent},
+        record("attachment", "x4", "c1", attachment={"type": "file", "filename": "/w/b.py"}),
+        said("u2", "x4", "go on"),
+        piece("a2", "u2", "m2", text("going on")),
+    )
+    (compaction,) = recorded.compactions
+    assert compaction.what == RecordedCompaction("auto", 155_000, user("In short: …"))
+    transcript = convert_recording(recorded)
+    assert [m.text for m in transcript.view.messages] == ["In short: …", "go on", "going on"]
+    assert (transcript.problems, recorded.abandoned) == ([], ())
+
+
 @pytest.mark.parametrize("logical", ["not-in-this-file", None])
 def test_a_compaction_that_names_nothing_we_have_follows_the_line_before(logical: str | None) -> None:
     recorded = read(

@@ -13,7 +13,7 @@ from sevenfold.replay.report.page import format_page
 from sevenfold.replay.runner import ReplayJob, ReplayResult, replay_file
 
 HOSTILE = '</title><script>document.title="owned"</script><img src=x onerror=alert(1)>"\'&\u202egnp.exe'
-POLICIES = ("append-only", "claude-code", "sevenfold")
+POLICIES = ("append-only", "specified", "balanced")
 
 
 def replayed(folder: Path) -> list[ReplayResult]:

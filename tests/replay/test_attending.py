@@ -16,7 +16,8 @@ from sevenfold.replay.runner import ReplayJob, ReplayResult, replay_file
 from sevenfold.replay.stand_ins import UNKNOWN
 from sevenfold.settings.layers import ExtractionSettings
 
-OURS = load_policy("sevenfold")
+EAGER = ExtractionSettings(least_requests=0)
+OURS = replace(load_policy("balanced"), extraction=EAGER)
 
 
 def ours(**about: Any) -> bytes:
@@ -34,7 +35,7 @@ def replayed(folder: Path, data: bytes, under: Policy = OURS) -> ReplayResult:
 
 
 def looks(one: ReplayResult) -> int:
-    known = one.by_policy["sevenfold"].layers.get("extraction")
+    known = one.by_policy["balanced"].layers.get("extraction")
     return known.requests if known else 0
 
 
@@ -52,7 +53,7 @@ def test_only_where_a_person_talked_something_is_looked_for(
 
 
 def test_a_policy_that_learns_from_scripts_is_charged_for_it(tmp_path: Path) -> None:
-    eager = replace(OURS, extraction=ExtractionSettings(non_interactive=True))
+    eager = replace(OURS, extraction=replace(EAGER, non_interactive=True))
 
     assert looks(replayed(tmp_path, ours(interactive=False), eager))
 

@@ -27,7 +27,7 @@ FIXED = 20_000
 LINE = "return compute_total(order_of_the_day)"
 QUIET = Switches(notes=False, payout=False, extraction=False)
 OURS = Policy(name="ours", flags=QUIET)
-FULL = replace(OURS, compaction=CompactionSettings(by_price=False), auto_compact_percent=50)
+FULL = replace(OURS, compaction=CompactionSettings(by_size=False), auto_compact_percent=50)
 
 
 class Talk:
@@ -104,7 +104,8 @@ def driven(talk: Talk, under: Policy = OURS) -> ReplayOutcome:
 
 
 def test_a_summary_that_pays_is_asked_for_when_the_user_speaks_and_is_charged() -> None:
-    outcome = driven(long_talk(needed=False))
+    own = replace(OURS, compaction=replace(OURS.compaction, by_small_model=False))
+    outcome = driven(long_talk(needed=False), own)
 
     [made] = outcome.compactions
     assert made.by == "summary"
@@ -120,8 +121,21 @@ def test_a_summary_that_pays_is_asked_for_when_the_user_speaks_and_is_charged() 
     assert outcome.layers["compaction"].saved > 0
 
 
+def test_a_summary_by_the_small_model_is_charged_at_its_price() -> None:
+    outcome, price = driven(long_talk(needed=False)), Prices.load().of(MODEL)
+    assert price
+    small = Prices.load().of(price.small)
+    assert small
+
+    [asked] = [row for row in outcome.rows if row.kind == "summary"]
+    assert asked.model.endswith(small.model)
+    assert asked.usage.output == round(SUMMARY_OUTPUT * small.output / price.output)
+    assert asked.usage.cache_read == 0, "it shares nothing with the conversation"
+    assert len(outcome.compactions) == 1
+
+
 def test_without_it_nothing_is_compacted_before_the_window_is_full() -> None:
-    never = replace(OURS, compaction=CompactionSettings(by_price=False))
+    never = replace(OURS, compaction=CompactionSettings(by_size=False))
 
     assert driven(long_talk(needed=False), never).compactions == ()
     assert driven(long_talk(needed=False), FULL).compactions != ()
@@ -140,7 +154,8 @@ def test_what_a_summary_took_and_a_later_reply_needs_is_read_back_and_paid_for()
 
 
 def test_a_file_that_was_given_back_after_the_summary_is_not_missed() -> None:
-    outcome = driven(long_talk(needed=True, limit=None))
+    whole = replace(OURS, compaction=replace(OURS.compaction, file_tokens=5_000))
+    outcome = driven(long_talk(needed=True, limit=None), whole)
 
     assert len(outcome.compactions) == 1
     assert outcome.extra_requests == 0, "the files worked on last were read again"
@@ -203,7 +218,8 @@ def test_a_file_is_known_as_the_calls_show_it() -> None:
 
     assert disk.read("/a") == "one\nthree"
     assert disk.read("/b") == "new"
-    assert disk.read("/c") == TOO_LONG
+    shown = disk.read("/c") or ""
+    assert (shown.split("\n")[4], len(shown)) == ("five", len(TOO_LONG) + 4), "the rest is not known"
     assert disk.read("/d") is None
 
 
@@ -222,7 +238,9 @@ def test_while_the_user_is_away_the_layer_that_keeps_warm_is_asked_and_paid() ->
     warm = driven(away(), replace(OURS, flags=replace(QUIET, pre_cold=True)))
 
     assert [one.why for one in cold.breaks] == ["silence"]
-    assert warm.count_requests("keep warm") == 1
+    last = max(n for n, row in enumerate(warm.rows) if row.kind == "turn")
+    assert sum(row.kind == "keep warm" for row in warm.rows[:last]) == 1
+    assert warm.count_requests("keep warm") == 3, "and in the silence after the last reply"
     assert warm.breaks == ()
 
 
@@ -232,7 +250,7 @@ def test_on_a_real_session_the_default_costs_less_than_was_paid_and_misses_littl
     entries = convert_recording(read_session(path)).entries
     price = Prices.load().of("claude-sonnet-4-5")
     assert price
-    outcome = drive_session(entries, load_policy("sevenfold"), price.model, price)
+    outcome = drive_session(entries, load_policy("balanced"), price.model, price)
 
     assert price.units(outcome.charged_usage) < 0.9 * price.units(outcome.paid_usage)
     assert outcome.extra_per_100 < 8
@@ -240,14 +258,16 @@ def test_on_a_real_session_the_default_costs_less_than_was_paid_and_misses_littl
     assert all(made.by != "recorded" for made in outcome.compactions)
 
 
-def test_extraction_without_patience_is_a_request_more_for_each_turn_and_can_be_left_out() -> None:
+EACH = ExtractionSettings(batch=1, least_requests=0, patient=False)
+
+
+def test_extraction_after_each_turn_is_a_fork_more_for_each_and_can_be_left_out() -> None:
     talk = long_talk(needed=False)
     price = Prices.load().of(MODEL)
     assert price
     quiet = drive_session(talk.entries, OURS, MODEL, price)
-    learning = replace(
-        OURS, flags=replace(OURS.flags, extraction=True), extraction=ExtractionSettings(patient=False)
-    )
+    flags = replace(OURS.flags, extraction=True)
+    learning = replace(OURS, flags=flags, extraction=EACH, side_work="fork")
     learns = drive_session(talk.entries, learning, MODEL, price)
 
     spoken = [e for e in talk.entries if isinstance(e.what, Message) and e.by == "user"]
@@ -262,7 +282,8 @@ def test_extraction_without_patience_is_a_request_more_for_each_turn_and_can_be_
 def test_extraction_waits_for_a_silence_which_it_makes_cheaper() -> None:
     price = Prices.load().of(MODEL)
     assert price
-    learning = replace(OURS, flags=replace(OURS.flags, extraction=True))
+    flags, waits = replace(OURS.flags, extraction=True), ExtractionSettings(least_requests=0)
+    learning = replace(OURS, flags=flags, extraction=waits, side_work="fork")
     talk = long_talk(needed=False)
     learns = drive_session(talk.entries, learning, MODEL, price)
     rests = [e for e in talk.entries if isinstance(e.what, Reply) and not e.what.message.tool_uses]
@@ -272,8 +293,36 @@ def test_extraction_waits_for_a_silence_which_it_makes_cheaper() -> None:
         replace(entry, at=entry.at + 400.0 * (n >= len(talk.entries) // 2))
         for n, entry in enumerate(talk.entries)
     ]
-    every = replace(learning, extraction=ExtractionSettings(patient=False))
+    every = replace(learning, extraction=EACH)
     patient, at_once = (drive_session(silent, one, MODEL, price) for one in (learning, every))
     lost = [len([b for b in one.breaks if b.why == "silence"]) for one in (patient, at_once)]
     assert lost[0] <= lost[1]
     assert price.units(patient.charged_usage) < price.units(at_once.charged_usage)
+
+
+def test_what_is_new_on_the_small_model_is_the_cheaper_extraction_and_is_charged_as_such() -> None:
+    price, small = (Prices.load().of(name) for name in (MODEL, "claude-haiku-4-5"))
+    assert price
+    assert small
+    flags, always = replace(OURS.flags, extraction=True), ExtractionSettings(batch=1, least_requests=0)
+    learning = replace(OURS, flags=flags, extraction=always)
+    forked, lean = (
+        drive_session(long_talk(needed=False).entries, replace(learning, side_work=way), MODEL, price)
+        for way in ("fork", "cheapest")
+    )
+    rows = [row for row in lean.rows if row.kind == "extraction"]
+    assert {row.model for row in rows} == {f"side:{small.model}"}, "the books say which way was taken"
+    assert len(rows) == forked.count_requests("extraction")
+    costs = [one.layers["extraction"].cost for one in (lean, forked)]
+    assert costs[0] < costs[1] / 3
+    assert costs[0] == pytest.approx(sum(price.units(row.usage) for row in rows))
+
+
+def test_a_short_session_is_charged_no_extraction_as_the_product_makes_none() -> None:
+    talk = long_talk(needed=False)
+    price = Prices.load().of(MODEL)
+    assert price
+    policy = replace(OURS, flags=replace(OURS.flags, extraction=True))
+    for entries, times in ((talk.entries[:2], 0), (talk.entries, 1)):
+        outcome = drive_session(entries, policy, MODEL, price)
+        assert outcome.count_requests("extraction") == times

@@ -204,10 +204,10 @@ def test_a_rule_that_counts_stands_in_place_of_layer_2() -> None:
 
 def test_with_compact_off_the_compactions_of_the_recording_are_carried_out() -> None:
     entries = long_session()
-    off = replace(load_policy("sevenfold"), flags=replace(load_policy("sevenfold").flags, compact=False))
+    off = replace(load_policy("balanced"), flags=replace(load_policy("balanced").flags, compact=False))
 
-    assert costs(entries, off) == costs(entries, exclude_layers(load_policy("sevenfold"), ["compaction"]))
-    assert costs(entries, off) == costs(entries, replace(load_policy("sevenfold"), compactions="recorded"))
+    assert costs(entries, off) == costs(entries, exclude_layers(load_policy("balanced"), ["compaction"]))
+    assert costs(entries, off) == costs(entries, replace(load_policy("balanced"), compactions="recorded"))
 
 
 def test_keeping_warm_for_ever_ends_when_somebody_speaks(tmp_path: Path) -> None:

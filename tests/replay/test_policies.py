@@ -29,8 +29,8 @@ def test_each_of_ours_has_its_name_and_says_what_it_does() -> None:
         assert load_policy(name).description
 
 
-def test_sevenfold_is_what_the_product_does_when_nothing_is_set() -> None:
-    ours, product = load_policy("sevenfold"), Settings()
+def test_balanced_is_what_the_product_does_when_nothing_is_set() -> None:
+    ours, product = load_policy("balanced"), Settings()
 
     assert ours.flags == product.flags
     assert ours.tool_results == product.tool_results
@@ -44,8 +44,10 @@ def test_sevenfold_is_what_the_product_does_when_nothing_is_set() -> None:
 def test_the_others_differ_from_it_as_their_names_say() -> None:
     assert load_policy("clear-every-10").clear == ClearRule(every=10, keep=5)
     assert load_policy("summarise-at-80").auto_compact_percent == 80
-    assert load_policy("claude-code").micro.policy == "plain"
-    assert not any(load_policy(name).compaction.by_price for name in BUILT_IN if name != "sevenfold")
+    assert load_policy("specified").micro.policy == "plain"
+    assert not any(
+        load_policy(name).compaction.by_size for name in BUILT_IN if name not in ("balanced", "thrifty")
+    )
     quiet = load_policy("append-only").flags
     assert {quiet.tool_results, quiet.micro_cost, quiet.micro_time, quiet.notes} == {False}
 
@@ -93,53 +95,53 @@ def test_a_name_that_is_no_policy_gets_a_suggestion() -> None:
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_a_layer_can_be_left_out(layer: str) -> None:
-    on = replace(load_policy("sevenfold"), keep_warm=2, clear=ClearRule(every=3))
+    on = replace(load_policy("balanced"), keep_warm=2, clear=ClearRule(every=3))
 
     less = exclude_layers(on, [layer.replace("_", "-")])
 
     also = " and with it notes" if layer == "compaction" else ""
-    assert less.name == f"sevenfold without {layer}{also}"
+    assert less.name == f"balanced without {layer}{also}"
     assert not any(getattr(less.flags, flag) for flag in LAYERS[layer])
     assert (less.keep_warm == 0) is (layer == "keep_warm")
     assert (less.clear is None) is (layer == "micro")
 
 
 def test_the_plain_rule_is_left_out_with_its_layer() -> None:
-    assert exclude_layers(load_policy("claude-code"), ["micro"]).micro.policy == "cost"
+    assert exclude_layers(load_policy("specified"), ["micro"]).micro.policy == "cost"
 
 
 def test_without_compaction_the_recorded_ones_are_carried_out() -> None:
-    assert load_policy("sevenfold").compacts
-    assert not exclude_layers(load_policy("sevenfold"), ["compaction"]).compacts
-    assert not exclude_layers(load_policy("sevenfold"), ["compact"]).compacts
+    assert load_policy("balanced").compacts
+    assert not exclude_layers(load_policy("balanced"), ["compaction"]).compacts
+    assert not exclude_layers(load_policy("balanced"), ["compact"]).compacts
 
 
 def test_the_name_says_that_notes_go_with_compaction_where_there_were_any() -> None:
-    names = [exclude_layers(load_policy(p), ["compaction"]).name for p in ("sevenfold", "append-only")]
+    names = [exclude_layers(load_policy(p), ["compaction"]).name for p in ("specified", "append-only")]
 
-    assert names == ["sevenfold without compaction and with it notes", "append-only without compaction"]
-    both = exclude_layers(load_policy("sevenfold"), ["compaction", "notes"])
-    assert both.name == "sevenfold without compaction, notes"
+    assert names == ["specified without compaction and with it notes", "append-only without compaction"]
+    both = exclude_layers(load_policy("balanced"), ["compaction", "notes"])
+    assert both.name == "balanced without compaction, notes"
 
 
 @pytest.mark.parametrize(
     ("name", "layer", "off"),
     [
-        ("sevenfold", "keep_warm", True),
-        ("sevenfold", "snip", True),
-        ("sevenfold", "pre-cold", True),
-        ("sevenfold", "precompute", True),
-        ("sevenfold", "collapse", True),
-        ("sevenfold", "micro_time", True),
-        ("sevenfold", "payout", False),
-        ("sevenfold", "micro", False),
+        ("balanced", "keep_warm", True),
+        ("balanced", "snip", True),
+        ("balanced", "pre-cold", True),
+        ("balanced", "precompute", True),
+        ("balanced", "collapse", True),
+        ("balanced", "micro_time", True),
+        ("balanced", "payout", False),
+        ("balanced", "micro", False),
         ("append-only", "extraction", True),
         ("append-only", "payout", True),
         ("append-only", "compaction", False),
         ("clear-every-10", "micro", False),
         ("clear-every-10", "micro_cost", True),
-        ("claude-code", "micro", False),
-        ("claude-code", "micro_time", True),  # its rule is a setting, which the flag does not turn
+        ("specified", "micro", False),
+        ("specified", "micro_time", True),  # its rule is a setting, which the flag does not turn
     ],
 )
 def test_what_is_off_in_a_policy_is_left_out_in_vain(name: str, layer: str, off: bool) -> None:
@@ -153,17 +155,17 @@ def test_every_layer_and_flag_that_can_be_left_out_is_known_to_be_on_or_off() ->
 
 
 def test_a_single_flag_can_be_left_out_and_nothing_unknown() -> None:
-    assert not exclude_layers(load_policy("sevenfold"), ["payout"]).flags.payout
+    assert not exclude_layers(load_policy("balanced"), ["payout"]).flags.payout
     with pytest.raises(Mistake, match="did you mean 'micro'"):
-        exclude_layers(load_policy("sevenfold"), ["mirco"])
+        exclude_layers(load_policy("balanced"), ["mirco"])
 
 
 @pytest.mark.parametrize("flag", sorted(ELSEWHERE))
 def test_what_a_replay_does_not_carry_out_cannot_be_left_out(flag: str) -> None:
     assert flag in Switches.__struct_fields__
     with pytest.raises(Mistake, match=f"does not carry out '{flag}'.*layers 1 to 4"):
-        exclude_layers(load_policy("sevenfold"), [flag])
+        exclude_layers(load_policy("balanced"), [flag])
 
 
 def test_without_anything_left_out_it_is_the_same() -> None:
-    assert exclude_layers(load_policy("sevenfold"), []) == load_policy("sevenfold")
+    assert exclude_layers(load_policy("balanced"), []) == load_policy("balanced")

@@ -9,7 +9,7 @@ from sevenfold.core.errors import Mistake
 from sevenfold.core.messages import Text, assistant, user
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Entry, Reply
-from sevenfold.replay.costs import LARGE, find_session_price, find_wanted_model
+from sevenfold.replay.costs import find_session_price, find_wanted_model
 
 PRICES = Prices.load()
 
@@ -45,26 +45,6 @@ def test_a_price_that_is_not_known_cannot_be_asked_for() -> None:
     assert find_wanted_model(PRICES, "claude-opus-4-5") == "claude-opus-4-5"
     with pytest.raises(Mistake, match="did you mean 'claude-opus-4-5'"):
         find_wanted_model(PRICES, "claude-opus-4-55")
-
-
-@pytest.mark.parametrize(
-    ("model", "prompt", "window"),
-    [
-        ("gpt-5", 1_000, 400_000),
-        ("gpt-4o", 1_000, 128_000),
-        ("claude-opus-4-5", 1_000, 200_000),
-        ("claude-opus-4-5", 300_000, None),
-        ("claude-opus-4-6", 1_000, None),
-        ("who", 1_000, 200_000),
-    ],
-)
-def test_the_window_is_the_models_where_it_has_only_one(
-    model: str, prompt: int, window: int | None
-) -> None:
-    found = find_session_price(session(model, prompt=prompt), PRICES, None)
-
-    assert found.window == window
-    assert prompt <= (found.window or LARGE)
 
 
 @pytest.mark.parametrize("model", ["who", "openai:gpt-5", "local:a.gguf", "claude-opus-4-5-20251101"])

@@ -96,7 +96,7 @@ def test_usage_that_cannot_be_is_left_out_and_the_rest_is_replayed(number: int, 
     data = changed(sessions.claude_code(), 11, absurd)
     recorded = read_from(tmp_path, data)
     done = replay_file(
-        ReplayJob(0, ReplayFile(str(tmp_path / "session.jsonl")), (load_policy("sevenfold"),))
+        ReplayJob(0, ReplayFile(str(tmp_path / "session.jsonl")), (load_policy("balanced"),))
     )
 
     last = recorded.entries[-1].what
@@ -105,4 +105,4 @@ def test_usage_that_cannot_be_is_left_out_and_the_rest_is_replayed(number: int, 
     assert done.errors[0] == "line 11: its usage cannot be: it is left out"
     assert done.errors[1].startswith("usage is recorded for 3 of 4 requests")
     assert len(done.errors) == 2
-    assert done.by_policy["sevenfold"].turns == 4
+    assert done.by_policy["balanced"].turns == 4

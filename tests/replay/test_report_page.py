@@ -80,8 +80,8 @@ def test_what_was_paid_is_said_to_be_of_some_sessions_where_it_is() -> None:
     )  # fmt: skip
 
     html = format_page(
-        [ReplayResult(number=0, path="x", by_policy={"sevenfold": some})],
-        [load_policy("sevenfold")],
+        [ReplayResult(number=0, path="x", by_policy={"balanced": some})],
+        [load_policy("balanced")],
         sessions.BEGAN,
     )
 
@@ -120,7 +120,7 @@ def test_every_drawing_is_named_and_described_and_every_table_has_a_caption(html
     assert drawings
     assert all(a.get("role") == "img" and a.get("aria-labelledby") for a in drawings)
     assert html.count("<table>") == html.count("<caption>")
-    assert "Under sevenfold the" in html
+    assert "Under balanced the" in html
 
 
 def test_it_shows_what_the_issue_asks_for(html: str) -> None:
@@ -140,7 +140,7 @@ def test_only_the_costliest_of_many_sessions_are_drawn_and_all_are_listed(tmp_pa
     one = reports.replayed(tmp_path)[0]
     many = [replace(one, number=n) for n in range(MOST_DRAWN + 20)]
 
-    html = format_page(many, [load_policy("sevenfold")], sessions.BEGAN)
+    html = format_page(many, [load_policy("balanced")], sessions.BEGAN)
 
     assert len(re.findall(r'<figure id="s\d+">', html)) == MOST_DRAWN
     assert f"The {MOST_DRAWN} sessions that cost most, of {MOST_DRAWN + 20}." in html
@@ -151,7 +151,7 @@ def test_only_the_costliest_of_many_sessions_are_drawn_and_all_are_listed(tmp_pa
 def test_a_page_without_a_single_session_is_still_a_page() -> None:
     broken = ReplayResult(number=0, path="x", errors=("no",))
 
-    html = format_page([broken], [load_policy("sevenfold")], sessions.BEGAN)
+    html = format_page([broken], [load_policy("balanced")], sessions.BEGAN)
 
     parsed = Tags()
     parsed.feed(html)
@@ -187,8 +187,8 @@ def test_what_is_saved_stands_under_what_it_would_cost_and_not_under_what_was_pa
     )
 
     html = format_page(
-        [ReplayResult(number=0, path="x", by_policy={"sevenfold": one})],
-        [load_policy("sevenfold")],
+        [ReplayResult(number=0, path="x", by_policy={"balanced": one})],
+        [load_policy("balanced")],
         sessions.BEGAN,
     )
 
@@ -200,7 +200,7 @@ def test_what_is_saved_stands_under_what_it_would_cost_and_not_under_what_was_pa
 @pytest.mark.parametrize("number", [5, 12])
 def test_names_in_the_scatter_lie_neither_on_each_other_nor_on_a_dot(number: int) -> None:
     dots = [(60.0 + 3 * n, 100.0 + 2 * n) for n in range(number - 1)] + [(400.0, 20.0)]
-    names = [f"sevenfold without {n}" for n in range(number)]
+    names = [f"balanced without {n}" for n in range(number)]
 
     places = place_labels(dots, names, (50.0, 10.0, 470.0, 300.0))
 

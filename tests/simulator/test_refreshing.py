@@ -37,7 +37,7 @@ class Plain(PromptCache):
 
     def _refresh(self, scope: CacheScope, prompt: CachedPrompt, hit: int, now: float) -> None:
         for digest in prompt.digests[:hit]:
-            entry = self._entries.get((scope, digest))
+            entry = self._entries.get(scope, {}).get(digest)
             if entry is not None and entry.expires >= now:
                 entry.expires = now + entry.ttl
 

@@ -71,6 +71,8 @@ class CacheWarmth:
 BROKEN_BELOW: Final = 0.95  # Reading less than this share of what was cached is a break
 BROKEN_BY: Final = 2_000
 """... if it is also at least this many tokens less; fewer in a window below 200,000."""
+SIDE: Final = "side:"
+"""The first part of the source of a lean request: it shares a prefix with no other request."""
 FORK, PLAIN, OF = "fork:", "-plain", "@"
 """Parts of a fork's source: its beginning, its end if it does not share the prefix, then its parent."""
 
@@ -180,6 +182,8 @@ class Ledger:
 
     def _find_last_sent(self, source: str) -> SentRequest | None:
         """The last request with the same prefix: a fork shares its parent's, unless it is plain."""
+        if source.startswith(SIDE):
+            return None
         on_prefix = source.startswith(FORK) and not source.endswith(PLAIN)
         parent = source.partition(OF)[2] or MAIN
         return self._last.get(parent if on_prefix else source)

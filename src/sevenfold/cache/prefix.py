@@ -16,10 +16,11 @@ from itertools import zip_longest
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from sevenfold.core.request import TTL_SECONDS, Frame, Request, encode_view
 from sevenfold.core.tokens import MessageSize
-from sevenfold.core.transcript import Id, Mark, View
+from sevenfold.core.transcript import Id, Mark, PlacedMessage, View
 
 LOOKBACK: Final = 18  # Two fewer than the provider's 20: pins and merged messages may add blocks
 
@@ -30,11 +31,15 @@ REMEMBERED: Final = 8  # Earlier frontiers that are kept; the prefix before each
 MOST: Final = 3  # Marks on messages; one is left for the system prompt
 
 
-def choose_breakpoints(view: View, *, writes: bool = True) -> tuple[Id, ...]:
-    """The messages to mark. A request that must not write marks only what is cached already."""
+def choose_breakpoints(view: View, *, writes: bool = True, sent: Id | None = None) -> tuple[Id, ...]:
+    """The messages to mark. A request that must not write marks only what is cached already.
+
+    `sent`: the end of a request before this one, where no reply in the view shows it.
+    """
     if not len(view):
         return ()
-    old = find_last_request_end(view)
+    ends = (find_last_request_end(view), view.where(sent) if sent is not None else None)
+    old = max((end for end in ends if end is not None), default=None)
     if not writes:
         return (view[old].id,) if old is not None else ()
     new = len(view) - 1
@@ -50,6 +55,8 @@ def choose_breakpoints(view: View, *, writes: bool = True) -> tuple[Id, ...]:
 def find_frontier(view: View) -> list[int]:
     """The messages where changes began, where the next may begin, and the last one at the last change."""
     value = view.marks.get(FRONTIER)
+    if value is None:
+        return []
     ids = value if isinstance(value, list | tuple) else [value]
     found = [view.where(id) for id in ids if isinstance(id, int)]
     return [at for at in found if at is not None]
@@ -67,24 +74,26 @@ def make_frontier_mark(view: View, first: int, then: int) -> Mark:
 
 def find_last_request_end(view: View) -> int | None:
     """The last message of the request before this one: just before the newest reply of the model."""
+    items: list[PlacedMessage] = view.buffer.items
     for at in range(len(view) - 1, 0, -1):
-        if view[at].by == "model":
+        if items[at].by == "model":
             return at - 1
     return None
 
 
-def find_cached_view(view: View) -> View:
-    """The part of this view that the provider has: all of it, unless much came since the last request.
+def cut_to_cached(request: Request) -> Request:
+    """The request with the part of its view that the provider has, if much came since the last request.
 
     A request beside the conversation pays in full for what is not in the cache yet, and the next request
     of the conversation pays for it again.
     """
+    view = request.view
     sent = find_last_request_end(view)
     if sent is None:
-        return view
+        return request
     known = view.upto(sent + 1)
     new = view.calibration.tokens(view.size - known.size)
-    return view if new <= SMALL else known
+    return request if new <= SMALL else replace(request, view=known, sent=known[-1].id)
 
 
 SMALL: Final = 1_500  # Tokens that may be sent twice, so that a fork has the last messages

@@ -44,6 +44,7 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     long_output: float | None = None
     output_units: float | None = None
     """An output token in base-price input tokens, if the two prices do not give it."""
+    small: str = ""  # The provider's small model for side work; empty: the model itself
     as_of: str  # The day on which these prices were read
     currency: str = "USD"
     source: str = ""

@@ -276,7 +276,7 @@ def _describe_event(event: Event) -> StatusLine | None:
         case Compacted() if event.trigger not in BY_HAND and event.by not in TELL_THEMSELVES:
             sizes = f"{format_tokens(event.tokens_before)} → {format_tokens(event.tokens_after)} tokens"
             score = "" if event.fidelity is None else f", fidelity {format_percent(event.fidelity)}"
-            why = ", because it pays (compaction.byPrice turns it off)"
+            why = ", because it pays (compaction.bySize turns it off)"
             why = why if event.trigger == "price" else ""
             return StatusLine(f"the older part was compacted ({event.by}): {sizes}{score}{why}")
         case ReadAgain(_, what):

@@ -23,8 +23,8 @@ PolicyNames = Annotated[
     Option(
         "--policy",
         metavar="NAME|FILE",
-        help="append-only, clear-every-10, summarise-at-80, claude-code, sevenfold (without this option), "
-        "or a TOML file. May be given several times.",
+        help="append-only, lifetimes, clear-every-10, summarise-at-80, specified, balanced (without this "
+        "option), thrifty, or a TOML file. May be given several times.",
     ),
 ]
 Without = Annotated[
@@ -37,7 +37,10 @@ Without = Annotated[
     ),
 ]
 Compare = Annotated[
-    bool, Option("--compare", help="Policies side by side: those named, or all that we have.")
+    bool,
+    Option(
+        "--compare", help="Policies side by side: those named, or all that we have; append-only always."
+    ),
 ]
 PriceModel = Annotated[
     str | None,

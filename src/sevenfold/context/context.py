@@ -221,12 +221,13 @@ class Context(EventSource):
         touches goes out as the caller wrote it. All `params` are passed on.
         """
         self._check_open()
-        given = list(messages)
+        given = messages if isinstance(messages, list) else list(messages)  # a long list is not copied
         if not given:
             raise Mistake("there are no messages: the model needs at least one to answer")
         lead = self._form.count_leading(given)
         asked = self._read_request(given[:lead], system, tools, params)
-        news = self._following.hear(given[lead:], lead)
+        said = given[lead:] if lead else given
+        news = self._following.hear(said, lead)
         self._reframe(asked)
         self._unrested = self._unrested or bool(news.rest)
         self._following.follow(news)
@@ -236,7 +237,7 @@ class Context(EventSource):
         self._accounts.before(request)
         following = self._following
         following.catch_up()
-        written = self._writer.write(request.view, following.history.groups, following.known, given[lead:])
+        written = self._writer.write(request.view, following.history.groups, following.known, said)
         self._sent_at = perf_counter()
         return self._form.make_request(asked, request, written, self.model.capabilities.max_output)
 

@@ -85,8 +85,8 @@ class LoggedHistory:
                 for use, text in shown.items():
                     if (group := self._holders.get(use)) is not None:
                         group.shown = _mapped(group.shown, use, text)
-            case Unthink(first):
-                self._unthink(self._span(first)[0])
+            case Unthink(first, last):
+                self._unthink(self._span(first)[0], None if last is None else self._span(last)[1])
             case Undo(ids):
                 self._undo(ids)
 
@@ -149,9 +149,10 @@ class LoggedHistory:
             else:
                 self._uses.pop(use.id, None)
 
-    def _unthink(self, place: Id) -> None:
+    def _unthink(self, first: Id, last: Id | None) -> None:
         for group in self.groups:
-            if group.place >= place and any(isinstance(b, THOUGHTS) for b in group.shown.content):
+            within = group.place >= first and (last is None or group.place <= last)
+            if within and any(isinstance(b, THOUGHTS) for b in group.shown.content):
                 kept = (b for b in group.shown.content if not isinstance(b, THOUGHTS))
                 group.shown = Message(group.shown.role, tuple(kept))
 
@@ -362,6 +363,34 @@ def copy_tool_ids(message: Message, other: Message) -> Message | None:
     return rename_tool_ids(message, (u.id for u in uses), (r.tool_use_id for r in results))
 
 
+NEWEST: Final = 64  # Messages at the end that are compared at every request
+IN_TURN: Final = 128  # ... and so many of the older ones, others at each request
+
+
+class InPlaceCheck:
+    """Finds what changed inside objects that are the same as last time.
+
+    Comparing everything takes time that grows with the conversation, and callers seldom do this to old
+    messages. So the newest are compared each time and the older ones in turn, until a change is found
+    there: from then on everything is.
+    """
+
+    def __init__(self) -> None:
+        self._next = 0
+        self._in_turn = True
+
+    def is_equal(self, now: list[Any], then: list[Any], length: int) -> bool:
+        """True if no difference is found between so many copies made `then`, and the same objects `now`."""
+        newest = length - NEWEST
+        if not self._in_turn or newest <= IN_TURN:
+            return now[:length] == then[:length]
+        first = self._next if self._next < newest else 0
+        self._next = end = min(first + IN_TURN, newest)
+        if now[first:end] != then[first:end]:
+            self._in_turn = False
+        return self._in_turn and now[newest:length] == then[newest:length]
+
+
 class GroupCache:
     """One `CallerGroup` for each group of the history; None where only the log knows it so far."""
 
@@ -369,8 +398,11 @@ class GroupCache:
         self.heard: list[CallerGroup | None] = [None] * length
         self._known = 0  # So many groups at the beginning can be compared
         self._flat: list[Any] = []
+        self._given: list[Any] = []  # The caller's objects that were equal to `_flat`, from the beginning
+        self._check = InPlaceCheck()
         self._starts: list[int] = []
         self.special: set[int] = set()  # Groups that are not sent as the objects the caller has
+        self.version = 0  # Counts the times that known groups were changed, not only appended to
 
     def __len__(self) -> int:
         return len(self.heard)
@@ -386,7 +418,7 @@ class GroupCache:
 
     def same(self, messages: list[Any], form: WireFormat, first: int) -> int:
         """The number of unchanged groups at the beginning; the first message is number `first`."""
-        if messages[: len(self._flat)] == self._flat:
+        if self._is_as_known(messages):
             return self._known
         for at in range(self._known):
             start, end = self._starts[at], self.start(at + 1)
@@ -399,9 +431,25 @@ class GroupCache:
             if looks is None:
                 return at
             self.heard[at] = looks
+            self.version += 1
             self._flat[start:end] = looks.seen
             (self.special.discard if looks.own is None else self.special.add)(at)
         return self._known
+
+    def _is_as_known(self, messages: list[Any]) -> bool:
+        """True if nothing has changed in the known messages, which others may follow."""
+        given, known, old = self._given, len(self._flat), len(self._given)
+        given += messages[old:]
+        # Lists compare the same objects without a look at them, however long they are.
+        if old and known <= len(messages) and given == messages:
+            equal = self._check.is_equal(messages, self._flat, old)
+            equal = equal and messages[old:known] == self._flat[old:]
+        else:
+            given = messages.copy()
+            equal = messages[:known] == self._flat
+        del given[known:]
+        self._given = given if equal else []
+        return equal
 
     def append(self, heard: CallerGroup) -> None:
         """The newest group of the history."""
@@ -418,6 +466,8 @@ class GroupCache:
 
     def reindex(self) -> None:
         self._known, self._flat, self._starts, self.special = 0, [], [], set()
+        self._given = []
+        self.version += 1
         for at, heard in enumerate(self.heard):
             if heard is None:
                 break
@@ -441,6 +491,7 @@ class RequestWriter:
         self._length = 0
         self._in_order = True  # The view is the caller's messages, with nothing between them
         self._altered: set[int] = set()
+        self._last = _RewrittenMessages()
 
     def write(
         self, view: View, groups: Sequence[LoggedGroup], known: GroupCache, said: list[Any]
@@ -449,15 +500,19 @@ class RequestWriter:
         self._look(view, groups, known)
         if not self._in_order or len(view) != len(groups) or view.pins:
             return self._piece_by_piece(view, groups, known, said)
-        out = list(said)
-        special = sorted(known.special | self._altered, reverse=True)
-        for at in special:  # from the end, so that what is dropped does not move what comes next
-            first, last = known.start(at), known.start(at + 1)
-            new = self._as_shown(known[at], view[at].message, out[first:last])
-            if len(new) != last - first:
-                return self._piece_by_piece(view, groups, known, said)
-            out[first:last] = new
-        return WrittenMessages(out, _GroupEnds(known, len(groups)))
+        last = self._last
+        if not last.stands(view.buffer, known.version):
+            last = self._last = _RewrittenMessages(view.buffer, known.version)
+        for at in range(last.groups, len(groups)):
+            if at in self._altered or at in known.special:
+                start, end = known.start(at), known.start(at + 1)
+                new = self._as_shown(known[at], view[at].message, said[start:end])
+                if len(new) != end - start:
+                    self._last = _RewrittenMessages()
+                    return self._piece_by_piece(view, groups, known, said)
+                last.add(start, new)
+        last.groups = len(groups)
+        return WrittenMessages(last.put_into(said), _GroupEnds(known, len(groups)))
 
     def _look(self, view: View, groups: Sequence[LoggedGroup], known: GroupCache) -> None:
         """Find what of the view is not as the caller said it. Only what is new is looked at."""
@@ -508,6 +563,35 @@ class RequestWriter:
                 out.append(message)
             elif (new := self._form.rewrite_message(message, before, after)) is not None:
                 out.append(new)
+        return out
+
+
+class _RewrittenMessages:
+    """The messages of the last request that are not the caller's own objects, for the next one."""
+
+    def __init__(self, buffer: object = None, version: int = -1) -> None:
+        self._buffer, self._version = buffer, version
+        self.groups = 0  # So many groups at the beginning are dealt with
+        self._places: list[int] = []  # Their places in the caller's list
+        self._messages: list[Any] = []
+        self._copies: list[Any] = []  # The same as they were: the caller may change what it was given
+        self._check = InPlaceCheck()
+
+    def stands(self, buffer: object, version: int) -> bool:
+        """True if they would be written the same now."""
+        known = self._buffer is buffer and self._version == version
+        return known and self._check.is_equal(self._messages, self._copies, len(self._copies))
+
+    def add(self, first: int, messages: list[Any]) -> None:
+        self._places += range(first, first + len(messages))
+        self._messages += messages
+        self._copies += copy_value(messages)
+
+    def put_into(self, said: list[Any]) -> list[Any]:
+        """A list of what the caller has, with these in their places."""
+        out = said.copy()
+        for at, message in zip(self._places, self._messages, strict=True):
+            out[at] = message
         return out
 
 

@@ -81,7 +81,9 @@ def find_measuring_model(model: str | Model, settings: Settings) -> Model:
     if not model.strip():
         raise Mistake("a Context needs the name of a model, such as 'claude-sonnet-4-5'")
     own = read_user_limits(settings.prices)(model)
-    return NamedModel(model, find_capabilities(model, window=settings.window, own=own))
+    return NamedModel(
+        model, find_capabilities(model, betas=settings.betas, window=settings.window, own=own)
+    )
 
 
 class RestModel(msgspec.Struct, frozen=True):

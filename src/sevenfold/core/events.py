@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -171,6 +171,17 @@ class Forked(Event, frozen=True):
     hit_rate: float  # The part of what was sent that came from the provider's cache
     denied: int = 0
     seconds: float = 0.0
+
+
+class SideWorkChosen(Event, frozen=True):
+    """Side work is asked for the cheaper way: by a fork, or by a lean request to the small model."""
+
+    kind: str
+    way: Literal["fork", "lean"]
+    model: str  # The small model
+    why: str
+    fork: float | None = None  # The expected price of a fork; None: it was not compared
+    lean: float | None = None
 
 
 class AgentStarted(Event, frozen=True):

@@ -99,11 +99,11 @@ class Message(msgspec.Struct, frozen=True, tag="message"):
 
     @property
     def tool_uses(self) -> tuple[ToolUse, ...]:
-        return tuple(b for b in self.content if isinstance(b, ToolUse))
+        return tuple([b for b in self.content if isinstance(b, ToolUse)])
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
-        return tuple(b for b in self.content if isinstance(b, ToolResult))
+        return tuple([b for b in self.content if isinstance(b, ToolResult)])
 
 
 def user(text: str) -> Message:

@@ -77,6 +77,7 @@ class Request(msgspec.Struct, frozen=True):
     max_tokens: int = 0  # The most the model may answer; 0: as much as it can
     source: str = "main"
     """The sender: the main conversation, a kind of fork, an agent. The ledger counts by it."""
+    sent: Id | None = None  # The end of the last request, if the view was cut to what the provider has
 
     @property
     def tokens(self) -> int:
@@ -88,16 +89,23 @@ def measure_pressure(
     request: Request, thresholds: Thresholds, now: float, refused: PromptTooLong | None = None
 ) -> Pressure:
     """Measures how full the window would be, and the silence of the user so far."""
-    view, frame = request.view, request.frame
+    view = request.view
     idle = max(0.0, now - view.replied_at) if view.replied_at is not None else 0.0
     tokens = request.tokens
-    kept = view.marks.get(KEPT_WARM)
-    until = kept.get("until") if isinstance(kept, dict) else None
-    warm = idle < TTL_SECONDS[frame.ttl] or (isinstance(until, int | float) and now < until)
+    warm = is_warm(request, now)
     if refused is None:
         return Pressure(tokens, thresholds, idle, warm=warm)
     full = max(tokens, thresholds.window)
     return Pressure(full, thresholds, idle, True, warm, refused.over)
+
+
+def is_warm(request: Request, now: float) -> bool:
+    """True while the provider keeps the prefix: since the last reply, or since it was kept warm."""
+    view = request.view
+    kept = view.marks.get(KEPT_WARM)
+    until = kept.get("until") if isinstance(kept, dict) else None
+    idle = now - view.replied_at if view.replied_at is not None else 0.0
+    return idle < TTL_SECONDS[request.frame.ttl] or (isinstance(until, int | float) and now < until)
 
 
 def encode_message(message: Message) -> bytes:

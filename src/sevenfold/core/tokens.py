@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 import msgspec
 
-from sevenfold.core.messages import (
-    Document,
-    Image,
-    Message,
-    Opaque,
-    RedactedThinking,
-    Text,
-    Thinking,
-    ToolResult,
-    ToolUse,
-)
+from sevenfold.core.messages import Message, Opaque, RedactedThinking, Text, Thinking, ToolResult, ToolUse
 
 TEXT_RATE: Final = 1 / 4
 JSON_RATE: Final = 1 / 2
@@ -93,6 +85,17 @@ class MessageSize(msgspec.Struct, frozen=True):
         return int(self.text * text_rate + self.json * json_rate) + self.flat * FLAT
 
 
+def add_sizes(sizes: Iterable[MessageSize]) -> MessageSize:
+    """The sum. Adding two at a time makes an object for each."""
+    text = json = flat = frames = 0
+    for size in sizes:
+        text += size.text
+        json += size.json
+        flat += size.flat
+        frames += size.frames
+    return MessageSize(text, json, flat, frames)
+
+
 class Calibration(msgspec.Struct, frozen=True):
     """The tokens that this model really charges for bytes, learned from (estimate, reported) pairs.
 
@@ -124,12 +127,7 @@ class Calibration(msgspec.Struct, frozen=True):
     @property
     def factors(self) -> tuple[float, float]:
         """Multiples of the raw rule, for text and for JSON."""
-        tt, jj = self.tt + PRIOR, self.jj + PRIOR
-        ty, jy = self.ty + PRIOR, self.jy + PRIOR
-        det = tt * jj - self.tj * self.tj
-        text = (ty * jj - jy * self.tj) / det
-        json = (jy * tt - ty * self.tj) / det
-        return _bounded(text), _bounded(json)
+        return _solve(self)
 
     def tokens(self, size: MessageSize) -> int:
         text, json = self.factors
@@ -140,6 +138,16 @@ LEAST_EVIDENCE: Final = 20  # A pair that estimates less than this many tokens t
 FRAME: Final = 20
 """Tokens of one frame; `docs/decisions/0002-calibration.md` says where the number comes from."""
 PRIOR: Final = 2_000  # Tokens of evidence that the raw rule is worth
+
+
+@lru_cache(maxsize=256)
+def _solve(known: Calibration) -> tuple[float, float]:
+    tt, jj = known.tt + PRIOR, known.jj + PRIOR
+    ty, jy = known.ty + PRIOR, known.jy + PRIOR
+    det = tt * jj - known.tj * known.tj
+    text = (ty * jj - jy * known.tj) / det
+    json = (jy * tt - ty * known.tj) / det
+    return _bounded(text), _bounded(json)
 
 
 def _bounded(factor: float) -> float:
@@ -201,30 +209,38 @@ class Pressure(msgspec.Struct, frozen=True):
 
 
 def measure_message(message: Message) -> MessageSize:
-    size = MessageSize()
+    text = json = flat = frames = 0  # plain numbers: a sum of sizes would make an object for each block
     for block in message.content:
-        match block:
-            case Text(text) | Thinking(text):
-                size += MessageSize(text=count_bytes(text))
-            case ToolUse(_, name, args):
-                size += MessageSize(json=len(name) + len(_encode(args)), frames=3)
-            case ToolResult(_, content):
-                size += _measure_result(content) + MessageSize(frames=1)
-            case Image() | Document():
-                size += MessageSize(flat=1)
-            case RedactedThinking(data):
-                size += MessageSize(text=count_bytes(data))
-            case Opaque(_, raw):
-                size += MessageSize(json=count_bytes(raw))
-    return size
+        if isinstance(block, Text):
+            text += count_bytes(block.text)
+        elif isinstance(block, ToolUse):
+            json += len(block.name) + len(_encode(block.input))
+            frames += 3
+        elif isinstance(block, ToolResult):
+            frames += 1
+            inner = block.content
+            if not isinstance(inner, str):
+                size = measure_message(Message("user", inner))
+                text, json = text + size.text, json + size.json
+                flat, frames = flat + size.flat, frames + size.frames
+            elif _is_json(inner):
+                json += count_bytes(inner)
+            else:
+                text += count_bytes(inner)
+        elif isinstance(block, Thinking):
+            text += count_bytes(block.thinking)
+        elif isinstance(block, RedactedThinking):
+            text += count_bytes(block.data)
+        elif isinstance(block, Opaque):
+            json += count_bytes(block.raw)
+        else:
+            flat += 1
+    return MessageSize(text, json, flat, frames)
 
 
-def _measure_result(content: str | tuple[object, ...]) -> MessageSize:
-    if not isinstance(content, str):
-        return measure_message(Message("user", content))  # type: ignore[arg-type]
-    n = count_bytes(content)
-    looks_like_json = content[:1] in ("{", "[") and content.rstrip()[-1:] in ("}", "]")
-    return MessageSize(json=n) if looks_like_json else MessageSize(text=n)
+def _is_json(text: str) -> bool:
+    """True for a text that looks like JSON, which has more tokens for its bytes."""
+    return text[:1] in ("{", "[") and text.rstrip()[-1:] in ("}", "]")
 
 
 def count_bytes(text: str) -> int:

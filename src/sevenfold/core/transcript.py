@@ -18,8 +18,8 @@ import msgspec
 from msgspec.structs import replace
 
 from sevenfold.core.errors import FromTheFuture
-from sevenfold.core.messages import THOUGHTS, Block, Json, Message, ToolResult
-from sevenfold.core.tokens import Calibration, MessageSize, Usage, measure_message
+from sevenfold.core.messages import THOUGHTS, Json, Message, ToolResult
+from sevenfold.core.tokens import Calibration, MessageSize, Usage, add_sizes, measure_message
 
 Id: TypeAlias = int
 FORMAT: Final = 1  # Version of the log. A higher one is refused before anything is read or written.
@@ -55,10 +55,11 @@ class Replace(msgspec.Struct, frozen=True, tag="replace"):
     by: tuple[Message, ...]
 
 
-class Unthink(msgspec.Struct, frozen=True, tag="unthink"):
-    """Edit: drop the thinking blocks of every message from `first` on."""
+class Unthink(msgspec.Struct, frozen=True, tag="unthink", omit_defaults=True):
+    """Edit: drop the thinking blocks of every message from `first` to `last`, or to the end."""
 
     first: Id
+    last: Id | None = None
 
 
 class Undo(msgspec.Struct, frozen=True, tag="undo"):
@@ -157,7 +158,7 @@ class _MessageBuffer:
     def __init__(self, items: Iterable[PlacedMessage] = ()) -> None:
         self.items: list[PlacedMessage] = []
         self.where: dict[Id, int] = {}
-        self.results: dict[str, list[int]] = {}
+        self.results: dict[str, tuple[int, ...]] = {}
         self.encoded: dict[str, list[bytes]] = {}
         """Wire bytes by format, aligned with `items`: what was sent once is sent as the same bytes."""
         for placed in items:
@@ -168,7 +169,7 @@ class _MessageBuffer:
         self.items.append(placed)
         for block in placed.message.content:
             if isinstance(block, ToolResult):
-                self.results.setdefault(block.tool_use_id, []).append(at)
+                self.results[block.tool_use_id] = (*self.results.get(block.tool_use_id, ()), at)
 
     def keeping(self, items: list[PlacedMessage]) -> _MessageBuffer:
         """A new buffer of these; the bytes of what stands before the first difference are kept."""
@@ -187,7 +188,7 @@ class _MessageBuffer:
             return self.keeping([changed.get(i, self.items[i]) for i in range(length)])
         new = _MessageBuffer()
         new.items, new.where = self.items.copy(), self.where.copy()
-        new.results = {use: places.copy() for use, places in self.results.items()}
+        new.results = self.results.copy()
         for at, placed in changed.items():
             new.items[at] = placed
         first = min(changed, default=length)
@@ -226,7 +227,8 @@ class View(msgspec.Struct, frozen=True, eq=False):
     def __getitem__(self, i: int) -> PlacedMessage:
         if not -self.length <= i < self.length:
             raise IndexError(i)
-        return cast(PlacedMessage, self.buffer.items[i if i >= 0 else self.length + i])
+        placed: PlacedMessage = self.buffer.items[i if i >= 0 else self.length + i]
+        return placed
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -254,8 +256,8 @@ class View(msgspec.Struct, frozen=True, eq=False):
 
     def result_at(self, tool_use_id: str) -> int | None:
         """The place of the result of this tool use."""
-        found: list[int] = self.buffer.results.get(tool_use_id, [])
-        return next((at for at in reversed(found) if at < self.length), None)
+        places: Sequence[int] = self.buffer.results.get(tool_use_id, ())
+        return next((at for at in reversed(places) if at < self.length), None)
 
     def since(self, id: Id | None) -> Sequence[PlacedMessage]:
         """The messages after this one; all of them when it is not in the view any more."""
@@ -264,7 +266,7 @@ class View(msgspec.Struct, frozen=True, eq=False):
 
     def upto(self, length: int) -> View:
         """Its first so many messages, as they were sent then; what was counted since is not known."""
-        gone = sum((p.size for p in self.buffer.items[length : self.length]), MessageSize())
+        gone = add_sizes(p.size for p in self.buffer.items[length : self.length])
         kept = replace(self, length=length, size=self.size - gone, reported=None)
         shown = tuple(p for p in self.pins if kept.where(p.after) is not None)
         return kept if shown == self.pins else replace(kept, pins=shown)
@@ -291,8 +293,8 @@ class View(msgspec.Struct, frozen=True, eq=False):
                 return self._showing(shown)
             case Replace(first, last, by):
                 return self._replaced(entry, first, last, by)
-            case Unthink(first):
-                return self._unthought(first)
+            case Unthink(first, last):
+                return self._unthought(first, last)
             case Pin() as pin:
                 return replace(self, pins=(*self.pins, pin))
             case Mark(name, value):
@@ -325,11 +327,13 @@ class View(msgspec.Struct, frozen=True, eq=False):
         return replace(grown, reported=reported, edited=False)
 
     def _showing(self, shown: dict[str, str]) -> View:
-        where = {at for use in shown if (at := self.result_at(use)) is not None}
-        new = {at: _placed(self[at], _with_results(self[at].message, shown)) for at in where}
-        size = sum((p.size - self[at].size for at, p in new.items()), self.size)
+        items, new = cast(_MessageBuffer, self.buffer).items, dict[int, PlacedMessage]()
+        for use in shown:
+            if (at := self.result_at(use)) is not None and at not in new:
+                new[at] = _placed(items[at], _with_results(items[at].message, shown))
+        came, went = add_sizes([p.size for p in new.values()]), add_sizes([items[at].size for at in new])
         buffer = self.buffer.instead(new, self.length)
-        return replace(self, buffer=buffer, size=size, edited=True)
+        return replace(self, buffer=buffer, size=self.size + came - went, edited=True)
 
     def _replaced(self, entry: Entry, first: Id, last: Id, by: tuple[Message, ...]) -> View:
         a, b = self._first_of(first), self.where(last)
@@ -341,11 +345,12 @@ class View(msgspec.Struct, frozen=True, eq=False):
         pins = tuple(p for p in self.pins if p.after not in gone)
         return self._with([*old[:a], *new, *old[b + 1 :]], pins)
 
-    def _unthought(self, first: Id) -> View:
+    def _unthought(self, first: Id, last: Id | None) -> View:
         if (at := self._first_of(first)) is None:
             return self
-        old = list(self)
-        return self._with(old[:at] + [_without_thinking(p) for p in old[at:]], self.pins)
+        found = None if last is None else self.where(last)
+        end, old = len(self) if found is None else found + 1, list(self)
+        return self._with([*old[:at], *map(_without_thinking, old[at:end]), *old[end:]], self.pins)
 
     def _marked(self, name: str, value: Any) -> View:
         marked = replace(self, marks={**self.marks, name: value})
@@ -354,7 +359,7 @@ class View(msgspec.Struct, frozen=True, eq=False):
         return marked
 
     def _with(self, placed: list[PlacedMessage], pins: tuple[Pin, ...]) -> View:
-        size = sum((p.size for p in placed), MessageSize())
+        size = add_sizes(p.size for p in placed)
         buffer = self.buffer.keeping(placed)
         return replace(self, buffer=buffer, length=len(placed), size=size, pins=pins, edited=True)
 
@@ -364,12 +369,11 @@ def _placed(old: PlacedMessage, message: Message) -> PlacedMessage:
 
 
 def _with_results(message: Message, shown: dict[str, str]) -> Message:
-    def instead(block: Block) -> Block:
+    content = list(message.content)
+    for at, block in enumerate(content):
         if isinstance(block, ToolResult) and block.tool_use_id in shown:
-            return replace(block, content=shown[block.tool_use_id])
-        return block
-
-    return Message(message.role, tuple(instead(b) for b in message.content))
+            content[at] = replace(block, content=shown[block.tool_use_id])
+    return Message(message.role, tuple(content))
 
 
 def _without_thinking(placed: PlacedMessage) -> PlacedMessage:

@@ -17,6 +17,7 @@ from sevenfold.layers.l1_tool_results.tool_results import ToolResults
 from sevenfold.layers.l2_microcompaction.cache_expiry import CacheExpiry
 from sevenfold.layers.l2_microcompaction.microcompaction import Microcompaction
 from sevenfold.layers.l2_microcompaction.provider import CacheEditing
+from sevenfold.layers.l2_microcompaction.thinking import OldThinking
 from sevenfold.layers.l3_session_memory.notes import Notebook
 from sevenfold.layers.l3_session_memory.notes_compaction import NotesCompaction
 from sevenfold.layers.l3_session_memory.notes_update import NotesUpdater
@@ -144,7 +145,7 @@ def _folds(parts: LayerParts) -> tuple[Fit, ...]:
     snip = (Snip(parts),) if on.snip else ()
     editing = (CacheEditing(parts),) if on.micro_cache_edit else ()
     collapse = (Collapse(parts),) if on.collapse else ()
-    return (*snip, Microcompaction(parts), *editing, *collapse)
+    return (*snip, Microcompaction(parts), OldThinking(parts), *editing, *collapse)
 
 
 def _session_memory(parts: LayerParts) -> tuple[tuple[BackgroundStep, ...], tuple[Fit, ...]]:

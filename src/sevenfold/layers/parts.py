@@ -26,6 +26,7 @@ from sevenfold.core.tokens import Thresholds, Usage
 from sevenfold.core.transcript import Entry, Id, Reply
 from sevenfold.layers.shared.idle_gaps import GapCounts
 from sevenfold.layers.shared.restore import CompactionHooks, Restorer
+from sevenfold.layers.shared.side_work import SideWork
 from sevenfold.settings.layers import Switches
 from sevenfold.settings.schema import Settings
 from sevenfold.storage.results import ResultStore
@@ -198,6 +199,8 @@ class LayerParts:
     """Asks the model beside the conversation. None: no notes and no summaries, the digest compacts."""
     background_fork: Forker | None = None
     """The same for background work, which may spend only so much a day. None: `fork` is asked."""
+    side_work: SideWork | None = None
+    """Asks for notes, extraction and status lines the cheaper way. None: always by a fork."""
     one_shot: bool = False
     """True if one question is asked and no more: notes on it would never be used."""
     can_wait: bool = True
@@ -238,3 +241,7 @@ class LayerParts:
     def get_background_fork(self) -> Forker:
         """The fork for background work. Raises `Mistake` if there is none."""
         return self.background_fork or self.get_fork()
+
+    def get_side_work(self) -> SideWork:
+        """The way to ask for side work. Raises `Mistake` if there is no fork."""
+        return self.side_work or SideWork(self.get_background_fork(), self.prices, self.clock, self.emit)

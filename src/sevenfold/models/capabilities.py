@@ -230,13 +230,14 @@ def find_window(
 
     `override` sets the window of an unknown model, and lowers that of a known one; it never raises it.
     """
-    known = _known_window(name, betas, own)
+    known = find_known_window(name, betas, own)
     if known is None:
         return override or DEFAULT_WINDOW
     return min(known, override or known)
 
 
-def _known_window(name: str, betas: Iterable[str], own: int | None) -> int | None:
+def find_known_window(name: str, betas: Iterable[str] = (), own: int | None = None) -> int | None:
+    """The window of a model that `find_window` knows; None for one that gets the usual size."""
     if name.endswith(LONG):
         return LONG_WINDOW
     if own is not None:

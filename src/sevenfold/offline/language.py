@@ -15,6 +15,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from sevenfold.core.messages import Message, Text, parse_directive
+from sevenfold.layers.shared.side_work import find_told_calls
 from sevenfold.memory.text.words import CJK, make_word_set, stem_word, tokenize_text
 from sevenfold.offline.conversation import OfflineConversation, extract_typed_text, split_added
 
@@ -336,9 +337,10 @@ def is_working(conversation: OfflineConversation, until: int) -> bool:
     if any(_IN_REPOSITORY.search(part) for part in _contexts(conversation, until)):
         return True
     return any(
-        use.name in ("Bash", "Edit", "Write", "MultiEdit", "NotebookEdit")
+        name in ("Bash", "Edit", "Write", "MultiEdit", "NotebookEdit")
         for message in conversation.messages[:until]
-        for use in message.tool_uses
+        if message.role == "assistant"
+        for name in (*(use.name for use in message.tool_uses), *find_told_calls(message.text))
     )
 
 

@@ -51,7 +51,7 @@ from sevenfold.offline.steps import (
     ToolCallStep,
     UnclearStep,
 )
-from sevenfold.offline.summaries import reply_to_summary
+from sevenfold.offline.summaries import reply_to_record, reply_to_summary
 
 LONGEST: Final = 40  # Characters of a name
 _WORDS: Final = {
@@ -113,6 +113,7 @@ RULES: Final = EngineRules(
     directives={
         "notes": reply_to_notes,
         "compact": reply_to_summary,
+        "compact-plain": reply_to_record,
         "extract": _extracted,
         "status": reply_to_status,
     },

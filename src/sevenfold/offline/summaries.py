@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from sevenfold.core.messages import Block, Directive, Message, Text, ToolResult, ToolUse, parse_directive
 from sevenfold.core.tokens import TEXT_RATE, MessageSize, count_bytes
@@ -30,6 +31,7 @@ from sevenfold.layers.shared.facts import (
 )
 from sevenfold.layers.shared.fidelity import find_names, iterate_strings
 from sevenfold.offline.conversation import OfflineConversation, parse_arrival, split_added
+from sevenfold.offline.record import parse_record
 
 STEP: Final = 200  # Bytes of what the assistant says before it calls tools
 NAMES: Final = 16  # Names that are told of one file
@@ -547,6 +549,12 @@ def reply_to_summary(conversation: OfflineConversation, directive: Directive) ->
     titled = enumerate(zip(TITLES, bodies, strict=True), 1)
     sections = "\n\n".join(f"## {n}. {title}\n{body or NONE}" for n, (title, body) in titled)
     return (Text(f"<analysis>\n{BY_RULE}.\n</analysis>\n\n<summary>\n{sections}\n</summary>"),)
+
+
+def reply_to_record(conversation: OfflineConversation, directive: Directive) -> tuple[Block, ...]:
+    """The same of a record that is shown as text: nobody has typed it here."""
+    record = tuple(one for message in conversation.messages for one in parse_record(message.text))
+    return reply_to_summary(replace(conversation, messages=record, added=frozenset()), directive)
 
 
 def _bodies(story: ConversationStory, room: int, wants: Sequence[str]) -> list[str]:

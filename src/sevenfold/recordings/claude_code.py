@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.core.messages import Block, Message, Role, Text, ToolResult, ToolUse, parse_message
+from sevenfold.core.messages import Block, Json, Message, Role, Text, ToolResult, ToolUse, parse_message
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Problem, Reply
 from sevenfold.recordings.reader import parse_time, repair_halves
@@ -32,6 +32,8 @@ from sevenfold.recordings.recorded_session import (
 from sevenfold.storage.jsonl import iterate_lines
 
 SYNTHETIC: Final = "<synthetic>"
+USUAL_WINDOW: Final = 200_000
+LEAST_FULL: Final = 150_000  # Tokens from which the tool compacts by itself in the usual window
 CLEARED: Final = "[Old tool result content cleared]"
 _PERSISTED: Final = re.compile(r"<persisted-output>.{0,200}?saved to:[ \t]*([^\n]+)", re.DOTALL)
 
@@ -84,6 +86,7 @@ class ClaudeCodeRecord(msgspec.Struct):
     agentId: str | None = None
     isSidechain: bool | None = None
     isMeta: bool | None = None
+    origin: Json | None = None
     isCompactSummary: bool | None = None
     isApiErrorMessage: bool | None = None
     requestId: str | None = None
@@ -321,14 +324,24 @@ class RecordChain:
                     self.uses.setdefault(block.id, []).append(node)
 
     def _summary(self, line: int, record: ClaudeCodeRecord, message: Message) -> None:
-        before = self.nodes.get(record.parentUuid or "")
-        if before and isinstance(before.event, RecordedCompaction) and before.event.summary is None:
+        before = self._find_boundary(record.parentUuid)
+        if before is not None:
             self.nodes[record.uuid or ""] = before
         else:  # its boundary was lost
             before = self._node(line, record)
             before.event = RecordedCompaction()
+        assert isinstance(before.event, RecordedCompaction)
         before.event = replace(before.event, summary=message)
         before.last_line = line
+
+    def _find_boundary(self, parent: str | None) -> _SpokenNode | None:
+        """The boundary that a summary belongs to: attachments and other records may stand between them."""
+        named, _ = self._resolve(parent, None)
+        last = next((node for node in reversed(self.order) if node.event or node.role == "assistant"), None)
+        for node in (named, last):
+            if node and isinstance(node.event, RecordedCompaction) and node.event.summary is None:
+                return node
+        return None
 
     def _from_user(self, line: int, record: ClaudeCodeRecord, message: Message) -> None:
         if message.tool_uses:
@@ -402,7 +415,7 @@ class RecordChain:
             self.problems.append(Problem(node.line, why))
         return self.order[i - 1].uuid
 
-    def _resolve(self, uuid: str | None, node: _SpokenNode) -> tuple[_SpokenNode | None, str | None]:
+    def _resolve(self, uuid: str | None, node: _SpokenNode | None) -> tuple[_SpokenNode | None, str | None]:
         """The record a uuid leads to, past records without a message; else the missing uuid."""
         passed = set[str]()
         while uuid is not None:
@@ -429,7 +442,8 @@ def _said(node: _SpokenNode, parent: str | None) -> RecordedEvent:
         return event
     model, failed = (record.message.model if record.message else None) or "", bool(record.isApiErrorMessage)
     if node.role == "user" or model == SYNTHETIC or failed:
-        return replace(event, meta=bool(record.isMeta), made_up=node.role == "assistant", failed=failed)
+        meta = bool(record.isMeta) or (record.origin or {}).get("kind") not in (None, "human")
+        return replace(event, meta=meta, made_up=node.role == "assistant", failed=failed)
     stop = node.stop or ("tool_use" if message.tool_uses else "end_turn")
     reply = Reply(message, node.usages[-1], stop, model=model)
     counted = bool(node.stop) or len({usage.output for usage in node.usages}) > 1
@@ -541,6 +555,7 @@ class _ClaudeCodeParse:
             folder=self.first.cwd or "",
             git_branch=self.first.gitBranch or "",
             title=self.chosen_title or titles[-1],
+            window=_find_shown_window(entries),
             agent=agent,
             continues=main.continues,
             entries=entries,
@@ -551,6 +566,16 @@ class _ClaudeCodeParse:
             skipped=dict(self.skipped),
             problems=tuple(sorted(self.problems, key=lambda p: p.line)),
         )
+
+
+def _find_shown_window(entries: Iterable[RecordedEvent]) -> int:
+    """The usual window if compactions by the tool itself show it; a session with a larger one has none."""
+    by_itself = [
+        said.what.tokens_before
+        for said in entries
+        if isinstance(said.what, RecordedCompaction) and said.what.trigger == "auto"
+    ]
+    return USUAL_WINDOW if any(LEAST_FULL <= tokens <= USUAL_WINDOW for tokens in by_itself) else 0
 
 
 def _by_conversation(sides: dict[str, tuple[RecordedEvent, ...]]) -> dict[str, tuple[RecordedEvent, ...]]:

@@ -6,6 +6,7 @@ screen, and only its `token_count` tells something new. Rollouts of the first ve
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any, Final
 
@@ -96,6 +97,7 @@ class _CodexParse:
     def __init__(self) -> None:
         self.thread = RecordedThread(FORMAT)
         self._about: Json = {}
+        self._windows: Counter[int] = Counter()  # The windows that the client named, by request
         self._total: object = None  # The usage of all requests so far: repeated, it tells nothing new
 
     def take(self, line: int, data: bytes) -> None:
@@ -181,6 +183,8 @@ class _CodexParse:
             self.thread.skipped[f"event_msg/{event.type}"] += 1
             return
         info = event.info if isinstance(event.info, dict) else {}
+        if type(window := info.get("model_context_window")) is int and window > 0:
+            self._windows[window] += 1
         last, total = info.get("last_token_usage"), info.get("total_token_usage")
         if not isinstance(last, dict) or (total is not None and total == self._total):
             return
@@ -200,6 +204,7 @@ class _CodexParse:
             version=get_text(about.get("cli_version")),
             folder=get_text(about.get("cwd")),
             branch=get_text(git.get("branch")) if isinstance(git, dict) else "",
+            window=self._windows.most_common(1)[0][0] if self._windows else 0,
         )
 
 

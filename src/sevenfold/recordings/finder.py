@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from sevenfold.core.errors import SevenfoldError
-from sevenfold.core.transcript import Problem
+from sevenfold.core.transcript import Problem, Reply
 from sevenfold.recordings.claude_code import ClaudeCodeReader, decode_record, read_session
 from sevenfold.recordings.codex import ENVELOPES, CodexReader
 from sevenfold.recordings.messages import MessagesReader
@@ -40,6 +40,7 @@ STRANGE: Final[dict[str, frozenset[str]]] = {"claude-code": ENVELOPES, "codex": 
 """Kinds of records that only another tool writes."""
 HEADS: Final = (1 << 16, 1 << 20, 1 << 24, LONGEST_LINE + (1 << 16))
 """Bytes read of a file, in turn, until a reader recognises it: its first line may be long."""
+BEGINNINGS: Final = (1 << 18, 1 << 22)  # Bytes of a file, in turn, in which the first reply is looked for
 _CONVERSATION: Final = re.compile(rb'"role"\s*:\s*"(?:user|assistant|model)"')
 _WORDS: Final = (b'"content"', b'"parts"', b'"text"', b'"tool_calls"')
 ENDINGS: Final = (".jsonl", ".json", ".jsonl.gz", ".json.gz", ".ndjson", ".ndjson.gz")
@@ -101,6 +102,82 @@ def _is_file(path: Path) -> bool:
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise Unreadable(f"it cannot be opened: {why}") from None
+
+
+class FirstRequest(msgspec.Struct, frozen=True):
+    """The first request of a file whose usage is recorded."""
+
+    session: str
+    id: str = ""  # As the provider called it, where the file says so
+    cache_read: int = 0
+
+
+def read_first_requests(files: Iterable[ReplayFile]) -> dict[str, FirstRequest]:
+    """The first request of each file that has one near its beginning, by path."""
+    found = ((one.path, _read_first_request(Path(one.path))) for one in files)
+    return {path: first for path, first in found if first is not None}
+
+
+def _read_first_request(path: Path) -> FirstRequest | None:
+    try:
+        if not _is_file(path):
+            return None
+        for limit in BEGINNINGS:
+            head = read_beginning(path, limit)
+            recorded = reader.read(head) if (reader := find_reader(head)) is not None else None
+            for said in recorded.requests if recorded is not None else ():
+                if recorded and isinstance(said.what, Reply) and said.what.usage.prompt:
+                    read = said.what.usage.cache_read
+                    return FirstRequest(recorded.session or str(path), said.request_id, read)
+            if len(head) < limit:
+                return None
+    except (SevenfoldError, OSError, ValueError, RecursionError):
+        pass  # reading all of it will say what is wrong
+    return None
+
+
+def find_repeated_reads(firsts: Iterable[FirstRequest]) -> frozenset[int]:
+    """Tokens that the first requests of several sessions read from the cache alike.
+
+    Such sessions began with one fixed prefix; another first read may be inherited history.
+    """
+    sessions: dict[int, set[str]] = {}
+    for first in firsts:
+        sessions.setdefault(first.cache_read, set()).add(first.session)
+    return frozenset(tokens for tokens, of in sessions.items() if tokens and len(of) > 1)
+
+
+def find_copied_requests(firsts: Mapping[str, FirstRequest]) -> dict[str, frozenset[str]]:
+    """The requests of a file that are in a longer one too, by path.
+
+    A session that is forked, or resumed into a new file, begins with a copy of what it goes on from.
+    """
+    alike: dict[str, list[str]] = {}
+    for path, first in firsts.items():
+        if first.id:
+            alike.setdefault(first.id, []).append(path)
+    copied: dict[str, frozenset[str]] = {}
+    for paths in alike.values():
+        if len(paths) < 2:
+            continue
+        known = sorted(((path, _read_request_ids(path)) for path in paths), key=lambda one: -len(one[1]))
+        elsewhere = frozenset[str]()
+        for path, ids in known:
+            copied[path] = ids & elsewhere
+            elsewhere |= ids
+    return {path: ids for path, ids in copied.items() if ids}
+
+
+def _read_request_ids(path: str) -> frozenset[str]:
+    try:
+        recorded = read_recording(ReplayFile(path))
+    except (SevenfoldError, OSError, ValueError, RecursionError):
+        return frozenset()
+    return (
+        frozenset(said.request_id for said in recorded.requests if said.request_id)
+        if recorded
+        else frozenset()
+    )
 
 
 def find_reader(head: bytes) -> SessionReader | None:

@@ -43,6 +43,7 @@ from sevenfold.recordings.recorded_session import (
 from sevenfold.storage.jsonl import iterate_lines
 
 FORMAT: Final = "sevenfold"
+FORK: Final = "fork"  # The kind of an agent, and the author of what it needs before it is asked
 _LOOKED_AT: Final = 5  # Lines by which one of our files is told from others
 
 
@@ -63,6 +64,7 @@ class OwnRecordedSession(RecordedSession, frozen=True):
     """A session of ours, with the facts that only our files have."""
 
     interactive: bool | None = None  # True if a person talked in it; None if the file does not say
+    forked: bool = False  # True for an agent that went on from the conversation of its session
 
 
 class OwnReader:
@@ -132,6 +134,7 @@ class _OwnParse:
         self.thread = RecordedThread(FORMAT)
         self._about: dict[str, object] = {}
         self._undone: list[Reply] = []
+        self._compacted_by = ""  # The layer that compacted, until the model is asked again
         self._visible: list[int] = []
         """Ids of what the model saw, in order: a compaction says by id what it took away."""
 
@@ -150,7 +153,8 @@ class _OwnParse:
                 self._replaced(line, entry, edit)
             case Results(shown):
                 ids = tuple(self.thread.resolve_id(id) for id in shown)
-                self.thread.add_change(RecordedClearing(ids, entry.by), line, entry.at)
+                clearing = RecordedClearing(ids, entry.by)
+                self.thread.add_change(clearing, line, entry.at, uuid=str(entry.id))
             case Mark("session", dict() as about):
                 self._about = about
             case _:
@@ -159,6 +163,7 @@ class _OwnParse:
     def _reply(self, line: int, entry: Entry, reply: Reply) -> None:
         if not reply.message.content:
             return
+        self._compacted_by = ""
         model = reply.model or get_text(self._about.get("model"))
         self.thread.end_reply()
         for block in reply.message.content:
@@ -167,6 +172,13 @@ class _OwnParse:
         self._visible.append(entry.id)
 
     def _message(self, line: int, entry: Entry, message: Message) -> None:
+        self._visible.append(entry.id)
+        # What the layer adds behind its summary restores what is still needed: nobody said it.
+        if self._compacted_by and entry.by == self._compacted_by and self.thread.extend_summary(message):
+            return
+        if entry.by == FORK:
+            self.thread.skipped["answers to calls of the session"] += 1
+            return
         rest: list[Block] = [b for b in message.content if not isinstance(b, ToolResult)]
         for result in message.results:
             self.thread.add_result(result, line, entry.at)
@@ -174,7 +186,6 @@ class _OwnParse:
             self.thread.add_beside(rest, message.results[-1].tool_use_id)
         elif rest:
             self.thread.add_message(rest, line, entry.at, meta=entry.by != "user", uuid=str(entry.id))
-        self._visible.append(entry.id)
 
     def _replaced(self, line: int, entry: Entry, edit: Replace) -> None:
         """A compaction takes the beginning away; folding elsewhere is for a replay to decide anew."""
@@ -185,14 +196,23 @@ class _OwnParse:
         blocks = tuple(block for message in edit.by for block in message.content)
         compaction = RecordedCompaction(entry.by, 0, Message("user", blocks), str(kept[0]) if kept else "")
         self.thread.add_change(compaction, line, entry.at, uuid=str(entry.id))
-        self._visible = [entry.id, *kept]
+        self._visible, self._compacted_by = [entry.id, *kept], entry.by
 
     def make_session(self) -> RecordedSession:
         id, root = get_text(self._about.get("id")), get_text(self._about.get("root"))
-        known = asdict(self.thread.make_session(session=id, folder=root)) | {"undone": tuple(self._undone)}
+        agent = self._about.get("agent")
+        if agent:
+            id, own = get_text(self._about.get("session")), id
+        size = self._about.get("window")
+        known = asdict(
+            self.thread.make_session(session=id, folder=root, window=size if isinstance(size, int) else 0)
+        ) | {"undone": tuple(self._undone)}
+        if not agent:
+            said = self._about.get("interactive")
+            return OwnRecordedSession(**known, interactive=said if isinstance(said, bool) else None)
+        forked = isinstance(agent, dict) and agent.get("kind") == FORK
         # An agent is asked by a session, never by a person.
-        said = False if self._about.get("agent") else self._about.get("interactive")
-        return OwnRecordedSession(**known, interactive=said if isinstance(said, bool) else None)
+        return OwnRecordedSession(**known | {"agent": own}, interactive=False, forked=forked)
 
 
 def has_agents(recorded: RecordedSession) -> bool:

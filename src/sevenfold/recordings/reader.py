@@ -427,6 +427,15 @@ class RecordedThread:
         self._open = None
         self._add(line, at, uuid).event = event
 
+    def extend_summary(self, message: Message) -> bool:
+        """Add a message to the summary of the compaction before it; False if there is none."""
+        last = self._nodes[-1] if self._nodes else None
+        if last is None or not isinstance(last.event, RecordedCompaction) or last.event.summary is None:
+            return False
+        whole = Message("user", (*last.event.summary.content, *message.content))
+        last.event = replace(last.event, summary=whole)
+        return True
+
     def resolve_id(self, use_id: str) -> str:
         """The id that a tool use has here."""
         return self._uses[use_id][1].id if use_id in self._uses else use_id
@@ -459,7 +468,7 @@ class RecordedThread:
         return own
 
     def make_session(
-        self, *, session: str = "", version: str = "", folder: str = "", branch: str = ""
+        self, *, session: str = "", version: str = "", folder: str = "", branch: str = "", window: int = 0
     ) -> RecordedSession:
         """The session as a value."""
         entries = self._entries()
@@ -471,6 +480,7 @@ class RecordedThread:
             version=version,
             folder=folder,
             git_branch=branch,
+            window=window,
             entries=tuple(entries),
             tip=entries[-1].uuid if entries else "",
             results=self._facts,

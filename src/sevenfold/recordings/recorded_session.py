@@ -95,6 +95,7 @@ class RecordedSession(msgspec.Struct, frozen=True):
     folder: str = ""
     git_branch: str = ""
     title: str = ""
+    window: int = 0  # The window of the client, where the file says or shows it
     continues: str = ""  # The event before the first one, if that is in another file
     entries: tuple[RecordedEvent, ...] = ()
     """All branches of the main conversation, in the order of the file."""
@@ -222,7 +223,8 @@ class _SessionRetelling:
         if len(kept) < len(message.content):
             self._problem(said, "its tool results answer nothing on this branch: dropped")
         if kept:
-            self._add(said, Message(message.role, kept), "model" if said.made_up else "user")
+            by = "session" if said.meta else "user"  # what a tool put in is not what a person said
+            self._add(said, Message(message.role, kept), "model" if said.made_up else by)
             self._answered(said, message)
 
     def _answered(self, said: RecordedEvent, asking: Message) -> None:

@@ -13,6 +13,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from sevenfold.cache.ledger import SIDE
 from sevenfold.cache.prices import Price
 from sevenfold.core.events import Added, Compacted, Event, Stored, get_label
 from sevenfold.core.messages import Message, Text, assistant
@@ -29,6 +30,7 @@ from sevenfold.replay.costs import CacheProvider, has_thinking
 from sevenfold.replay.needs import AbsenceTracker, LostItem, MissedSource
 from sevenfold.replay.outcome import (
     BESIDE,
+    LARGE,
     CacheBreak,
     Kind,
     LayerAction,
@@ -84,8 +86,13 @@ class ReplayBooks:
         """Record what left the view and could be asked for again."""
         for one in lost:
             self._removed_by_layer[one.layer][0] += 1
-            tokens = self._regret.removed_tokens + one.tokens
-            self._regret = replace(self._regret, removed=self._regret.removed + 1, removed_tokens=tokens)
+            known = self._regret
+            self._regret = replace(
+                known,
+                removed=known.removed + 1,
+                removed_tokens=known.removed_tokens + one.tokens,
+                large_removed=known.large_removed + (one.tokens >= LARGE),
+            )
 
     def record_needed(self, missed: MissedSource, lost: LostItem) -> None:
         self._removed_by_layer[lost.layer][1] += 1
@@ -96,6 +103,7 @@ class ReplayBooks:
             needed=known.needed + 1,
             robust=known.robust + missed.robust,
             needed_tokens=known.needed_tokens + lost.tokens,
+            large_needed=known.large_needed + (missed.robust and lost.tokens >= LARGE),
         )
         self._actions.append(LayerAction(READ_BACK, f"needed again: {missed.use_id}", -lost.tokens))
 
@@ -117,9 +125,10 @@ class ReplayBooks:
         recorded: Usage | None = None,
         blame: str = "",
         model: str = "",
+        robust: bool = False,
     ) -> None:
         """Record an answered request. `blame`: the layer that pays for reading back."""
-        row = RequestRow(at, kind, usage, recorded or Usage(), tuple(self._actions), model)
+        row = RequestRow(at, kind, usage, recorded or Usage(), tuple(self._actions), robust, model)
         self._actions.clear()
         whose = WHO.get(kind, blame)
         if kind not in BESIDE:
@@ -131,6 +140,17 @@ class ReplayBooks:
             self._warmed, self._warmer = row.at, whose
         if whose:
             self._cost[whose] += self._price.units(usage)
+        self.rows.append(row)
+
+    def record_lean(self, kind: Kind, at: float, usage: Usage, price: Price | None) -> None:
+        """Record a request of its own to the small model, in tokens of the session's own price."""
+        own, main = price or self._price, self._price
+        sent = usage.input * (own.input / main.input if main.input else 1.0)
+        said = usage.output * (own.output / main.output if main.output else 1.0)
+        scaled = Usage(input=round(sent), output=round(said))
+        row = RequestRow(at, kind, scaled, Usage(), tuple(self._actions), model=f"{SIDE}{own.model}")
+        self._actions.clear()
+        self._cost[WHO[kind]] += main.units(scaled)
         self.rows.append(row)
 
     def record_reply(self, at: float) -> None:
@@ -154,6 +174,11 @@ class ReplayBooks:
         self.breaks.append(CacheBreak(len(self.rows), again, reason))
         if why and not silent:
             self._cost[why.partition(":")[0]] += again * self._lost_price
+
+    @property
+    def context(self) -> int:
+        """Tokens of the last request of the conversation."""
+        return self._last.context if self._last is not None else 0
 
     @property
     def _lost_price(self) -> float:
@@ -327,9 +352,12 @@ class ReplaySilence:
 
     async def kept_warm(self, request: Request) -> Reply | None:
         """Send a minimal request that reads the prefix; always with the frame's own lifetime."""
-        request = replace(request, frame=self._frame)
-        usage = replace(self._provider.ask(make_minimal_request(request), self._clock.time), output=1)
-        self._books.record_request("keep warm", self._clock.time, usage)
+        request, now = replace(request, frame=self._frame), self._clock.time
+        usage = replace(self._provider.ask(make_minimal_request(request), now), output=1)
+        self._books.record_request("keep warm", now, usage)
+        self._read_at = now
+        mark = make_kept_until_mark(self._transcript.view, now + self._life)
+        self._transcript.add(mark, by=KEEP_WARM)
         return Reply(assistant(Text("yes")), usage)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from statistics import median
@@ -16,9 +16,10 @@ from msgspec.structs import replace
 from sevenfold.cache.prices import Price, Prices
 from sevenfold.core.errors import Mistake
 from sevenfold.core.messages import THOUGHTS, Message, Text, ToolResult, ToolUse, encode_block
-from sevenfold.core.request import TTL_SECONDS, Request, strip_unsigned_thinking
+from sevenfold.core.request import TTL_SECONDS, Request, Ttl, strip_unsigned_thinking
 from sevenfold.core.tokens import FRAME, MessageSize, Usage, measure_message
-from sevenfold.core.transcript import Entry, Id, PlacedMessage, Replace, Reply
+from sevenfold.core.transcript import Entry, Id, PlacedMessage, Replace, Reply, Results
+from sevenfold.models.anthropic_wire import MOST_MARKS
 from sevenfold.replay.policies import format_suggestion
 from sevenfold.simulator.cache import CachedPrompt, PromptCache
 
@@ -38,6 +39,7 @@ class CacheProvider:
         self._cache = PromptCache()
         self._last: CachedPrompt | None = None
         self._placed: list[PlacedMessage] = []
+        self._buffer: object = None
         self._blocks: list[int] = []  # The index of the first block of each message
         self._prompt = CachedPrompt()
         self._reset_prompt()
@@ -77,6 +79,18 @@ class CacheProvider:
         self.seconds += process_time() - began
         return verdict.usage()
 
+    def lose_cache(self, read: int, of: int) -> None:
+        """Lose as much of the last request as the recording lost, which read `read` tokens of `of`.
+
+        Beyond the part before the messages the share counts: the views need not have the same length.
+        """
+        if self._last is None:
+            return
+        if read > self._unseen:
+            share = (read - self._unseen) / max(1, of - self._unseen)
+            read = self._unseen + int(share * (self._last.tokens - self._unseen))
+        self._cache.forget(SCOPE, self._last, read)
+
     def note_reply_end(self, now: float) -> None:
         """Count the lifetime of the prefix from the end of the reply, as recorded sessions show."""
         if self._last is not None:
@@ -103,19 +117,21 @@ class CacheProvider:
         self._follow_view(request)
         ttl, head = (int(TTL_SECONDS[t]) for t in (request.frame.ttl, request.frame.head_ttl))
         known, view = self._prompt, request.view
-        marks = [(0, head), (1, head)]
-        for at in sorted(at for id in request.breakpoints if (at := view.where(id)) is not None):
+        places = sorted(at for id in request.breakpoints if (at := view.where(id)) is not None)
+        marks = [(0, head), (1, head)] if len(places) + 2 <= MOST_MARKS else [(1, head)]
+        for at in places[len(marks) - MOST_MARKS :]:
             end = self._blocks[at + 1] if at + 1 < len(self._blocks) else len(known)
             marks.append((end - 1, ttl))
         return CachedPrompt(known.digests, known.upto, known.places, marks)
 
     def _follow_view(self, request: Request) -> None:
         """Bring hashes and token counts up to this view; only what differs is computed."""
-        view, same = request.view, 0
-        for old, new in zip(self._placed, view, strict=False):
-            if old is not new:
-                break
-            same += 1
+        view = request.view
+        same = min(len(self._placed), len(view))
+        if view.buffer is not self._buffer:  # a buffer only grows
+            self._buffer = view.buffer
+            pairs = enumerate(zip(self._placed, view, strict=False))
+            same = next((at for at, (old, new) in pairs if old is not new), same)
         if same < len(self._placed):
             self._cut_to(same)
         prompt = self._prompt
@@ -160,7 +176,6 @@ def _name_kind(block: object) -> str:
     return "tool_result" if isinstance(block, ToolResult) else "text"
 
 
-LARGE: Final = 1_000_000  # The window of a session whose prompts were longer than its model's usual one
 UNKNOWN: Final = Price(
     model="unknown", input=0.0, output=0.0, output_units=5.0, window=200_000, max_output=32_000, as_of=""
 )  # The usual multiples for cache and output, and no price
@@ -174,17 +189,14 @@ class SessionPrice(msgspec.Struct, frozen=True):
     known: bool  # True for a real price; without one only base-price units are known
     error: str = ""
     others: dict[str, Price] = {}  # The prices of the other models that answered, by name
-
-    @property
-    def window(self) -> int | None:
-        """None for a model that can have the large window: only the prompts show which it had."""
-        return None if self.price.window == LARGE else self.price.window
+    small: Price | None = None  # The price of the small model that side work is asked of
 
     @property
     def prices(self) -> Prices:
-        """A table that gives the layers this price for every model name."""
+        """A table that gives the layers this price for every model name but that of the small model."""
         price = self.price
-        return Prices({price.model: price}, {self.model: price.model, "*": price.model})
+        small = {self.small.model: self.small} if self.small is not None else {}
+        return Prices({**small, price.model: price}, {self.model: price.model, "*": price.model})
 
 
 def find_session_price(entries: Sequence[Entry], prices: Prices, wanted: str | None) -> SessionPrice:
@@ -197,13 +209,12 @@ def find_session_price(entries: Sequence[Entry], prices: Prices, wanted: str | N
             f"{what}: costs are in base-price tokens alone, and nothing is compacted by price; "
             "--price MODEL gives them a price"
         )
-        return SessionPrice(
-            model, _fit_window(replace(UNKNOWN, model=model or "unknown"), entries), False, error
-        )
+        return SessionPrice(model, replace(UNKNOWN, model=model or "unknown"), False, error)
+    small = prices.of(found.small) if found.small else None
     if wanted:
-        return SessionPrice(model or found.model, _fit_window(found, entries), True)
+        return SessionPrice(model or found.model, found, True, small=small)
     others, error = _find_other_prices(model, found, entries, prices)
-    return SessionPrice(model, _fit_window(found, entries), True, error, others)
+    return SessionPrice(model, found, True, error, others, small)
 
 
 def _find_other_prices(
@@ -245,16 +256,13 @@ def find_main_model(entries: Sequence[Entry]) -> str:
     return known.most_common(1)[0][0] if known else ""
 
 
-def _fit_window(price: Price, entries: Sequence[Entry]) -> Price:
-    """The price with a window in which the recorded prompts have room."""
-    largest = max((e.what.usage.prompt for e in entries if isinstance(e.what, Reply)), default=0)
-    return replace(price, window=LARGE) if largest > price.window else price
-
-
 LEAST, MOST = 0.4, 4.0  # Real tokens per estimated one; other rates have other causes, such as a hook
 USUAL: Final = 1.25  # Real tokens per estimated token, where nothing better is known
 SHRANK: Final = 0.97  # A request smaller than this part of the one before has lost something
 LARGEST_FIXED: Final = 45_000  # Largest system prompt with tools (tokens); more is inherited history
+LEAST_INHERITED: Final = 2_000  # Fewer tokens of inherited history cannot be told from wrong estimates
+STILL_READ: Final = 0.95  # A request that reads less than this part of the prompt before it broke the cache
+LEAST_BREAK: Final = 2_000  # Tokens; a smaller difference is the end of the prompt, which was not marked
 
 
 @dataclass
@@ -267,6 +275,9 @@ class TokenRates:
     rates: dict[Id, float] = field(default_factory=dict)
     usual: float = USUAL
     shrank: dict[Id, int] = field(default_factory=dict)  # Tokens that the recording itself had cleared
+    breaks: dict[Id, int] = field(default_factory=dict)
+    """Replies whose request broke the cache before it could expire, and the tokens it still read."""
+    largest_fixed: int = LARGEST_FIXED
 
     def rate(self, id: Id) -> float:
         return self.rates.get(id, self.usual)
@@ -279,7 +290,8 @@ class TokenRates:
     @property
     def fixed(self) -> int:
         """Tokens of system prompt and tools: at most what a recorded compaction left over."""
-        return min(self.unseen, *(list(self.resets.values()) or [LARGEST_FIXED]))
+        left = min(self.unseen, *(list(self.resets.values()) or [self.largest_fixed]))
+        return self.unseen if self.unseen - left < LEAST_INHERITED else left
 
 
 def estimate_message(message: Message) -> int:
@@ -300,31 +312,102 @@ def remove_thinking(message: Message) -> Message:
     return Message(message.role, tuple(b for b in message.content if not isinstance(b, THOUGHTS)))
 
 
-def compute_token_rates(entries: Sequence[Entry]) -> TokenRates:
-    """Rates from the differences between requests; entries without one get the session's usual rate."""
-    known, added, before = TokenRates(), dict[Id, int](), None
+def find_ttl(entries: Sequence[Entry]) -> Ttl:
+    """The lifetime that most of the recorded cache writes were paid for."""
+    usages = [e.what.usage for e in entries if isinstance(e.what, Reply)]
+    hour = sum(used.cache_write_1h for used in usages)
+    return "1h" if 2 * hour > sum(used.cache_write for used in usages) else "5m"
+
+
+def compute_token_rates(entries: Sequence[Entry], fixed: int = LARGEST_FIXED) -> TokenRates:
+    """Rates from the differences between requests; entries without one get the session's usual rate.
+
+    `fixed` is the largest system prompt with tools that the session can have had.
+    """
+    known, added, before = TokenRates(largest_fixed=fixed), dict[Id, int](), None
+    view = dict[Id, int]()  # The estimate of each message that the recording showed to its model
     compacted: Id | None = None
     for entry in entries:
         message = entry.what.message if isinstance(entry.what, Reply) else entry.what
         if isinstance(entry.what, Reply) and (prompt := entry.what.usage.prompt):
-            unseen = max(0, prompt - round(sum(added.values()) * USUAL))
             if before is None:
-                known.unseen, known.known = unseen, entry.what.usage.cache_read
+                known.unseen = max(0, prompt - round(sum(added.values()) * USUAL))
+                known.known = entry.what.usage.cache_read
             elif compacted is not None:
-                known.resets[compacted] = unseen
+                seen = sum(tokens * known.rates.get(id, USUAL) for id, tokens in view.items())
+                known.resets[compacted] = max(0, prompt - round(seen))
             else:
                 _share_out(known, prompt - before, added)
                 if prompt < SHRANK * before:
                     known.shrank[entry.id] = before - prompt
             added, before, compacted = {}, prompt, None
         if isinstance(entry.what, Replace):
-            compacted = entry.id
-            added = {entry.id: sum(estimate_message(m) for m in entry.what.by)}
+            compacted, added = entry.id, {}
+            view = _replace_estimates(view, entry.id, entry.what)
         elif isinstance(message, Message):
-            added[entry.id] = estimate_message(message)
+            added[entry.id] = view[entry.id] = estimate_message(message)
     if known.rates:
         known.usual = median(known.rates.values())
+    fixed = known.fixed
+    for id, left in known.resets.items():
+        known.resets[id] = fixed if abs(left - fixed) < LEAST_INHERITED else left
+    known.breaks = _find_recorded_breaks(entries, known.shrank)
     return known
+
+
+def _replace_estimates(view: dict[Id, int], id: Id, edit: Replace) -> dict[Id, int]:
+    """The estimates after a compaction: the summary, and the messages that stayed behind it."""
+    ids = list(view)
+    kept = ids[ids.index(edit.last) + 1 :] if edit.last in view else []
+    return {id: sum(map(estimate_message, edit.by)), **{one: view[one] for one in kept}}
+
+
+def _find_recorded_breaks(entries: Sequence[Entry], shrank: Container[Id]) -> dict[Id, int]:
+    """The replies that broke the cache inside its lifetime, and the tokens that they still read.
+
+    A compaction or a prompt that shrank changed the prefix by design; those are no such breaks.
+    """
+    life, found = TTL_SECONDS[find_ttl(entries)], dict[Id, int]()
+    before: Usage | None = None
+    replied = sent = 0.0
+    for entry in entries:
+        if isinstance(entry.what, Replace | Results):
+            before = None
+        elif not isinstance(entry.what, Reply):
+            sent = entry.at
+        elif (used := entry.what.usage).prompt:
+            if before is not None and sent - replied <= life and entry.id not in shrank:
+                lost = before.prompt - used.cache_read
+                if lost >= LEAST_BREAK and used.cache_read < STILL_READ * before.prompt:
+                    found[entry.id] = used.cache_read
+            before, replied, sent = used, entry.at, entry.at
+    # A client that never read a cache did not use one: nothing of its could break.
+    used_cache = any(e.what.usage.cache_read for e in entries if isinstance(e.what, Reply))
+    return found if used_cache else {}
+
+
+def find_largest_fixed(entries: Sequence[Entry], shared_reads: Container[int]) -> int:
+    """The largest system prompt with tools that a session can have had.
+
+    A first request that read as much as those of other sessions began with their fixed prefix: there is no
+    inherited history in it, however long it is.
+    """
+    used = (e.what.usage for e in entries if isinstance(e.what, Reply) and e.what.usage.prompt)
+    first = next(used, Usage())
+    return max(LARGEST_FIXED, first.prompt) if first.cache_read in shared_reads else LARGEST_FIXED
+
+
+def find_unmarked_losses(entries: Sequence[Entry]) -> list[int]:
+    """Tokens by which requests were smaller than the one before, with no compaction or clearing between."""
+    found, before = list[int](), 0
+    for entry in entries:
+        if isinstance(entry.what, Replace | Results):
+            before = 0
+        elif isinstance(entry.what, Reply) and (prompt := entry.what.usage.prompt):
+            if prompt < SHRANK * before:
+                found.append(before - prompt)
+            before = prompt
+    return found
 
 
 def _share_out(known: TokenRates, tokens: int, added: dict[Id, int]) -> None:

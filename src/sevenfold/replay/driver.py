@@ -21,13 +21,14 @@ from typing import ClassVar, Final
 
 from msgspec.structs import replace
 
+from sevenfold.cache.ledger import SIDE
 from sevenfold.cache.prices import Price, Prices
 from sevenfold.core.clock import run_sync
 from sevenfold.core.events import Cleared, Emit, Event, get_label
 from sevenfold.core.messages import Block, Message, Text, ToolResult, assistant, user
 from sevenfold.core.protocols import Capabilities, Change, Fit, Layers
-from sevenfold.core.request import Frame, Request, Ttl
-from sevenfold.core.tokens import REFERENCE_WINDOW, TEXT_RATE, Pressure, Thresholds, Usage, measure_message
+from sevenfold.core.request import Frame, Request
+from sevenfold.core.tokens import TEXT_RATE, Pressure, Thresholds, Usage, measure_message
 from sevenfold.core.transcript import Entry, Id, PlacedMessage, Replace, Reply, Results, Transcript
 from sevenfold.layers.l2_microcompaction.candidates import ViewScan, store_cleared_results
 from sevenfold.layers.l7_agents.forks import ForkRunner
@@ -37,18 +38,30 @@ from sevenfold.layers.shared.boundary import SPOKEN, STANDS_FOR, record_name
 from sevenfold.layers.shared.idle_gaps import GapCounts
 from sevenfold.layers.shared.restore import RestoredFiles, RestoredNames, Restorer, StartContext
 from sevenfold.models.capabilities import find_capabilities
+from sevenfold.recordings.windows import find_session_window
 from sevenfold.replay.bookkeeping import COUNTING, RECORDING, EventWatch, ReplayBooks, ReplaySilence
 from sevenfold.replay.costs import (
+    LARGEST_FIXED,
+    LEAST_INHERITED,
     CacheProvider,
     compute_token_rates,
     estimate_size,
+    find_ttl,
     has_thinking,
     remove_thinking,
 )
 from sevenfold.replay.needs import AbsenceTracker, MissedSource, find_needs
 from sevenfold.replay.outcome import Kind, ReplayOutcome, TimeSpent
 from sevenfold.replay.policies import ClearRule, Policy
-from sevenfold.replay.stand_ins import NOTES, ReplayDisk, ReplayExtraction, RuleModel
+from sevenfold.replay.stand_ins import (
+    LEAN_NOTES,
+    NOTES,
+    MemoryCharges,
+    ReplayDisk,
+    ReplayExtraction,
+    RuleModel,
+    make_replay_side_work,
+)
 from sevenfold.settings.layers import CLEARABLE
 from sevenfold.storage.results import ResultStore
 from sevenfold.testing.doubles import FakeClock, FakeTools, NoAccounts, Postponed
@@ -124,9 +137,9 @@ def forget_entries(log: Transcript) -> None:
         log.view = replace(view, marks=marks)
 
 
+AFTERWARDS: Final = 7_200.0  # Seconds of silence after the last reply: what layers do in it is charged
 CALL_OUTPUT: Final = 120  # Tokens of the call that reads something back
 ANALYSIS: Final = 1.5  # Output tokens per token of a recorded summary: its analysis is not in the file
-LEAST_INHERITED: Final = 2_000  # Fewer tokens of inherited history get no message of their own
 FILLER: Final = "x" * 199 + "\n"  # Stands for text that is not in the file
 
 Make = Callable[[LayerParts], Layers]
@@ -141,27 +154,19 @@ def drive_session(
     window: int | None = None,
     prices: Prices | None = None,
     scratch: Path | None = None,
+    fixed: int = LARGEST_FIXED,
     tell: Callable[[int], None] = lambda done: None,
 ) -> ReplayOutcome:
-    """Replay one session under one policy; `tell` is called with the number of entries done."""
+    """Replay one session under one policy; `tell` is called with the number of entries done.
+
+    `fixed` is the largest system prompt with tools that it can have had.
+    """
     ttl = find_ttl(entries) if policy.cache_ttl == "recorded" else policy.cache_ttl
     frame = Frame(model, tools=({**EDIT_SCHEMA},), ttl=ttl, system_ttl=policy.system_ttl)
-    able = replace(find_capabilities(model), window=window or find_window(entries))
+    able = replace(find_capabilities(model), window=window or find_session_window(entries, model).tokens)
     limits = Thresholds.of(able.window, able.max_output, compact_percent=policy.auto_compact_percent)
-    return SessionDrive(entries, policy, frame, limits, price, able=able, prices=prices).run(scratch, tell)
-
-
-def find_window(entries: Sequence[Entry]) -> int:
-    """The usual window, or a large one where prompts were longer than that."""
-    prompts = (e.what.usage.prompt for e in entries if isinstance(e.what, Reply))
-    return 1_000_000 if max(prompts, default=0) > REFERENCE_WINDOW else REFERENCE_WINDOW
-
-
-def find_ttl(entries: Sequence[Entry]) -> Ttl:
-    """The lifetime that most of the recorded cache writes were paid for."""
-    usages = [e.what.usage for e in entries if isinstance(e.what, Reply)]
-    hour = sum(used.cache_write_1h for used in usages)
-    return "1h" if 2 * hour > sum(used.cache_write for used in usages) else "5m"
+    drive = SessionDrive(entries, policy, frame, limits, price, able=able, prices=prices, fixed=fixed)
+    return drive.run(scratch, tell)
 
 
 class SessionDrive:
@@ -178,6 +183,7 @@ class SessionDrive:
         layers: Make | None = None,
         able: Capabilities | None = None,
         prices: Prices | None = None,
+        fixed: int = LARGEST_FIXED,
     ) -> None:
         self._entries, self._policy, self._compacts = entries, policy, policy.compacts
         self._make = layers or partial(make_policy_layers, policy)
@@ -186,7 +192,7 @@ class SessionDrive:
         self._prices = prices or Prices.load()
         began = process_time()
         self._needs = find_needs(entries, resets=not self._compacts)
-        self._counted = compute_token_rates(entries)
+        self._counted = compute_token_rates(entries, fixed)
         self._spent = TimeSpent(tracing=process_time() - began)
         self._inside = 0.0  # Seconds of the simulator and of our books while layers ran
         self._clock = FakeClock(entries[0].at if entries else 0.0)
@@ -195,6 +201,8 @@ class SessionDrive:
         self._theirs: dict[Id, Id] = {}  # Entries of the recording by ours
         self._turn_began: Id = 0
         self._inherited: Id | None = None
+        self._prompt = 0  # Tokens of the last recorded request
+        self._compacted = 0  # Compactions of ours so far
         self._gaps = GapCounts()
         self._disk = ReplayDisk()
         self._provider = CacheProvider(self._counted.fixed, self._weigh, self._counted.known)
@@ -203,11 +211,20 @@ class SessionDrive:
         self._absence = AbsenceTracker(self._counted.rate, self._theirs, lambda: self._transcript.view)
         self._watch = EventWatch(self._books, self._absence, self._transcript, self._provider)
         self._watch.weigh = self._weigh
-        self._extraction = ReplayExtraction(policy, price, self._ask, self._books, self._clock)
+        self._extraction = ReplayExtraction(
+            policy,
+            price,
+            self._ask,
+            self._books,
+            self._clock,
+            lambda: self._turn.request,
+            self._counted.usual,
+        )
         catch_up = self._extraction.catch_up
         self._silence = ReplaySilence(
             frame, self._clock, self._transcript, self._provider, self._books, policy.keep_warm, catch_up
         )
+        self._memory = MemoryCharges(policy, price, frame.ttl)
         self._background = Postponed()
         self._model = RuleModel(self._able, self._charge_request, self._record_side_request)
 
@@ -232,13 +249,15 @@ class SessionDrive:
                     self._replay_compaction(entry, compaction)
                 case _:
                     pass
-        self._extraction.catch_up()
+        await self._silence.pass_until(self._clock.time + AFTERWARDS, lambda: self._turn)
+        self._extraction.end_session()
         whole, spent = process_time() - began, self._spent
         asking, simulator = self._model.seconds, self._provider.seconds
         layers = max(0.0, spent.layers - asking - self._inside)
         other = max(0.0, whole - layers - asking - simulator)
         spent = replace(spent, layers=layers, asking=asking, simulator=simulator, other=other)
-        return self._books.make_outcome(spent)
+        dreamt = self._memory.compute_dream_share(self._books.context)
+        return replace(self._books.make_outcome(spent), recalled=self._memory.recalled, dreamt=dreamt)
 
     def _open(self, folder: Path) -> Turn:
         return Turn(
@@ -262,7 +281,18 @@ class SessionDrive:
             transcript_path=folder / "session.jsonl",
         )
         forks = ForkRunner(conversation, NoAccounts(), self._clock, self._heard)
-        names = RestoredNames(self._policy.compaction.names)
+        again = self._policy.compaction
+        sources = (
+            RestoredFiles(
+                self._disk.read, most=again.files, each=again.file_tokens, excerpts=again.excerpts
+            ),
+            StartContext(),
+            RestoredNames(again.names),
+        )
+        side_work = make_replay_side_work(
+            self._policy, self._prices, conversation, self._clock, self._heard, forks
+        )
+        self._extraction.side_work = side_work
         parts = LayerParts(
             conversation=conversation,
             emit=self._heard,
@@ -270,7 +300,8 @@ class SessionDrive:
             prices=self._prices,
             results=UnwrittenResults(),
             fork=forks,
-            restorer=Restorer((RestoredFiles(self._disk.read), StartContext(), names)),
+            side_work=side_work,
+            restorer=Restorer(sources),
             cached_until=self._silence.until,
             idle_gaps=lambda: self._gaps,
             keep_warm=self._silence.kept_warm,
@@ -279,12 +310,15 @@ class SessionDrive:
         return parts
 
     def _add_inherited(self) -> None:
-        """Add a filler message for the history of a session that continued another."""
-        if (tokens := self._counted.inherited) < LEAST_INHERITED:
-            return
-        message = user(FILLER * round(tokens / len(FILLER) / TEXT_RATE))
-        [self._inherited] = self._transcript.add(message, by=RECORDING)
-        self._rates[self._inherited] = tokens / max(1, estimate_size(measure_message(message)))
+        """Add filler for the history of a session that continued another: what was cached, and the rest."""
+        cached = max(0, min(self._counted.known, self._counted.unseen) - self._counted.fixed)
+        for tokens in (cached, self._counted.inherited - cached):
+            if tokens < LEAST_INHERITED:
+                continue
+            message = user(FILLER * round(tokens / len(FILLER) / TEXT_RATE))
+            [id] = self._transcript.add(message, by=RECORDING)
+            self._rates[id] = tokens / max(1, estimate_size(measure_message(message)))
+            self._inherited = id if self._inherited is None else self._inherited
         self._watch.view = self._transcript.view
 
     # --- entries of the recording -------------------------------------------------------------------------
@@ -299,6 +333,7 @@ class SessionDrive:
         spoken = entry.by == "user" and any(isinstance(b, Text) for b in message.content)
         if spoken:
             self._extraction.note_message(message)
+            self._memory.note_message(message)
         if spoken and (replied := self._transcript.view.replied_at) is not None:
             self._gaps = self._gaps.after(entry.at - replied)
         self._add_entry(entry, message, entry.by)
@@ -322,6 +357,10 @@ class SessionDrive:
         if shrank := self._counted.shrank.get(entry.id):
             self._books.record_action(RECORDING, f"left out {shrank:,} tokens by itself")
             self._books.record_original_compaction(shrank)
+        read = self._counted.breaks.get(entry.id) if self._policy.recorded_breaks else None
+        if read is not None:
+            self._provider.lose_cache(read, self._prompt)
+        self._prompt = reply.usage.prompt or self._prompt
         if len(self._transcript.view):  # else the file begins with a reply, without its question
             began = process_time()
             self._turn.attach()
@@ -331,6 +370,10 @@ class SessionDrive:
             self._read_back(gone)
         usage = replace(self._ask(), output=reply.usage.output)
         self._books.record_request("turn", self._clock.time, usage, reply.usage, model=reply.model)
+        if self._compacted < len(self._books.compactions):
+            self._compacted = len(self._books.compactions)
+            self._memory.forget()
+        self._memory.charge_request(usage)
         self._clock.time = max(self._clock.time, entry.at)
         self._provider.note_reply_end(self._clock.time)
         self._books.record_reply(self._clock.time)
@@ -388,6 +431,9 @@ class SessionDrive:
             size = measure_message(remove_thinking(placed.message))
         return round(estimate_size(size) * self._rates.get(placed.id, self._counted.usual))
 
+    def _get_request(self) -> Request:
+        return self._turn.request
+
     def _ask(self) -> Usage:
         return self._provider.ask(self._turn.request, self._clock.time)
 
@@ -407,17 +453,28 @@ class SessionDrive:
             self._books.record_needed(one, what)
         uses, results = zip(*self._absence.read_back(gone), strict=True)
         usage = replace(self._ask(), output=CALL_OUTPUT * len(uses))
-        self._books.record_request("read back", self._clock.time, usage, blame=lost[0].layer)
+        robust = any(one.robust for one in gone)
+        blame = lost[0].layer
+        self._books.record_request("read back", self._clock.time, usage, blame=blame, robust=robust)
         self._transcript.add(Reply(assistant(*uses), usage), by="model")
         self._transcript.add(Message("user", tuple(results)), by="tools")
         self._watch.view = self._transcript.view
 
     def _charge_request(self, request: Request) -> Usage:
+        if request.source.startswith(SIDE):
+            return Usage(input=round(request.tokens * self._counted.usual))
         began = process_time()
-        usage = self._provider.ask(request, self._clock.time)
+        if request.frame.tools != self._frame.tools:  # it shares nothing with the conversation
+            size = request.frame.size + request.view.size
+            usage = Usage(input=round(estimate_size(size) * self._counted.usual))
+        else:
+            usage = self._provider.ask(request, self._clock.time)
         self._inside += process_time() - began
         return usage
 
     def _record_side_request(self, request: Request, usage: Usage) -> None:
-        kind: Kind = "notes" if request.source == NOTES else "summary"
-        self._books.record_request(kind, self._clock.time, usage)
+        kind: Kind = "notes" if request.source in (NOTES, LEAN_NOTES) else "summary"
+        if request.source.startswith(SIDE):
+            self._books.record_lean(kind, self._clock.time, usage, self._prices.of(request.frame.model))
+        else:
+            self._books.record_request(kind, self._clock.time, usage)

@@ -21,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from sevenfold.core.messages import Json, Message, Text, Thinking, ToolResult, ToolUse
+from sevenfold.core.messages import Block, Json, Message, Text, Thinking, ToolResult, ToolUse
 from sevenfold.core.transcript import Entry, Id, PlacedMessage, Replace, Reply, View
 from sevenfold.replay.costs import estimate_message
 
@@ -32,7 +32,7 @@ NEWEST_LINES: Final = 6  # Newest sources that are kept of a line
 ROBUST: Final = 2  # Rare words of one result in one reply that are no accident
 INPUT, SAID, THOUGHT = "<", "@", "~"  # Suffix and prefixes of sources that are not results
 
-_NUMBERED: Final = re.compile(r"^\s*\d+[→\t:-]")
+_NUMBERED: Final = re.compile(r"^\d+[→\t:-]")
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:[./-][A-Za-z0-9_]+)*|\d[\d.]{3,}\d")
 _SHAPED: Final = re.compile(r"[_\d./]|-.*-|[a-z][A-Z]")  # One hyphen makes no name: line-based, re-run
 _SCHEMA: Final = frozenset({"output_mode", "status", "type", "subagent_type", "model", "priority"})
@@ -112,11 +112,27 @@ class _TraceFilter:
     def __init__(self, replies: Iterable[Message]) -> None:
         self.lines: set[str] = set()
         self.words: set[str] = set()
+        self._own: dict[int, set[str]] = {}  # The rare words of each block of a reply, by its identity
         for message in replies:
             self.lines.update(
                 *(find_long_lines(old) for u in message.tool_uses for old in _list_replaced_texts(u))
             )
-            self.words.update(*map(find_rare_words, _iterate_own_texts(message)))
+            for block in message.content:
+                if (text := _get_own_text(block)) is not None:
+                    self._own[id(block)] = words = find_rare_words(text)
+                    self.words |= words
+
+    def get_own_words(self, reply: Message) -> set[str]:
+        return set().union(*(self._own.get(id(block), ()) for block in reply.content))
+
+    def find_lines(self, text: str) -> set[str]:
+        """The lines of a text that a reply has."""
+        return self.lines & _strip_lines(text) if self.lines else set()
+
+    def find_words(self, text: str, block: Block | None = None) -> set[str]:
+        """The rare words of a text that a reply has; `block`: that whose text it is."""
+        own = self._own.get(id(block))
+        return self.words.intersection(_WORD.findall(text)) if own is None else own
 
 
 class _TraceIndex:
@@ -132,12 +148,11 @@ class _TraceIndex:
         for result in message.results:
             self._index_text(result.text, result.tool_use_id)
         for block in message.content:
-            if isinstance(block, Text):
-                self._index_text(block.text, f"{SAID}{id}")
-            elif isinstance(block, ToolUse):
-                self._index_text("\n".join(iterate_strings(block.input)), block.id + INPUT)
+            if (text := _get_own_text(block)) is not None:
+                source = block.id + INPUT if isinstance(block, ToolUse) else f"{SAID}{id}"
+                self._index_text(text, source, block)
             elif isinstance(block, Thinking):
-                for word in find_rare_words(block.thinking) & self._wanted.words:
+                for word in self._wanted.find_words(block.thinking):
                     _add_source(self._thought, word, f"{THOUGHT}{id}", MOST_SOURCES)
 
     def find_needs_of(self, message: Message) -> Iterator[ReplyNeed]:
@@ -146,16 +161,16 @@ class _TraceIndex:
                 for line in sorted(find_long_lines(old)):
                     if sources := self._lines.get(line):
                         yield ReplyNeed(tuple(sources), True, line)
-        for word in sorted({w for text in _iterate_own_texts(message) for w in find_rare_words(text)}):
+        for word in sorted(self._wanted.get_own_words(message)):
             sources = self._words.get(word) or self._thought.get(word)
             if sources and len(sources) <= MOST_SOURCES:
                 yield ReplyNeed(tuple(sources), False, word)
 
-    def _index_text(self, text: str, source: str) -> None:
-        for line in find_long_lines(text) & self._wanted.lines:
+    def _index_text(self, text: str, source: str, block: Block | None = None) -> None:
+        for line in self._wanted.find_lines(text):
             _add_source(self._lines, line, source, NEWEST_LINES)
             del self._lines[line][:-NEWEST_LINES]
-        for word in find_rare_words(text) & self._wanted.words:
+        for word in self._wanted.find_words(text, block):
             _add_source(self._words, word, source, MOST_SOURCES)
 
 
@@ -174,12 +189,11 @@ def _list_replaced_texts(use: ToolUse) -> Iterator[str]:
             yield str(edit.get("old_string", ""))
 
 
-def _iterate_own_texts(message: Message) -> Iterator[str]:
-    for block in message.content:
-        if isinstance(block, Text):
-            yield block.text
-        elif isinstance(block, ToolUse):
-            yield from iterate_strings(block.input)
+def _get_own_text(block: Block) -> str | None:
+    """The text that a block says, or puts into a call; None for one that does neither."""
+    if isinstance(block, Text):
+        return block.text
+    return "\n".join(iterate_strings(block.input)) if isinstance(block, ToolUse) else None
 
 
 def iterate_strings(value: Json | list[object] | object) -> Iterator[str]:
@@ -196,13 +210,20 @@ def iterate_strings(value: Json | list[object] | object) -> Iterator[str]:
 
 def find_long_lines(text: str) -> set[str]:
     """The lines of a text that are long enough to be recognised, without line numbers and margins."""
-    stripped = (_NUMBERED.sub("", line).strip() for line in text.splitlines())
-    return {line for line in stripped if len(line) >= SHORTEST_LINE}
+    return {line for line in _strip_lines(text) if len(line) >= SHORTEST_LINE}
+
+
+def _strip_lines(text: str) -> set[str]:
+    lines = set(map(str.strip, text.splitlines()))
+    first = {line: _NUMBERED.match(line) for line in lines if line[:1].isdecimal()}
+    numbered = {line: line[found.end() :].strip() for line, found in first.items() if found}
+    return lines.difference(numbered).union(numbered.values()) if numbered else lines
 
 
 def find_rare_words(text: str) -> set[str]:
     """Identifiers, paths and numbers; plain words do not show where they come from."""
-    return {word for word in _WORD.findall(text) if len(word) >= SHORTEST_WORD and _SHAPED.search(word)}
+    words = set(_WORD.findall(text))
+    return {word for word in words if len(word) >= SHORTEST_WORD and _SHAPED.search(word)}
 
 
 class LostItem(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ Prices are in base-price input tokens (`Price.units`): one plain input token cos
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, TypeAlias, TypeVar
+from typing import Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -14,6 +14,7 @@ from sevenfold.core.tokens import Usage
 
 Kind: TypeAlias = Literal["turn", "read back", "keep warm", "notes", "summary", "extraction"]
 BESIDE: tuple[Kind, ...] = ("keep warm", "notes", "summary", "extraction")  # Not in the conversation
+LARGE: Final = 150  # Tokens: half of what leaves a view is smaller, and costs next to nothing either way
 Numbers = TypeVar("Numbers", bound=msgspec.Struct)
 
 
@@ -39,6 +40,7 @@ class RequestRow(msgspec.Struct, frozen=True, omit_defaults=True):
     usage: Usage
     recorded: Usage = Usage()  # The recorded usage; empty for a request that was not recorded
     happened: tuple[LayerAction, ...] = ()
+    robust: bool = False  # Of a request that reads back: something of it was needed beyond doubt
     model: str = ""  # The model that answered, if the recording says so
 
     @property
@@ -62,6 +64,8 @@ class ReplayRegret(msgspec.Struct, frozen=True, omit_defaults=True):
     needed: int = 0  # Of these, needed by a later reply: an edited line or a rare word stood nowhere else
     robust: int = 0  # Of these, beyond doubt: an edited line, or two rare words
     needed_tokens: int = 0
+    large_removed: int = 0  # Of what left the view, parts of at least `LARGE` tokens
+    large_needed: int = 0  # Of these, needed beyond doubt
     by_layer: dict[str, tuple[int, int]] = {}  # The parts it removed, and those that were needed
 
     def __add__(self, other: ReplayRegret) -> ReplayRegret:
@@ -73,6 +77,8 @@ class ReplayRegret(msgspec.Struct, frozen=True, omit_defaults=True):
             self.needed + other.needed,
             self.robust + other.robust,
             self.needed_tokens + other.needed_tokens,
+            self.large_removed + other.large_removed,
+            self.large_needed + other.large_needed,
             {name: (a[0] + b[0], a[1] + b[1]) for name, (a, b) in sorted(pairs.items())},
         )
 
@@ -83,6 +89,11 @@ class ReplayRegret(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def robust_share(self) -> float:
         return self.robust / self.removed if self.removed else 0.0
+
+    @property
+    def large_share(self) -> float:
+        """Of the parts that are worth removing, those that were needed beyond doubt."""
+        return self.large_needed / self.large_removed if self.large_removed else 0.0
 
     @property
     def token_share(self) -> float:
@@ -133,6 +144,8 @@ class ReplayOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
     compactions: tuple[ReplayCompaction, ...] = ()
     layers: dict[str, LayerShare] = {}  # By the names in `LayerAction.layer`
     spent: TimeSpent = TimeSpent()
+    recalled: float = 0.0  # What carrying recalled memories would cost, and ...
+    dreamt: float = 0.0  # ... this session's share of a dream, in base-price input tokens. Beside the rest.
 
     @property
     def turns(self) -> int:
@@ -143,6 +156,16 @@ class ReplayOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
     def extra_requests(self) -> int:
         """Requests that only read back what was gone."""
         return self.count_requests("read back")
+
+    @property
+    def robust_requests(self) -> int:
+        """Those of them that read back something needed beyond doubt."""
+        return sum(row.robust for row in self.rows)
+
+    @property
+    def summaries(self) -> int:
+        """Compactions for which a model was asked."""
+        return self.count_requests("summary")
 
     @property
     def extra_per_100(self) -> float:

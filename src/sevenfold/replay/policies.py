@@ -20,9 +20,12 @@ from sevenfold.settings.layers import (
     ExtractionSettings,
     MicroSettings,
     NotesSettings,
+    SideWay,
     Switches,
     ToolResultSettings,
 )
+from sevenfold.settings.policies import PolicyName
+from sevenfold.settings.schema import Settings, make_settings
 from sevenfold.storage.files import read_bounded
 
 LARGEST: Final = 100_000  # Bytes of a policy file
@@ -137,8 +140,13 @@ def _format_toml_error(error: BaseException) -> str:
 
 
 FOLDER: Final = Path(__file__).with_name("builtin")
-BUILT_IN: Final = ("append-only", "clear-every-10", "summarise-at-80", "claude-code", "sevenfold")
-DEFAULT: Final = "sevenfold"
+DESCRIPTIONS: Final[dict[PolicyName, str]] = {
+    "specified": "The order and the numbers of the description: notes at steps, summaries at the limit.",
+    "balanced": "What Sevenfold does when nothing is set.",
+    "thrifty": "The cheapest that was found.",
+}
+BUILT_IN: Final = ("append-only", "lifetimes", "clear-every-10", "summarise-at-80", *DESCRIPTIONS)
+DEFAULT: Final = "balanced"
 Lifetime: TypeAlias = Literal["5m", "1h", "recorded"]
 
 
@@ -177,6 +185,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         Annotated[float, Meta(gt=0, le=100)] | None,
         Meta(description="Compact when this much of the window is used. It only lowers the limit."),
     ] = None
+    recorded_breaks: Annotated[
+        bool, Meta(description="Lose the cache where the recording lost it inside its lifetime, too.")
+    ] = True
     compactions: Annotated[
         Literal["own", "recorded"],
         Meta(description="Compact where the policy does, or where the recording did."),
@@ -188,6 +199,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     notes: NotesSettings = NotesSettings()
     compaction: CompactionSettings = CompactionSettings()
     extraction: ExtractionSettings = ExtractionSettings()
+    side_work: Annotated[
+        SideWay, Meta(description="How notes and memories are asked for, as in the settings.")
+    ] = "cheapest"
 
     @property
     def compacts(self) -> bool:
@@ -212,6 +226,8 @@ ELSEWHERE: Final = frozenset({
 
 def load_policy(name: str) -> Policy:
     """A policy that comes with this package, or the one in a file."""
+    if name in DESCRIPTIONS:
+        return make_policy(name, make_settings({"policy": name}))
     if name in BUILT_IN:
         return _load_file(FOLDER / f"{name}.toml", name)
     path = Path(name).expanduser()
@@ -222,6 +238,24 @@ def load_policy(name: str) -> Policy:
             f"ours are {', '.join(BUILT_IN)}"
         )
     return _load_file(path, path.stem)
+
+
+def make_policy(name: PolicyName, settings: Settings) -> Policy:
+    """The policy that a session with a person and these settings has."""
+    return Policy(
+        name=name,
+        description=DESCRIPTIONS[name],
+        cache_ttl=settings.cache_ttl,
+        system_ttl=settings.system_ttl or "1h",
+        auto_compact_percent=settings.auto_compact_percent,
+        flags=settings.flags,
+        tool_results=settings.tool_results,
+        micro=settings.micro,
+        notes=settings.notes,
+        compaction=settings.compaction,
+        extraction=settings.extraction,
+        side_work=settings.side_work,
+    )
 
 
 def _load_file(path: Path, name: str) -> Policy:

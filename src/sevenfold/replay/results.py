@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from sevenfold.cache.prices import Price
 from sevenfold.core.tokens import Usage
+from sevenfold.layers.l5_durable_memory.extraction import NOTHING, SOMETHING
 from sevenfold.replay.bookkeeping import MICRO, NOTES, READ_BACK, RECORDING, TOOL_RESULTS, WHO
 from sevenfold.replay.outcome import (
     BESIDE,
@@ -24,7 +25,6 @@ from sevenfold.replay.outcome import (
     TimeSpent,
     add_fields,
 )
-from sevenfold.replay.stand_ins import NOTHING, SOMETHING
 
 NONE: Final[Mapping[str, Price]] = MappingProxyType({})
 
@@ -41,6 +41,18 @@ class ReplayCost(msgspec.Struct, frozen=True):
         known = self.amount is not None and other.amount is not None and self.currency == other.currency
         amount = (self.amount or 0.0) + (other.amount or 0.0) if known else None
         return ReplayCost(self.units + other.units, amount, self.currency if known else None)
+
+
+def compute_cost_share(cost: ReplayCost, base: ReplayCost | None, *, in_money: bool) -> float | None:
+    """A cost as a share of another: in money, or in base-price tokens where not every price is known.
+
+    Base-price tokens of models with different prices do not add up to the same share as their money.
+    """
+    if base is None:
+        return None
+    if in_money and cost.amount is not None and base.amount and cost.currency == base.currency:
+        return cost.amount / base.amount
+    return cost.units / base.units if base.units else None
 
 
 class LeftBranches(msgspec.Struct, frozen=True):
@@ -137,13 +149,39 @@ class ReplayFigures(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def of_paid(self) -> float | None:
         """The simulated cost as a share of the recorded one, for the sessions that have it."""
-        if not self.paid or not self.paid.units:
-            return None
-        return (self.compared or self.cost).units / self.paid.units
+        return compute_cost_share(self.compared or self.cost, self.paid, in_money=self.has_all_prices)
+
+    @property
+    def has_all_prices(self) -> bool:
+        """True if every session has a price: amounts are of all of them, and shares are of amounts."""
+        return self.priced_files == self.files
+
+    @property
+    def summaries_per_100(self) -> float:
+        """Summaries by the policy, or of the recording that were carried out, per 100 own requests."""
+        made = sum(one.by in SUMMARIES for one in self.compactions)
+        return 100 * made / self.turns if self.turns else 0.0
 
 
+SUMMARIES: Final = frozenset({"summary", "recorded"})  # Compactions that asked a model for a summary
 CHANGING = frozenset({TOOL_RESULTS, MICRO, NOTES, READ_BACK})  # They make it another request
 MOST_POINTS = 600  # Points of one session in a drawing; a longer one is thinned out, events kept
+
+
+def drop_turns(outcome: ReplayOutcome, turns: int) -> ReplayOutcome:
+    """The outcome without these first requests of the session; layers and regret are of all of it."""
+    if not turns:
+        return outcome
+    own = [n for n, row in enumerate(outcome.rows) if row.kind == "turn"]
+    cut = own[turns - 1] + 1 if turns <= len(own) else len(outcome.rows)
+    return replace(
+        outcome,
+        rows=outcome.rows[cut:],
+        breaks=tuple(replace(b, request=b.request - cut) for b in outcome.breaks if b.request >= cut),
+        compactions=tuple(
+            replace(c, request=c.request - cut) for c in outcome.compactions if c.request >= cut
+        ),
+    )
 
 
 def compute_figures(

@@ -26,17 +26,24 @@ from sevenfold.core.errors import SevenfoldError
 from sevenfold.core.transcript import Entry, Problem, Reply
 from sevenfold.recordings.finder import ReplayFile, read_recording
 from sevenfold.recordings.messages import FORMAT as MESSAGES
-from sevenfold.recordings.own_sessions import iterate_sessions
+from sevenfold.recordings.own_sessions import OwnRecordedSession, iterate_sessions
 from sevenfold.recordings.reader import ALWAYS
 from sevenfold.recordings.recorded_session import RecordedSession, convert_recording
-from sevenfold.replay.costs import SessionPrice, find_session_price
+from sevenfold.recordings.windows import SessionWindow, find_session_window
+from sevenfold.replay.costs import (
+    SessionPrice,
+    find_largest_fixed,
+    find_session_price,
+    find_unmarked_losses,
+)
 from sevenfold.replay.driver import drive_session
-from sevenfold.replay.policies import Policy
-from sevenfold.replay.results import LeftBranches, ReplayFigures, compute_figures, sum_costs
+from sevenfold.replay.policies import Policy, exclude_layers
+from sevenfold.replay.results import LeftBranches, ReplayFigures, compute_figures, drop_turns, sum_costs
 from sevenfold.replay.stand_ins import UNKNOWN, adjust_extraction, has_person, is_extraction_uncertain
 
 MOST_ERRORS: Final = 20  # Errors that are listed of one file; the rest is counted
 TELL_EVERY: Final = 0.2  # Seconds between two progress reports of a file
+MAIN_ONLY: Final = ("micro", "notes", "keep_warm", "extraction")  # Layers that no agent has
 # Errors that an unexpected file may raise: they end this session, and the others go on
 BROKEN: Final = (ValueError, LookupError, ArithmeticError, RecursionError, MemoryError)
 
@@ -51,6 +58,8 @@ class ReplayJob(msgspec.Struct, frozen=True):
     prices: Path | None = None  # The user's own price table
     drawn: bool = False  # True if each request is wanted, for a drawing
     scratch: Path | None = None  # A folder for the files of layers
+    shared_reads: frozenset[int] = frozenset()  # First reads from the cache that other sessions had too
+    copied: frozenset[str] = frozenset()  # Ids of its requests that are counted in another file
 
 
 class ReplayResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +74,7 @@ class ReplayResult(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     began: float = 0.0
     recorded: int = 0  # Requests in the recording
+    window: SessionWindow = SessionWindow()
     by_policy: dict[str, ReplayFigures] = {}
     left: LeftBranches = LeftBranches()  # Requests on branches that the user left; they are not replayed
     errors: tuple[str, ...] = ()  # Problems of the file: the figures are incomplete
@@ -138,17 +148,24 @@ def _drive_policies(
     parsing: float,
     tell: Tell,
 ) -> ReplayResult:
-    at = find_session_price(entries, _load_prices(job.prices), job.price)
+    prices = _load_prices(job.prices)
+    at = find_session_price(entries, prices, job.price)
+    own = prices.limits(at.model).window
+    window = find_session_window(entries, at.model, recorded=recorded.window, own=own)
     done: dict[str, ReplayFigures] = {}
     answered = any(isinstance(entry.what, Reply) for entry in entries)
     unnamed = recorded.format == MESSAGES and not at.model  # such files mostly name none
     if answered and is_extraction_uncertain(recorded, job.policies):
         notes += (UNKNOWN,)
-    for n, policy in enumerate(job.policies if answered else ()):
+    copied, asked = _count_copied(entries, job.copied)
+    if answered:
+        told_of = (window.problem, _describe_shrinking(entries), _describe_copied(copied, asked))
+        notes += tuple(filter(None, told_of))
+    for n, policy in enumerate(job.policies if copied < asked else ()):
         told = _make_progress_callback(job, entries, n, tell)
         try:
-            under = adjust_extraction(policy, has_person(recorded))
-            done[policy.name] = _drive_policy(under, job, entries, at, parsing, told)
+            under = adjust_extraction(_adjust_to_agent(policy, recorded), has_person(recorded))
+            done[policy.name] = _drive_policy(under, job, entries, at, window, parsing, told)
         except (SevenfoldError, *BROKEN) as error:
             errors += (f"{policy.name}: {_format_error(error, job.found.path)}",)
         gc.collect()  # the drive has reference cycles that hold the texts of a view
@@ -160,6 +177,7 @@ def _drive_policies(
         agent=recorded.agent,
         title=recorded.title,
         model=at.model,
+        window=window,
         began=entries[0].at if entries else 0.0,
         recorded=sum(isinstance(entry.what, Reply) for entry in entries),
         by_policy=done,
@@ -169,11 +187,45 @@ def _drive_policies(
     )
 
 
+def _count_copied(entries: Sequence[Entry], copied: frozenset[str]) -> tuple[int, int]:
+    """The requests at the beginning that are counted in another file, and all requests."""
+    ids = [entry.what.diagnostics.get("request_id") for entry in entries if isinstance(entry.what, Reply)]
+    return next((n for n, id in enumerate(ids) if id not in copied), len(ids)), len(ids)
+
+
+def _describe_copied(copied: int, asked: int) -> str:
+    if not copied:
+        return ""
+    which = f"all {asked:,} requests" if copied == asked else f"the first {copied:,} of {asked:,} requests"
+    return f"{which} are in another file too, from which this one was copied or forked: they count there"
+
+
+def _describe_shrinking(entries: Sequence[Entry]) -> str:
+    """A note on requests that are smaller than the one before, without a mark; empty without any."""
+    if not (lost := find_unmarked_losses(entries)):
+        return ""
+    were = "1 request was" if len(lost) == 1 else f"{len(lost):,} requests were"
+    return (
+        f"{were} smaller than the one before (by {sum(lost):,} tokens in all) without a mark of what left "
+        "the view: it is replayed as if it were still there"
+    )
+
+
+def _adjust_to_agent(policy: Policy, recorded: RecordedSession) -> Policy:
+    """The policy with the layers that the product gives to an agent; a fork has the first one alone."""
+    if not recorded.agent:
+        return policy
+    forked = isinstance(recorded, OwnRecordedSession) and recorded.forked
+    less = exclude_layers(policy, [*MAIN_ONLY, *(["compaction"] if forked else [])])
+    return replace(less, name=policy.name)
+
+
 def _drive_policy(
     policy: Policy,
     job: ReplayJob,
     entries: Sequence[Entry],
     at: SessionPrice,
+    window: SessionWindow,
     parsing: float,
     told: Callable[[int], None],
 ) -> ReplayFigures:
@@ -182,12 +234,14 @@ def _drive_policy(
         policy,
         at.model,
         at.price,
-        window=at.window,
+        window=window.tokens,
         prices=at.prices,
         scratch=job.scratch,
+        fixed=find_largest_fixed(entries, job.shared_reads),
         tell=told,
     )
     outcome = replace(outcome, spent=replace(outcome.spent, parsing=parsing))
+    outcome = drop_turns(outcome, _count_copied(entries, job.copied)[0])
     return compute_figures(
         outcome, at.price, priced=at.known, drawn=job.drawn, others=at.others, paid_at=job.price or ""
     )

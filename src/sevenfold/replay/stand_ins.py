@@ -1,8 +1,9 @@
 """Stand-ins for the world of a replayed session: a model for notes and summaries, extraction, files.
 
-The offline engine writes notes and summaries by rule, longer than recorded ones (4,700 estimated tokens
-against 2,700). Their price is that of the recordings: a summary has 3,000 tokens and 1,500 of analysis;
-notes cost a little, and for what is new as much as a recorded summary, and a third more for quoted lines.
+The offline engine writes notes and summaries by rule. Their length and price are those of the recordings: a
+summary has 3,000 tokens less the user's words, which we do not ask for, and four times the analysis that we
+do ask for; notes cost a little, and for what is new as much as a recorded summary, and a third more for
+quoted lines.
 """
 
 from __future__ import annotations
@@ -14,24 +15,44 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from sevenfold.cache.prices import Price
+from sevenfold.cache.ledger import SIDE
+from sevenfold.cache.prices import Price, Prices
+from sevenfold.core.events import Emit
 from sevenfold.core.messages import Block, Message, ToolResult, ToolUse
-from sevenfold.core.protocols import Capabilities, Model
-from sevenfold.core.request import Request
+from sevenfold.core.protocols import Capabilities, Forker, Model
+from sevenfold.core.request import Request, Ttl
 from sevenfold.core.tokens import Usage
-from sevenfold.core.transcript import Reply
-from sevenfold.layers.l5_durable_memory.extraction import is_lasting, is_urgent
+from sevenfold.core.transcript import Id, Reply
+from sevenfold.layers.l5_durable_memory.extraction import (
+    ASKED,
+    NOTHING,
+    SOMETHING,
+    is_due,
+    make_extraction_question,
+)
 from sevenfold.layers.l5_durable_memory.recall import extract_typed_text
+from sevenfold.layers.l7_agents.forks import ForkRunner
+from sevenfold.layers.parts import Conversation
+from sevenfold.layers.shared.side_work import (
+    SidePrices,
+    SideQuestion,
+    SideWork,
+    SmallModel,
+    estimate_lean_usage,
+    find_small_model,
+    make_lean_messages,
+)
+from sevenfold.models.capabilities import find_capabilities
 from sevenfold.offline.conversation import OfflineConversation
 from sevenfold.offline.reply import make_reply
 from sevenfold.recordings.own_sessions import OwnRecordedSession
 from sevenfold.recordings.recorded_session import RecordedSession
 from sevenfold.replay.bookkeeping import ReplayBooks
 from sevenfold.replay.policies import Policy
-from sevenfold.testing.doubles import FakeClock
+from sevenfold.testing.doubles import FakeClock, NoAccounts
 
-NOTES, SUMMARY = "fork:notes", "fork:compact"
-SUMMARY_OUTPUT: Final = 4_500  # Output tokens of a model that writes a summary
+NOTES, LEAN_NOTES = "fork:notes", f"{SIDE}notes"
+SUMMARY_OUTPUT: Final = 3_300  # Output tokens of a model that writes a summary
 NOTES_OUTPUT: Final = 400  # Output tokens of any update of the notes
 NOTED: Final = 0.035  # ... and for each token that came since the last one.
 
@@ -55,11 +76,14 @@ class RuleModel:
     async def stream(self, request: Request) -> AsyncGenerator[str | Block | Reply, None]:
         used = self._ask(request)
         began = process_time()
-        blocks = make_reply(OfflineConversation.of(request))
+        room = replace(request, max_tokens=SUMMARY_OUTPUT) if request.source != NOTES else request
+        blocks = make_reply(OfflineConversation.of(room))
         self.seconds += process_time() - began
         message = Message("assistant", blocks)
         output = SUMMARY_OUTPUT
-        if request.source == NOTES:
+        if request.source == LEAN_NOTES:
+            output = NOTES_OUTPUT + round(NOTED * used.prompt)
+        elif request.source == NOTES:
             new, self._noted_at = max(0, used.prompt - self._noted_at), used.prompt
             output = NOTES_OUTPUT + round(NOTED * new)
         used = replace(used, output=output)
@@ -72,48 +96,140 @@ class RuleModel:
 _check: type[Model] = RuleModel
 
 
-ASKED: Final = 900  # Tokens of the extraction prompt
-NOTHING, SOMETHING = 150, 600  # Tokens of an answer without a memory, and of one that writes a memory
-WRITING: Final = 1  # Further requests when a memory is written
+def make_replay_side_work(
+    policy: Policy, prices: Prices, conversation: Conversation, clock: FakeClock, emit: Emit, fork: Forker
+) -> SideWork:
+    """The side work of the product, asked of the stand-in for a model."""
+    lean = ForkRunner(conversation, NoAccounts(), clock, emit, source=SIDE)
+    small = SmallModel(
+        lean,
+        lambda model: find_small_model(prices, model, None),
+        lambda name: find_capabilities(name).window,
+    )
+    return SideWork(fork, prices, clock, emit, policy.side_work, small)
+
+
+LEAN_TOOLS: Final = 950  # Tokens of the tools of a lean extraction that a replayed frame does not have
 
 
 class ReplayExtraction:
     """The extraction of one session. `ask`: one request on the prefix as it is now."""
 
     def __init__(
-        self, policy: Policy, price: Price, ask: Callable[[], Usage], books: ReplayBooks, clock: FakeClock
+        self,
+        policy: Policy,
+        price: Price,
+        ask: Callable[[], Usage],
+        books: ReplayBooks,
+        clock: FakeClock,
+        request: Callable[[], Request],
+        rate: float = 1.0,
     ) -> None:
-        self._on, self._every = policy.flags.extraction, policy.extraction.every
-        self._patient = policy.extraction.patient and price.input > 0
-        self._ask, self._books, self._clock = ask, books, clock
+        """`rate`: real tokens for each that we estimate."""
+        self._on, self._set = policy.flags.extraction, policy.extraction
+        self._costs, self._rate = price.input > 0, rate
+        self._ask, self._books, self._clock, self._request = ask, books, clock, request
         self._said: list[str] = []
+        self._seen: Id | None = None
+        self.side_work: SideWork | None = None
 
     def note_message(self, message: Message) -> None:
         if self._on and (text := extract_typed_text(message)):
             self._said.append(text)
 
     def end_turn(self) -> None:
-        if len(self._said) >= self._every and (not self._patient or is_urgent(self._said)):
-            self._extract()
+        if self._said and (not self._costs or self._is_due(last=False)):
+            self._extract(self._make_question())
 
     def catch_up(self) -> bool:
-        """Extract from the messages that wait, in a silence or at the end; True if there were any."""
-        waited = bool(self._said)
-        if waited:
-            self._extract()
-        return waited
+        """Extract in a silence from the messages that wait; True if a fork read the prefix for it."""
+        if not (self._said and self._set.patient and self._is_due(last=True)):
+            return False
+        question = self._make_question()
+        if self._compare(question).way == "lean":
+            return False
+        self._extract(question)
+        return True
 
-    def _extract(self) -> None:
-        found = any(map(is_lasting, self._said))
+    def end_session(self) -> None:
+        if self._said and self._is_due(last=True):
+            self._extract(self._make_question())
+
+    def _is_due(self, *, last: bool) -> bool:
+        requests = sum(row.kind == "turn" for row in self._books.rows)
+        return is_due(self._said, requests, self._set, last=last)
+
+    def _make_question(self) -> SideQuestion:
+        view = self._request().view
+        return make_extraction_question(
+            make_lean_messages(view.since(self._seen), view), self._said, self._set.steps
+        )
+
+    def _compare(self, question: SideQuestion) -> SidePrices:
+        if self.side_work is None:
+            return SidePrices("fork", "there is no small model to ask")
+        return self.side_work.compare(self._request(), question)
+
+    def _extract(self, question: SideQuestion) -> None:
+        work = self.side_work
+        if work is not None and self._compare(question).way == "lean":
+            lean = work.make_lean_request(self._request(), question)
+            usage = estimate_lean_usage(question, LEAN_TOOLS + round(self._rate * lean.tokens))
+            self._books.record_lean("extraction", self._clock.time, usage, work.prices.of(lean.frame.model))
+        else:
+            self._fork(question)
         self._said.clear()
-        for n in range(1 + WRITING * found):
+        view = self._request().view
+        self._seen = view[-1].id if len(view) else None
+
+    def _fork(self, question: SideQuestion) -> None:
+        for n in range(question.rounds):
             used = self._ask()
-            output = SOMETHING if found and n < WRITING else NOTHING
+            output = SOMETHING if n < question.rounds - 1 else NOTHING
+            new = used.input + ASKED + n * SOMETHING
             self._books.record_request(
-                "extraction",
-                self._clock.time,
-                replace(used, input=used.input + ASKED + n * SOMETHING, output=output),
+                "extraction", self._clock.time, replace(used, input=new, output=output)
             )
+
+
+RECALLED: Final = 350  # Tokens of a recalled memory with its frame: one for each thing that the user says
+MOST_RECALLED: Final = 15_000  # Tokens of memories in view at once
+DREAM_STEPS, DREAM_READ, DREAM_OUTPUT = 10, 15_000, 4_000
+"""Replies of a dream, tokens of the memories that it reads, and of all that it writes."""
+DREAM_SESSIONS: Final = 5  # Sessions from one dream to the next: each bears its part
+
+
+class MemoryCharges:
+    """The cost of recall and dreams, beside all else: the memory of a session is not in its recording."""
+
+    def __init__(self, policy: Policy, price: Price, ttl: Ttl) -> None:
+        self._recalls, self._dreams, self._price = policy.flags.recall, policy.flags.dream, price
+        self._write = price.write_1h if ttl == "1h" else price.write_5m
+        self._new = self._carried = 0
+        self.recalled = 0.0
+
+    def note_message(self, message: Message) -> None:
+        """Recall attaches a memory to what the user says, unless it is one word."""
+        if self._recalls and len(extract_typed_text(message).split()) > 1:
+            self._new += RECALLED if self._carried + self._new < MOST_RECALLED else 0
+
+    def charge_request(self, usage: Usage) -> None:
+        """New memories are written; those of before are read, as far as the request reads the cache."""
+        kept = usage.cache_read / usage.prompt if usage.prompt else 0.0
+        again = self._price.read * kept + self._write * (1 - kept)
+        self.recalled += self._new * self._write + self._carried * again
+        self._new, self._carried = 0, self._carried + self._new
+
+    def forget(self) -> None:
+        """A compaction takes recalled memories out of the view."""
+        self._carried = 0
+
+    def compute_dream_share(self, context: int) -> float:
+        """This session's part of a dream, a fork on a context of so many tokens."""
+        if not self._dreams:
+            return 0.0
+        reads = DREAM_STEPS * context * self._price.read + DREAM_READ * self._write
+        return (reads + self._price.units(Usage(output=DREAM_OUTPUT))) / DREAM_SESSIONS
 
 
 UNKNOWN: Final = "the file does not say whether a person talked: extraction is charged as if one did"
@@ -140,9 +256,19 @@ def is_extraction_uncertain(recorded: RecordedSession, policies: tuple[Policy, .
 
 
 PATH: Final = "file_path"
-TOO_LONG: Final = " " * 120_000  # A file of which only a part was shown: too long to be restored
+TOO_LONG: Final = "\n" * 120_000  # A file of which only a part was shown: too long to be restored
 _NUMBERED: Final = re.compile(r"^\s*\d+[→\t]", re.M)
+_LINE: Final = re.compile(r"^\s*(\d{1,6})[→\t](.*)$", re.M)
 _REMINDER: Final = "<system-reminder>"
+
+
+def _add_lines(text: str, shown: str) -> str:
+    """The text of a file with the numbered lines that a call has shown."""
+    lines = text.split("\n")
+    for number, line in _LINE.findall(shown.partition(_REMINDER)[0]):
+        if 0 < int(number) <= len(lines):
+            lines[int(number) - 1] = line
+    return "\n".join(lines)
 
 
 class ReplayDisk:
@@ -181,7 +307,7 @@ class ReplayDisk:
     def _apply_read(self, path: str, use: ToolUse, text: str) -> None:
         if use.input.get("offset") or use.input.get("limit"):
             if path not in self._results:
-                self._files.setdefault(path, TOO_LONG)
+                self._files[path] = _add_lines(self._files.get(path, TOO_LONG), text)
             return
         self._files.pop(path, None)
         self._results[path] = text

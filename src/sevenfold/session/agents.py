@@ -25,7 +25,6 @@ from sevenfold.core.protocols import (
     Attach,
     Change,
     Clock,
-    Forker,
     ForkReply,
     Layers,
     Model,
@@ -67,6 +66,7 @@ from sevenfold.layers.ladder import make_standard_layers
 from sevenfold.layers.parts import PlainConversation
 from sevenfold.layers.shared.background import BackgroundTasks
 from sevenfold.layers.shared.restore import CompactionHooks, Restorer
+from sevenfold.layers.shared.side_work import SideWork
 from sevenfold.session.commands import run_until_hooks_agree
 from sevenfold.session.frame import (
     adapt_frame,
@@ -79,6 +79,7 @@ from sevenfold.session.frame import (
 from sevenfold.session.log import RESULTS, TranscriptFile
 from sevenfold.session.project import FREE, Project
 from sevenfold.session.spending import CappedForker, SpendingFile
+from sevenfold.session.wiring import make_side_work
 from sevenfold.storage.results import ResultStore
 from sevenfold.tools.permissions import Permissions
 from sevenfold.tools.toolbox import Toolbox, check_tools, make_standard_tools
@@ -349,6 +350,7 @@ class AgentConversation:
             "session": self._of.id,
             "root": str(at.places.root),
             "model": self._model.name,
+            "window": self._model.capabilities.window,
             "agent": {
                 "name": spec.name,
                 "kind": spec.kind,
@@ -424,7 +426,7 @@ class SessionAgents:
             session=session.id,
             worktrees=self._worktrees,
             memory=self._memory,
-            forker=self._beside() if session.flags.agent_summaries else None,
+            side_work=self._beside() if session.flags.agent_summaries else None,
         )
         self._mail = MailDelivery([self.post.inbox(LEAD)], self._emit, self.roster.heard)
         on = self._settings.enabled
@@ -512,12 +514,13 @@ class SessionAgents:
             return None
         return PeerSessions(self._sockets, self._of.id, self._clock)
 
-    def _beside(self) -> Forker:
+    def _beside(self) -> SideWork:
         """Asks a running agent what it does. That is background work, so the day's limit holds."""
         at, prices = self._of.at, self._of.ledger.prices
         limit = at.settings.daily_background_limit
         spending = SpendingFile(at.environment.home, limit, self._clock)
-        return CappedForker(self._spawning.fork, prices, spending, self._emit)
+        fork = CappedForker(self._spawning.fork, prices, spending, self._emit)
+        return make_side_work(self._of, fork, spending)
 
     # --- coming and going -------------------------------------------------------------------------------
 

@@ -423,6 +423,7 @@ class Session:
             "model": self.model.name,
             "flags": msgspec.to_builtins(self.flags),
             "interactive": self.interactive and not self.environment.remote,
+            "window": self.model.capabilities.window,
         }
         self._recording.begin(about, self.turn.frame, self._learned.of(self.model.name))
         self.knowledge.claim()

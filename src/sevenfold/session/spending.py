@@ -103,6 +103,7 @@ class CappedForker:
     prices: Prices
     spending: SpendingFile
     emit: Emit
+    cached: bool = True  # False: what is asked has no cached prefix
     _said: bool = False
 
     async def __call__(
@@ -116,7 +117,7 @@ class CappedForker:
         max_tokens: int = 0,
     ) -> ForkReply:
         price = self.prices.of(request.frame.model)
-        expected = _expected(request, steps, max_tokens)
+        expected = _expected(request, steps, max_tokens, cached=self.cached)
         reserved = price.cost(expected) if price else 0.0
         self._reserve(kind, reserved)
         try:
@@ -147,11 +148,13 @@ class CappedForker:
             self.emit(Failed(kind, str(error)))
 
 
-def _expected(request: Request, steps: int, max_tokens: int) -> Usage:
-    """The prefix is read from the cache at every step, and each reply is read again by the next."""
+def _expected(request: Request, steps: int, max_tokens: int, *, cached: bool) -> Usage:
+    """The prefix is sent at every step, mostly from the cache, and each reply is read again by the next."""
     output = max_tokens or ANSWER
-    prefix = steps * request.tokens
-    return Usage(input=100 + output * (steps - 1), cache_read=prefix, output=output * steps)
+    prefix, new = steps * request.tokens, 100 + output * (steps - 1)
+    if not cached:
+        return Usage(input=prefix + new, output=output * steps)
+    return Usage(input=new, cache_read=prefix, output=output * steps)
 
 
 _check: type[Forker] = CappedForker

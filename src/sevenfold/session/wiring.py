@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from sevenfold.cache.ledger import SIDE
 from sevenfold.core.events import Emit, Failed
 from sevenfold.core.messages import Message
-from sevenfold.core.protocols import Accounts, Capabilities, Model, Tools
+from sevenfold.core.protocols import Accounts, Capabilities, Forker, Model, Tools
 from sevenfold.core.tokens import Thresholds
 from sevenfold.core.transcript import Entry, Transcript
 from sevenfold.hooks.hooks import HookedTools
@@ -38,6 +39,8 @@ from sevenfold.layers.shared.restore import (
     RestoreSource,
     StartContext,
 )
+from sevenfold.layers.shared.side_work import SideWork, SmallModel, find_small_model
+from sevenfold.models.capabilities import find_capabilities
 from sevenfold.session.commands import make_compaction_hooks
 from sevenfold.session.log import RESULTS
 from sevenfold.session.spending import CacheWarmer, CappedForker, SpendingFile
@@ -81,19 +84,49 @@ class SessionConversation:
         return self._session.turn.transcript.entries
 
 
-class RecallConversation(SessionConversation):
-    """The same with the model that chooses memories, which may be another provider's."""
+class SideConversation(SessionConversation):
+    """The same with the model for side work, which may be another provider's."""
+
+    def __init__(self, session: Session, wanted: Callable[[Session], str | None]) -> None:
+        """`wanted`: the name of the model to ask; None: the conversation's own."""
+        super().__init__(session)
+        self._wanted = wanted
 
     @property
     def model(self) -> Model:
-        return self._session.spawning.connected(self._session.settings.recall.model or None)
+        return self._session.spawning.connected(self._wanted(self._session))
 
     @property
     def thresholds(self) -> Thresholds:
         return Thresholds.of(self.capabilities.window, self.capabilities.max_output)
 
 
-_checks: tuple[type[Conversation], ...] = (SessionConversation, RecallConversation)
+_checks: tuple[type[Conversation], ...] = (SessionConversation, SideConversation)
+
+
+def find_side_model(session: Session) -> str:
+    """The small model of the moment."""
+    return find_small_model(session.ledger.prices, session.model.name, session.settings.side_model)
+
+
+def _find_chooser(session: Session) -> str | None:
+    """The model that chooses memories. That is a request of its own anyway, so the small one is cheaper."""
+    settings, price = session.settings, session.ledger.prices.of(session.model.name)
+    costs = price is not None and price.input > 0
+    small = settings.side_work == "small" or (settings.side_work == "cheapest" and costs)
+    return settings.recall.model or (find_side_model(session) if small else None)
+
+
+def make_side_work(session: Session, fork: Forker, spending: SpendingFile) -> SideWork:
+    """The side work of a session: by this fork, or by requests of its own to the small model."""
+    settings, prices, clock, emit = session.settings, session.ledger.prices, session.clock, session.emit
+    lean = ForkRunner(SideConversation(session, find_side_model), session.ledger, clock, emit, source=SIDE)
+    small = SmallModel(
+        CappedForker(lean, prices, spending, emit, cached=False),
+        lambda model: find_small_model(prices, model, settings.side_model),
+        lambda name: find_capabilities(name).window,
+    )
+    return SideWork(fork, prices, clock, emit, settings.side_work, small)
 
 
 def make_layer_parts(session: Session, accounts: Accounts, summaries: ServerSummaries) -> LayerParts:
@@ -103,7 +136,8 @@ def make_layer_parts(session: Session, accounts: Accounts, summaries: ServerSumm
     conversation = SessionConversation(session)
     spending = SpendingFile(at.environment.home, settings.daily_background_limit, clock)
     forks = ForkRunner(conversation, accounts, clock, emit)
-    chooser = ForkRunner(RecallConversation(session), accounts, clock, emit)
+    chooser = ForkRunner(SideConversation(session, _find_chooser), accounts, clock, emit)
+    capped = CappedForker(forks, ledger.prices, spending, emit)
     parts = LayerParts(
         conversation=conversation,
         settings=settings,
@@ -116,7 +150,8 @@ def make_layer_parts(session: Session, accounts: Accounts, summaries: ServerSumm
         home=at.environment.home,
         one_shot=session.one_shot,
         fork=forks,
-        background_fork=CappedForker(forks, ledger.prices, spending, emit),
+        background_fork=capped,
+        side_work=make_side_work(session, capped, spending),
         restorer=Restorer(_list_restore_sources(session), session.knowledge),
         hooks=make_compaction_hooks(session.tools.hooks, session.stop_because),
         server=summaries if by_server else None,
@@ -212,12 +247,15 @@ def _list_restore_sources(session: Session) -> tuple[RestoreSource, ...]:
         """Stored results and notes are found by their own pointers."""
         return Path(path).is_relative_to(session.folder)
 
+    again = session.settings.compaction
     return (
         RestoredTitle(),
-        RestoredFiles(session.tools.read_again, skip=is_kept_here),
+        RestoredFiles(
+            session.tools.read_again, is_kept_here, again.files, again.file_tokens, excerpts=again.excerpts
+        ),
         StartContext(),
         *(CallerRestoreSource(one, session.emit) for one in session.restorables),
-        RestoredNames(session.settings.compaction.names),
+        RestoredNames(again.names),
     )
 
 

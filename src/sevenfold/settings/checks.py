@@ -29,6 +29,7 @@ from sevenfold.settings.files import (
     format_value,
     is_outside,
     is_tracked,
+    lay_over,
     read_document,
 )
 from sevenfold.settings.schema import STRICTEST_FIRST, PermissionSettings, Settings
@@ -490,19 +491,8 @@ def merge_documents(low_to_high: Iterable[SettingsDocument | None]) -> Json:
     out: Json = {}
     for document in low_to_high:
         if document is not None:
-            out = _over(out, document.values)
+            out = lay_over(out, document.values)
     return out
-
-
-def _over(low: Any, high: Any) -> Any:
-    """Objects key by key, lists one after the other, anything else as the higher one says."""
-    if isinstance(low, dict) and isinstance(high, dict):
-        both = {key: _over(low[key], high[key]) for key in low.keys() & high.keys()}
-        return {**low, **high, **both}
-    if isinstance(low, list) and isinstance(high, list):
-        known = {_canonical(item) for item in high}
-        return [*high, *(item for item in low if _canonical(item) not in known)]
-    return high
 
 
 def _renamed(document: SettingsDocument) -> SettingsDocument:
@@ -545,7 +535,3 @@ def _same(path: Path, other: Path) -> bool:
         return path.samefile(other)
     except OSError:
         return False
-
-
-_canonical: Final = msgspec.json.Encoder(order="deterministic").encode
-"""Equal values have equal bytes: comparing every pair would take for ever over long lists."""

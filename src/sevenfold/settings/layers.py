@@ -12,7 +12,6 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from sevenfold.core.events import Emit, Failed, Notice
-from sevenfold.core.tokens import REFERENCE_WINDOW
 
 if TYPE_CHECKING:
     from openfeature.client import OpenFeatureClient
@@ -86,6 +85,16 @@ class MicroSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     requests_ahead: Annotated[
         Count, describe("`cost`: how many requests a session is expected to make from any point on.")
     ] = 50
+    need_weight: Annotated[
+        Positive, describe("`cost`: the chance that a result is needed again counts so many times over.")
+    ] = 2.0
+    thinking_replies: Annotated[
+        Amount,
+        describe(
+            "When the cache is cold, thinking older than so many replies leaves the view, where the model "
+            "does without it. 0: never."
+        ),
+    ] = 10
     need_model: Annotated[
         Path | None,
         describe(
@@ -177,34 +186,62 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
             ge=100,
         ),
     ] = 20_000
-    by_price: Annotated[
+    by_size: Annotated[
         bool,
         describe(
-            "When the user speaks, compact before the window is full, if that is expected to save more "
-            "than it costs. Without it only a full window is compacted.",
+            "Where tokens cost money, compact before the window is full: from `turnTokens` or `taskTokens` "
+            "on, if that is expected to save more than it costs. Without it only a full window is "
+            "compacted.",
+            False,
+        ),
+    ] = True
+    turn_tokens: Annotated[
+        Amount,
+        describe(
+            "`bySize`: when the user speaks, from so many tokens of context on; scaled down for windows "
+            "below 200,000."
+        ),
+    ] = 90_000
+    task_tokens: Annotated[
+        Amount,
+        describe(
+            "`bySize`: the same in the middle of a task, where what was just read is in use; scaled down "
+            "for windows below 200,000."
+        ),
+    ] = 140_000
+    cold_tokens: Annotated[
+        Amount,
+        describe(
+            "`bySize`: the same when the provider's cache has expired, where all of it would have to be "
+            "written anew; scaled down for windows below 200,000."
+        ),
+    ] = 70_000
+    record_characters: Annotated[
+        Amount,
+        describe(
+            "When the cache has expired, a summary is asked for on a record of its own, in which what "
+            "tools were given and what they answered is cut to so many characters each. 0: on the whole "
+            "conversation."
+        ),
+    ] = 2_000
+    by_small_model: Annotated[
+        bool,
+        describe(
+            "`bySize`: when the user speaks, the small model writes the summary from such a record, where "
+            "that is cheaper (`sideWork`). In the middle of a task, and for a full window, the model of "
+            "the conversation does.",
             False,
         ),
     ] = True
     margin: Annotated[
-        Factor, describe("`byPrice`: the expected saving must be this many times what it costs.")
-    ] = 1.75
-    large_margin: Annotated[
-        Factor,
-        describe(
-            "`byPrice`: the same for windows over 200,000 tokens, where there is room and less need be "
-            "lost."
-        ),
-    ] = 8.0
+        Factor, describe("`bySize`: the expected saving must be this many times what it costs.")
+    ] = 3.0
     requests_ahead: Annotated[
-        Count, describe("`byPrice`: how many requests a session is expected to make from any point on.")
+        Count, describe("`bySize`: how many requests a session is expected to make from any point on.")
     ] = 50
-    least_tokens: Annotated[
-        Amount,
-        describe(
-            "`byPrice`: a context below this is left alone, whatever it would save; scaled down for "
-            "windows below 200,000."
-        ),
-    ] = 70_000
+    replies_apart: Annotated[
+        Count, describe("`bySize`: at least so many replies from one compaction to the next.")
+    ] = 25
     names: Annotated[
         Amount,
         describe(
@@ -212,6 +249,17 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
             "0: none. Scaled down for windows below 200,000."
         ),
     ] = 4_000
+    files: Annotated[
+        Amount, describe("So many of the files that were read or changed last are shown again.")
+    ] = 8
+    file_tokens: Annotated[
+        Amount,
+        describe(
+            "Tokens of each of them. Of a longer one the lines around its newest changes are shown, or "
+            "with `excerpts` off its path. Scaled down for windows below 200,000."
+        ),
+    ] = 1_500
+    excerpts: Annotated[bool, describe("Show parts of files that are too long to be shown.", False)] = True
     server: Annotated[
         Literal["threshold", "onDemand"],
         describe(
@@ -238,11 +286,9 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
         Amount, describe("A window that is full again after so many replies was filled too fast.")
     ] = 3
 
-    def margin_in(self, window: int) -> float:
-        """The factor by which a summary's saving must exceed its price in this window."""
-        return self.large_margin if window > REFERENCE_WINDOW else self.margin
 
-
+SideWay: TypeAlias = Literal["cheapest", "fork", "small"]
+"""The way in which side work is asked for."""
 SelectorName: TypeAlias = Literal["hybrid", "model", "hybrid+model"]
 
 
@@ -298,13 +344,27 @@ class RecallSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class ExtractionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Layer 5: when the conversation is looked through for what is worth remembering."""
 
-    every: Annotated[Count, describe("After so many turns; 1: after each.", 3)] = 1
+    batch: Annotated[
+        Count,
+        describe(
+            "Where tokens cost money: after so many of your messages, or at the end of the session; at "
+            "once when you say something lasting. 1: after every turn.",
+            1,
+        ),
+    ] = 8
+    least_requests: Annotated[
+        Amount,
+        describe(
+            "Where tokens cost money, nothing is looked through before so many requests of the session, "
+            "unless something lasting was said. What was left is looked at when the session goes on."
+        ),
+    ] = 20
     patient: Annotated[
         bool,
         describe(
-            "Where tokens cost money, a turn in which nothing lasting was said waits until you are "
-            "silent, or the session ends: the look then also keeps the provider's cache. Off: after "
-            "every turn.",
+            "Where it is done by a fork, what waits for its batch is looked through when you are silent, "
+            "shortly before the provider drops the prefix: the look then also keeps that. Off: only the "
+            "batch and the end of the session count.",
             False,
         ),
     ] = True

@@ -14,6 +14,7 @@ from msgspec import Meta
 from sevenfold.core.request import Ttl
 from sevenfold.hooks.hooks import HookEvents
 from sevenfold.models.capabilities import ANTHROPIC_URL, OPENAI_URL
+from sevenfold.settings.files import lay_over
 from sevenfold.settings.layers import (
     AgentSettings,
     Amount,
@@ -24,10 +25,12 @@ from sevenfold.settings.layers import (
     MicroSettings,
     NotesSettings,
     RecallSettings,
+    SideWay,
     Switches,
     ToolResultSettings,
     describe,
 )
+from sevenfold.settings.policies import POLICIES, PolicyName
 from sevenfold.tools import permissions as tools
 from sevenfold.tools.permissions import Mode
 
@@ -94,6 +97,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             "Which model answers. Unset: a Claude model with a key, `offline` without.", "claude-sonnet-4-5"
         ),
     ] = None
+    policy: Annotated[
+        PolicyName,
+        describe(
+            "How the layers spend: `balanced` compacts by size and works in the background the cheaper "
+            "way; `specified` keeps to the order and the numbers of the description: notes at their "
+            "steps, summaries at the limit; `thrifty` is the cheapest that was found. It gives other "
+            "settings their defaults: what you set yourself counts.",
+            "thrifty",
+        ),
+    ] = "balanced"
     permissions: PermissionSettings = PermissionSettings()
     hooks: HookEvents = HookEvents()
     env: Annotated[
@@ -207,6 +220,23 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     extraction: ExtractionSettings = ExtractionSettings()
     dream: DreamSettings = DreamSettings()
     agents: AgentSettings = AgentSettings()
+    side_work: Annotated[
+        SideWay,
+        describe(
+            "How notes, memories and status lines are asked for: `fork` on the cached prefix of the "
+            "conversation, `small` with what is new alone on a small model, `cheapest` by the price "
+            "table, each time. Where tokens are free, `cheapest` is a fork.",
+            "fork",
+        ),
+    ] = "cheapest"
+    side_model: Annotated[
+        str | None,
+        describe(
+            "The small model for `sideWork`. Unset: the one that the price table has for the provider, "
+            "else the model of the conversation.",
+            "claude-haiku-4-5",
+        ),
+    ] = None
     assistant_mode: Annotated[
         bool,
         describe(
@@ -236,5 +266,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def make_settings(values: dict[str, Any]) -> Settings:
-    """Settings of values that were checked before."""
-    return msgspec.convert(values, Settings, dec_hook=lambda kind, value: kind(value))
+    """Settings of values that were checked before, over those that their policy gives."""
+    whole = lay_over(POLICIES[values.get("policy", Settings().policy)], values)
+    return msgspec.convert(whole, Settings, dec_hook=lambda kind, value: kind(value))

@@ -18,7 +18,7 @@ import msgspec
 
 from sevenfold.cache.prices import Price, Prices
 from sevenfold.core.tokens import Usage
-from sevenfold.models.capabilities import find_capabilities
+from sevenfold.models.capabilities import LONG, LONG_BETA, find_capabilities, find_window
 from sevenfold.simulator.cache import (
     CachedPrompt,
     CacheVerdict,
@@ -61,8 +61,6 @@ from sevenfold.simulator.script import (
 )
 from sevenfold.simulator.validation import check_body, check_request, find_automatic_target
 
-DEFAULT_WINDOW: Final = 200_000
-MILLION_WINDOW: Final = 1_000_000
 DEFAULT_MINIMUM: Final = 1_024
 BAD_KEYS: Final = frozenset({"sk-wrong"})
 SOURCE_HEADER: Final = "x-sevenfold-source"
@@ -262,9 +260,9 @@ class Api:
     def window_of(self, model: str, price: Price | None, betas: str = "") -> int:
         if self.window is not None:
             return self.window
-        if model.endswith("[1m]") or "context-1m" in betas:
-            return MILLION_WINDOW
-        return price.window if price else DEFAULT_WINDOW
+        # A client sends the suffix of a long window as a beta flag, whatever the model.
+        name = f"{model.removesuffix(LONG)}{LONG}" if LONG_BETA in betas else model
+        return find_window(name, own=price.window if price else None)
 
     def _room(self, body: Json, tokens: int, price: Price | None, betas: str) -> int | None:
         window, asked = self.window_of(body["model"], price, betas), body["max_tokens"]

@@ -18,6 +18,7 @@ from 1,024 tokens on, in steps of 128.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -276,13 +277,11 @@ class PromptCache:
     """Prefixes that were written, and for how long they stay."""
 
     def __init__(self) -> None:
-        self._entries: dict[tuple[CacheScope, bytes], CacheEntry] = {}
-        self._ends: dict[CacheScope, set[int]] = {}
-        """At which positions entries end: a hash is of one number of blocks, and found nowhere else."""
+        self._entries: dict[CacheScope, dict[bytes, CacheEntry]] = {}
         self._writes = 0
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return sum(map(len, self._entries.values()))
 
     def look(self, scope: CacheScope, prompt: CachedPrompt, minimum: int, now: float) -> CacheVerdict:
         """The tokens that this request would read and write. Entries that are read live longer."""
@@ -297,21 +296,26 @@ class PromptCache:
 
     def write(self, scope: CacheScope, prompt: CachedPrompt, minimum: int, started: float) -> None:
         """Keep the prefix of each breakpoint. Called when the response begins, not before."""
+        entries = self._entries.setdefault(scope, {})
         for position, ttl in prompt.marks:
-            key = scope, prompt.digests[position]
-            known = self._entries.get(key)
+            digest = prompt.digests[position]
+            known = entries.get(digest)
             if known is not None and known.expires >= started:
                 continue
             if prompt.upto[position] >= minimum:
-                self._entries[key] = CacheEntry(ttl, started + ttl, position)
-                self._ends.setdefault(scope, set()).add(position)
+                entries[digest] = CacheEntry(ttl, started + ttl, position)
                 self._writes += 1
         if self._writes >= SWEEP_EVERY:
             self._writes = 0
-            self._entries = {key: entry for key, entry in self._entries.items() if entry.expires >= started}
-            self._ends = {}
-            for (owner, _), entry in self._entries.items():
-                self._ends.setdefault(owner, set()).add(entry.end)
+            for owner, kept in self._entries.items():
+                alive = {digest: entry for digest, entry in kept.items() if entry.expires >= started}
+                self._entries[owner] = alive
+
+    def forget(self, scope: CacheScope, prompt: CachedPrompt, tokens: int) -> None:
+        """Forget the prefixes of this prompt that are longer than so many tokens."""
+        entries = self._entries.get(scope, {})
+        for position in range(bisect_right(prompt.upto, tokens), len(prompt)):
+            entries.pop(prompt.digests[position], None)
 
     def _longest(self, scope: CacheScope, prompt: CachedPrompt, now: float) -> int:
         """Blocks of the longest prefix that is kept and can be seen from a breakpoint; 0 for none."""
@@ -332,17 +336,18 @@ class PromptCache:
         return 0
 
     def _alive(self, scope: CacheScope, prompt: CachedPrompt, position: int, now: float) -> bool:
-        entry = self._entries.get((scope, prompt.digests[position]))
+        entry = self._entries[scope].get(prompt.digests[position]) if scope in self._entries else None
         return entry is not None and entry.expires >= now
 
     def _refresh(self, scope: CacheScope, prompt: CachedPrompt, hit: int, now: float) -> None:
         """Reading a prefix uses all of it: shorter prefixes inside it stay alive, too."""
-        ends = self._ends.get(scope, ())
-        for position in ends if len(ends) < hit else range(hit):
-            if position >= hit:
-                continue
-            entry = self._entries.get((scope, prompt.digests[position]))
-            if entry is not None and entry.expires >= now:
+        entries, digests = self._entries.get(scope, {}), prompt.digests
+        if len(entries) < hit:  # a hash is of one number of blocks, and found nowhere else
+            found = [e for digest, e in entries.items() if e.end < hit and digests[e.end] == digest]
+        else:
+            found = [e for digest in digests[:hit] if (e := entries.get(digest)) is not None]
+        for entry in found:
+            if entry.expires >= now:
                 entry.expires = now + entry.ttl
 
 

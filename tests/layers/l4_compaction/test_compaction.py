@@ -165,7 +165,7 @@ async def test_the_boundary_the_event_and_the_score_say_the_same() -> None:
     assert (event.fidelity, event.usage) == (0.875, Usage(input=5, output=7))
 
 
-async def test_what_is_restored_comes_last_and_is_told_how_much_room_there_is() -> None:
+async def test_what_is_restored_follows_the_summary_and_is_told_how_much_room_there_is() -> None:
     told: list[tuple[range, int, int]] = []
 
     def restore(cut: CompactionCut, room: int) -> Message:
@@ -175,7 +175,7 @@ async def test_what_is_restored_comes_last_and_is_told_how_much_room_there_is() 
     talk = Compacting([summary()], options={"restorer": Restorer([RestoredBy(restore)])})
     await talk.fit()
 
-    assert talk.texts[-1] == "<context>\nnotes.md as it is now\n</context>"
+    assert talk.texts[1] == "<context>\nnotes.md as it is now\n</context>"
     [(gone, window, room)] = told
     assert (gone, window) == (range(33), 8_000)
     assert 0 < room < 6_680 - talk.tokens
@@ -200,7 +200,7 @@ async def test_the_real_score_and_the_real_restoration_fit_in(tmp_path: Path) ->
     await talk.fit()
     [event] = talk.of(Compacted)
 
-    assert "what was decided" in talk.texts[-1]
+    assert "what was decided" in talk.texts[1]
     assert event.fidelity is not None
     assert 0.0 < event.fidelity < 1.0
     assert event.tokens_after == talk.tokens

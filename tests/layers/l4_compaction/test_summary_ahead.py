@@ -296,7 +296,7 @@ async def test_what_should_be_seen_again_is_restored_then_and_not_before() -> No
     await talk.fit()
 
     assert views == [full]
-    assert talk.texts[-1] == "<context>\nas it is now\n</context>"
+    assert talk.texts[1] == "<context>\nas it is now\n</context>"
 
 
 async def test_the_next_time_the_window_fills_up_another_one_is_prepared() -> None:

@@ -80,7 +80,8 @@ async def test_when_the_cursor_has_left_the_view_all_that_is_visible_is_looked_a
 
 
 async def test_it_waits_for_as_many_turns_as_it_is_told(tmp_path: Path) -> None:
-    learner = Learner(tmp_path, ExtractionSettings(every=3))
+    settings = ExtractionSettings(batch=3, least_requests=0)
+    learner = Learner(tmp_path, settings, prices=Prices.load())
     for n in range(2):
         learner.say(f"Thing number {n}, please.")
         assert await learner.rest() == []
@@ -166,7 +167,7 @@ _NOTHING = Reply(assistant()).usage
 async def test_turns_that_end_meanwhile_leave_the_newest_and_one_trailing_run_follows(
     tmp_path: Path,
 ) -> None:
-    learner = Learner(tmp_path, ExtractionSettings(every=2))
+    learner = Learner(tmp_path)
     fork = Gated()
     learner.open(fork)
     marks: list[Sequence[Mark]] = []
@@ -196,7 +197,7 @@ async def test_turns_that_end_meanwhile_leave_the_newest_and_one_trailing_run_fo
     assert [one.value for one in handed if isinstance(one, Mark)] == [{"last": newest}]
     [(_, work)], learner.tray.work = learner.tray.work, []
     assert [len(request.view) for request in fork.asked] == [4, 10]
-    await work()  # of one turn: trailing runs do not wait for a second
+    await work()
     assert len(fork.asked) == 3
     assert not learner.tray.work
 

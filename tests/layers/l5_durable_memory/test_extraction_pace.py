@@ -1,4 +1,4 @@
-"""Extraction takes its time: what lasts is looked at once, the rest when the look costs next to nothing."""
+"""Extraction takes its time: what lasts is looked at once, the rest in batches, a short session never."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from sevenfold.cache.prices import Prices
 from sevenfold.core.messages import Text, assistant, user
 from sevenfold.core.request import KEPT_WARM, TTL_SECONDS
 from sevenfold.core.transcript import Replace, Reply, Undo
-from sevenfold.layers.l5_durable_memory.extraction import CURSOR, LULL, MOST, Extraction, is_lasting
+from sevenfold.layers.l5_durable_memory.extraction import CURSOR, LULL, Extraction, is_lasting
 from sevenfold.settings.layers import ExtractionSettings
 
 pytestmark = pytest.mark.anyio
 TABS = "Please use tabs in this repository."
+AFTER_EACH_TURN = ExtractionSettings(batch=1, least_requests=0, patient=False)
 INDENT = topic("tabs", "Indent with tabs in this repository.", "use tabs in this repository")
 
 
 @pytest.fixture
 def learner(tmp_path: Path) -> Learner:
-    return Learner(tmp_path, prices=Prices.load())
+    """Of a session of any length."""
+    return Learner(tmp_path, ExtractionSettings(least_requests=0), prices=Prices.load())
 
 
 @pytest.mark.parametrize(
@@ -81,11 +83,45 @@ async def test_what_lasts_is_looked_at_with_all_that_waited(learner: Learner) ->
 
 async def test_so_many_turns_wait_and_no_more(learner: Learner) -> None:
     learner.says("Nothing to save.")
-    for n in range(MOST):
+    for n in range(ExtractionSettings().batch):
         assert not learner.model.requests
         learner.say(f"Step {n}, please.")
         await learner.rest()
     assert len(learner.model.requests) == 1
+
+
+async def test_a_short_session_in_which_nothing_lasting_was_said_spends_nothing(tmp_path: Path) -> None:
+    learner = Learner(tmp_path, prices=Prices.load())
+    least = ExtractionSettings().least_requests
+    for n in range(least - 1):
+        learner.say(f"Step {n}, please.")
+        assert await learner.rest() == []
+    assert await learner.silent(math.inf) == []
+    assert not learner.model.requests
+
+    learner.resume()
+    learner.say("One more step, please.")
+    learner.says("Nothing to save.")
+    assert await learner.rest(), "what was left is looked at when the session goes on"
+    assert '<since entry="0"/>' in learner.asked[-1]
+
+
+async def test_what_lasts_is_looked_at_in_a_short_session_too(tmp_path: Path) -> None:
+    learner = Learner(tmp_path, prices=Prices.load())
+    learner.say("Always run the linter first.")
+    learner.says("Nothing to save.")
+    assert await learner.rest()
+
+
+async def test_without_patience_a_silence_is_no_reason_to_look(tmp_path: Path) -> None:
+    settings = ExtractionSettings(least_requests=0, patient=False)
+    learner = Learner(tmp_path, settings, prices=Prices.load())
+    learner.say("Fix the failing build.")
+    await learner.rest()
+    learner.kept_until = learner.clock.time + TTL_SECONDS["5m"]
+    assert await learner.silent(LULL) == []
+    learner.says("Nothing to save.")
+    assert await learner.silent(math.inf)
 
 
 async def test_the_end_of_a_session_is_a_silence_that_does_not_end(learner: Learner) -> None:
@@ -107,7 +143,7 @@ async def test_after_a_crash_what_waited_is_looked_at_when_the_session_goes_on(l
 
 @pytest.mark.parametrize(
     ("settings", "prices"),
-    [(ExtractionSettings(patient=False), Prices.load()), (ExtractionSettings(), None)],
+    [(AFTER_EACH_TURN, Prices.load()), (ExtractionSettings(), None)],
     ids=["as it is set", "where tokens cost nothing"],
 )
 async def test_nothing_waits(tmp_path: Path, settings: ExtractionSettings, prices: Prices | None) -> None:
@@ -163,7 +199,8 @@ async def test_what_the_agent_saved_itself_does_not_count_for_the_turns_before(l
 
 
 async def test_nothing_is_written_in_a_silence_in_which_nothing_was_asked(tmp_path: Path) -> None:
-    learner = Learner(tmp_path, prices=Prices.load(), mode="plan")
+    settings = ExtractionSettings(least_requests=0)
+    learner = Learner(tmp_path, settings, prices=Prices.load(), mode="plan")
     learner.say("Fix the failing build.")
     await learner.rest()
     learner.kept_until = learner.clock.time + 3_600

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from kit import PRICES
 
 from sevenfold.core.events import AgentEnded, AgentStarted, Event
 from sevenfold.core.messages import Json, Message, ToolResult, ToolUse, assistant, user
@@ -24,6 +25,7 @@ from sevenfold.layers.l7_agents.members import AgentNotices, ParentConversation
 from sevenfold.layers.l7_agents.roster import Roster
 from sevenfold.layers.parts import PlainConversation
 from sevenfold.layers.shared.background import BackgroundTasks, open_task_group
+from sevenfold.layers.shared.side_work import SideWork
 from sevenfold.session.log import TranscriptFile
 from sevenfold.settings.layers import AgentSettings
 from sevenfold.testing import NoAccounts, Postponed, ScriptedModel
@@ -271,14 +273,15 @@ class Stage:
     def started(self) -> list[str]:
         return [e.name for e in self.events if isinstance(e, AgentStarted)]
 
-    def forker(self) -> ForkRunner:
+    def side_work(self) -> SideWork:
         """Asks beside an agent, with the agent's own model."""
-        return ForkRunner(
+        fork = ForkRunner(
             PlainConversation(self.scripts["status"], thresholds=Thresholds.of(200000, 32000)),
             NoAccounts(),
             self.clock,
             self.emit,
         )
+        return SideWork(fork, PRICES, self.clock, self.emit)
 
 
 def agent(id: str = "u", **args: Any) -> Message:

@@ -22,7 +22,7 @@ EVERY = AgentSettings().summary_seconds
 def watched(tmp_path: Path, *answers: Line) -> Stage:
     stage = Stage(tmp_path)
     stage.plays("status", *answers)
-    stage.having(forker=stage.forker())
+    stage.having(side_work=stage.side_work())
     return stage
 
 

@@ -29,9 +29,25 @@ from sevenfold.cli.output import (
 from sevenfold.cli.startup import read_command_context
 from sevenfold.core.errors import Mistake
 from sevenfold.core.messages import Json
-from sevenfold.recordings.finder import ReplayFile, find_replay_files
+from sevenfold.recordings.finder import (
+    ReplayFile,
+    find_copied_requests,
+    find_repeated_reads,
+    find_replay_files,
+    read_first_requests,
+)
+from sevenfold.recordings.windows import WindowSource
+from sevenfold.replay.comparison import (
+    APPEND_ONLY,
+    PolicyComparison,
+    compare_policy,
+    count_window_sources,
+    group_by_window,
+    sort_by_cost,
+    sort_policies,
+)
 from sevenfold.replay.costs import find_wanted_model
-from sevenfold.replay.outcome import ReplayRegret
+from sevenfold.replay.outcome import LARGE, ReplayRegret
 from sevenfold.replay.policies import (
     BUILT_IN,
     DEFAULT,
@@ -75,6 +91,8 @@ def choose_policies(
 ) -> tuple[PolicyChoice, ...]:
     """The policies; when they are compared, each layer that is left out makes one more."""
     wanted = BUILT_IN if compare and not names and not left_out else names or (DEFAULT,)
+    # All are compared with append-only.
+    base = [PolicyChoice(load_policy(APPEND_ONLY))] if compare and APPEND_ONLY not in wanted else []
     plain = [(load_policy(name), name not in BUILT_IN) for name in wanted]
     each: list[Sequence[str]] = [(), *([word] for word in left_out)] if compare else [left_out]
     out = [_make_choice(one, less, own=own) for one, own in plain for less in each]
@@ -82,7 +100,7 @@ def choose_policies(
     twice = [name for name, n in Counter(one.policy.name for one in out).items() if n > 1]
     if twice:
         raise Mistake(f"the policy {twice[0]!r} is named twice; leave one of them out")
-    return tuple(out)
+    return (*base, *out)
 
 
 def _make_choice(one: Policy, left_out: Sequence[str], *, own: bool) -> PolicyChoice:
@@ -160,13 +178,17 @@ def write_report(
     from sevenfold.storage.files import write_atomic
 
     write_atomic(path, format_page(done, policies, SystemClock().now(), notes).encode("utf-8"))
-    print_message(shared, f"wrote {path}")
+    failed = sum(bool(one.errors) and not one.by_policy for one in done)
+    lacks = f", without {format_count(failed, 'file')} that could not be replayed" if failed else ""
+    print_message(shared, f"wrote {path}{lacks}")
 
 
 LONGEST_NAME: Final = 20  # Characters of a session's name in a table
 LONGEST_POLICY: Final = 60  # Characters of a policy's name in a table
+LARGE_COLUMN: Final = f"robust ≥{LARGE}"
 FIRST_TO_GO: Final = (  # Columns that a narrow terminal leaves out, the first ones first
-    "by tokens", "sent", "hit", "compact.", "robust", "breaks", "extra/100", "requests", "fidelity", "paid",
+    "by tokens", "sent", "hit", "compact.", "robust", "breaks", LARGE_COLUMN, "window", "summaries/100",
+    "extra/100", "requests", "fidelity", "dearer", "paid",
 )  # fmt: skip
 LEAST_CENTS: Final = 0.1  # Smaller amounts have four digits behind the point
 LEAST_TIME: Final = 0.001  # Shorter times (seconds) of ours are not shown
@@ -181,7 +203,8 @@ def replay_to_json(done: Sequence[ReplayResult], notes: Mapping[str, str]) -> Js
 
 
 def _policy_to_json(done: Sequence[ReplayResult], name: str, note: str) -> Json:
-    whole = _sum_policy(done, name)
+    compared = compare_policy(done, name)
+    whole = compared.figures
     return {
         "policy": name,
         "notes": [note] if note else [],
@@ -191,8 +214,36 @@ def _policy_to_json(done: Sequence[ReplayResult], name: str, note: str) -> Json:
         "total": {"files": len(done), "failed": sum(bool(one.errors) for one in done)}
         | {key: value for key, value in _figures_to_json(whole).items() if key not in ("breaks",)}
         | {"breaks": len(whole.breaks), "break_reasons": count_break_reasons(whole)}
+        | _comparison_to_json(compared)
+        | {"windows": [_window_to_json(tokens, of, name) for tokens, of in group_by_window(done).items()]}
         | {"paid_files": whole.paid_files, "priced_files": whole.priced_files}
         | {"left_aside": _left_to_json(sum_left(one.left for one in done))},
+    }
+
+
+def _comparison_to_json(compared: PolicyComparison) -> Json:
+    return {
+        "of_append_only": _round_share(compared.of_append_only),
+        "compared_files": compared.compared,
+        "dearer_files": compared.dearer,
+    }
+
+
+def _window_to_json(tokens: int, done: Sequence[ReplayResult], name: str) -> Json:
+    """The figures of the sessions that had this window."""
+    compared = compare_policy(done, name)
+    figures = compared.figures
+    return {
+        "window": tokens,
+        "files": len(done),
+        "sources": count_window_sources(done),
+        "turns": figures.turns,
+        "simulated_cost": figures.cost,
+        "paid_cost": figures.paid,
+        "of_paid": _round_share(figures.of_paid),
+        "summaries_per_100": _round_share(figures.summaries_per_100),
+        "regret": _regret_to_json(figures),
+        **_comparison_to_json(compared),
     }
 
 
@@ -204,8 +255,11 @@ def _file_to_json(one: ReplayResult, name: str) -> Json:
         "agent": one.agent or None,
         "title": one.title or None,
         "model": one.model or None,
+        "window": one.window.tokens if one.by_policy else None,
+        "window_source": one.window.source if one.by_policy else None,
         "policy": name,
         **_figures_to_json(one.by_policy.get(name, ReplayFigures())),
+        "of_append_only": _round_share(compare_policy([one], name).of_append_only),
         "left_aside": _left_to_json(one.left),
         "errors": list(one.errors),
         "notes": list(one.notes),
@@ -237,6 +291,7 @@ def _figures_to_json(known: ReplayFigures) -> Json:
         "regret": _regret_to_json(known),
         "fidelity": _round_share(known.fidelity),
         "compactions": known.compactions,
+        "summaries_per_100": _round_share(known.summaries_per_100),
         "layers": known.layers,
         "accounting_error": _round_share(median(known.accounting) if known.accounting else None),
         "seconds": {name: round(getattr(spent, name), 4) for name in (*spent.__struct_fields__, "total")},
@@ -253,6 +308,9 @@ def _regret_to_json(known: ReplayFigures) -> Json:
         "needed_tokens": regret.needed_tokens,
         "share": _round_share(regret.share),
         "robust_share": _round_share(regret.robust_share),
+        "large_cleared": regret.large_removed,
+        "large_needed": regret.large_needed,
+        "large_share": _round_share(_get_large_share(regret)),
         "token_share": _round_share(regret.token_share),
         "extra_per_100": _round_share(known.extra_per_100),
         "by_layer": {
@@ -274,68 +332,123 @@ def _round_share(value: float | None) -> float | None:
 def format_replay_tables(
     done: Sequence[ReplayResult], names: Sequence[str], width: int | None = None
 ) -> str:
-    """Tables, with as many columns as the terminal has room for."""
+    """Tables, with as many columns as the terminal has room for; sessions with other windows apart."""
     known = [one for one in done if one.by_policy]
     if not known:
         return ""
     if len(names) == 1:
         parts = [_format_sessions(known, names[0], width), _summarise_policy(known, names[0])]
     else:
-        parts = [_format_policies(known, names, width), _describe_counts(known, names)]
+        groups = group_by_window(known)
+        parts = [_format_group(of, names, width, tokens) for tokens, of in groups.items()]
+        if len(groups) > 1:
+            parts.append(_format_group(known, names, width))
+        parts.append(_describe_counts(known, names))
     return "\n\n".join(part for part in [*parts, _format_legend(known, names)] if part)
 
 
-_Column = tuple[str, Callable[[ReplayFigures], str]]
+_Column = tuple[str, Callable[[PolicyComparison], str]]
 _COLUMNS: Final[tuple[_Column, ...]] = (
-    ("requests", lambda f: f"{f.requests:,}"),
-    ("sent", lambda f: format_tokens(f.usage.prompt)),
-    ("hit", lambda f: f"{f.usage.hit_rate:.0%}"),
-    ("breaks", lambda f: f"{len(f.breaks):,}"),
-    ("cost", lambda f: _format_cost(f.cost)),
-    ("paid", lambda f: _format_cost(f.paid)),
-    ("of paid", lambda f: _format_share(f.of_paid)),
-    ("extra/100", lambda f: f"{f.extra_per_100:.1f}"),
-    ("robust", lambda f: _format_share(f.regret.robust_share) if f.regret.removed else "–"),
-    ("by tokens", lambda f: _format_share(f.regret.token_share) if f.regret.removed else "–"),
-    ("compact.", lambda f: f"{len(f.compactions):,}"),
-    ("fidelity", lambda f: _format_share(f.fidelity)),
+    ("requests", lambda c: f"{c.figures.requests:,}"),
+    ("sent", lambda c: format_tokens(c.figures.usage.prompt)),
+    ("hit", lambda c: f"{c.figures.usage.hit_rate:.0%}"),
+    ("breaks", lambda c: f"{len(c.figures.breaks):,}"),
+    ("cost", lambda c: _format_part(_format_cost(c.figures.cost), c.figures.priced_files, c.figures.files)),
+    ("paid", lambda c: _format_part(_format_cost(c.figures.paid), c.figures.paid_files, c.figures.files)),
+    ("of paid", lambda c: _format_share(c.figures.of_paid)),
+    ("of append-only", lambda c: _format_share(c.of_append_only)),
+    ("dearer", lambda c: f"{c.dearer:,} of {c.compared:,}" if c.compared else "–"),
+    ("extra/100", lambda c: f"{c.figures.extra_per_100:.1f}"),
+    ("robust", lambda c: _format_regret(c.figures, c.figures.regret.robust_share)),
+    (LARGE_COLUMN, lambda c: _format_share(_get_large_share(c.figures.regret))),
+    ("by tokens", lambda c: _format_regret(c.figures, c.figures.regret.token_share)),
+    ("summaries/100", lambda c: f"{c.figures.summaries_per_100:.1f}"),
+    ("compact.", lambda c: f"{len(c.figures.compactions):,}"),
+    ("fidelity", lambda c: _format_share(c.figures.fidelity)),
 )
+BESIDE_BASE: Final = ("of append-only", "dearer")  # Columns that need append-only in the same run
+
+
+def _get_large_share(regret: ReplayRegret) -> float | None:
+    return regret.large_share if regret.large_removed else None
+
+
+def _format_part(cost: str, known: int, files: int) -> str:
+    """A cost that is known for some of the sessions alone says so beside it."""
+    return f"{cost} ({known:,} of {files:,})" if 0 < known < files else cost
+
+
+def _format_regret(known: ReplayFigures, share: float) -> str:
+    return _format_share(share) if known.regret.removed else "–"
 
 
 def _format_sessions(known: Sequence[ReplayResult], name: str, width: int | None) -> str:
+    """A row for each session, the dearest first; then one for each window, and one for all."""
+    found = sort_by_cost(known, name)
     rows = [
-        [to_one_line(one.short_name, LONGEST_NAME), *_format_cells(one.by_policy[name])]
-        for one in known
-        if name in one.by_policy
+        [
+            to_one_line(one.short_name, LONGEST_NAME),
+            _format_window(one),
+            *_format_cells(compare_policy([one], name)),
+        ]
+        for one in found
     ]
+    groups = group_by_window(found)
+    if len(groups) > 1:
+        for tokens, of in groups.items():
+            size = format_tokens(tokens)
+            rows.append([f"all {len(of):,} in {size}", size, *_format_cells(compare_policy(of, name))])
     if len(rows) > 1:
-        rows.append([f"all {len(rows):,}", *_format_cells(_sum_policy(known, name))])
-    return _format_fitting("session", rows, width)
+        rows.append([f"all {len(found):,}", "", *_format_cells(compare_policy(found, name))])
+    return _format_fitting(["session", "window"], rows, width)
 
 
-def _format_policies(known: Sequence[ReplayResult], names: Sequence[str], width: int | None) -> str:
-    rows = [[to_one_line(name, LONGEST_POLICY), *_format_cells(_sum_policy(known, name))] for name in names]
-    return _format_fitting("policy", rows, width)
+def _format_window(one: ReplayResult) -> str:
+    size = format_tokens(one.window.tokens)
+    return size if one.window.source is WindowSource.RECORDED else f"{size} {one.window.source}"
+
+
+def _format_group(
+    known: Sequence[ReplayResult], names: Sequence[str], width: int | None, window: int = 0
+) -> str:
+    """A row for each policy, the cheapest first, under a line that says which sessions these are."""
+    compared = {name: compare_policy(known, name) for name in names}
+    rows = [
+        [to_one_line(name, LONGEST_POLICY), *_format_cells(compared[name])]
+        for name in sort_policies(compared)
+    ]
+    sources = ", ".join(f"{source} {n:,}" for source, n in count_window_sources(known).items())
+    size = f" in a window of {format_tokens(window)}" if window else ""
+    head = f"  {format_count(len(known), 'session')}{size} (window: {sources})"
+    return f"{head}\n{_format_fitting(['policy'], rows, width)}"
 
 
 def _sum_policy(done: Sequence[ReplayResult], name: str) -> ReplayFigures:
     return sum_figures([one.by_policy[name] for one in done if name in one.by_policy])
 
 
-def _format_fitting(first: str, rows: list[list[str]], width: int | None) -> str:
-    """The table without the least important columns, as many as there is no room for."""
-    head = [first, *(name for name, _ in _COLUMNS)]
-    table, left_out = format_columns(head, rows), list[str]()
+def _format_fitting(first: list[str], rows: list[list[str]], width: int | None) -> str:
+    """The table without columns that say nothing, and the least important ones there is no room for."""
+    head, left_out = [*first, *(name for name, _ in _COLUMNS)], list[str]()
+    for name in BESIDE_BASE:
+        at = head.index(name)
+        if all(row[at] == "–" for row in rows):
+            head, rows = _drop_column(head, rows, at)
+    table = format_columns(head, rows)
     for name in FIRST_TO_GO:
         if width is None or max(map(len, table.splitlines())) <= width:
             break
-        at = head.index(name)
-        head, rows = head[:at] + head[at + 1 :], [row[:at] + row[at + 1 :] for row in rows]
-        left_out.append(name)
-        table = format_columns(head, rows)
+        if name in head:
+            head, rows = _drop_column(head, rows, head.index(name))
+            left_out.append(name)
+            table = format_columns(head, rows)
     if left_out:
         table += f"\n  no room for: {', '.join(left_out)}"
     return table
+
+
+def _drop_column(head: list[str], rows: list[list[str]], at: int) -> tuple[list[str], list[list[str]]]:
+    return head[:at] + head[at + 1 :], [row[:at] + row[at + 1 :] for row in rows]
 
 
 def _describe_counts(known: Sequence[ReplayResult], names: Sequence[str]) -> str:
@@ -354,8 +467,8 @@ def _describe_count_error(whole: ReplayFigures) -> str:
     )
 
 
-def _format_cells(known: ReplayFigures) -> list[str]:
-    return [cell(known) for _, cell in _COLUMNS]
+def _format_cells(compared: PolicyComparison) -> list[str]:
+    return [cell(compared) for _, cell in _COLUMNS]
 
 
 def _summarise_policy(known: Sequence[ReplayResult], name: str) -> str:
@@ -407,6 +520,9 @@ def _format_legend(known: Sequence[ReplayResult], names: Sequence[str]) -> str:
         "  cost and paid: input, and output of requests that a policy adds",
         "  k and M: thousand and million base-price tokens",
         "  robust, by tokens: of what was cleared, needed again; extra/100: requests to read it back",
+        "  fidelity: of summaries by rule; those that models wrote in recordings have 61.5 % on average",
+        f"  {LARGE_COLUMN}: the same for parts of at least {LARGE} tokens",
+        "  window: as recorded, else that of the model; dearer: cost over 2 % more than append-only",
         f"  charged: {CHARGED}",
         f"  {LOOKS}",
         f"  not charged: {NOT_CHARGED}",
@@ -475,6 +591,7 @@ def format_columns(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 FEW: Final = 2_000_000  # Fewer bytes are replayed by one process: it is faster than starting others
 LONGEST_PATH: Final = 300  # Characters of a path, or of a policy's name, in a sentence
+MOST_NAMED: Final = 5  # Files that are named before a note on all of them
 MOST_SAID: Final = 10  # Files whose errors are printed; JSON and the report have all
 
 
@@ -497,6 +614,7 @@ def run_replay(shared: SharedOptions, wanted: ReplayOptions) -> int:
     files = list(find_replay_files(wanted.paths))
     if wanted.html is not None:
         check_report(wanted.html, [found.path for found in files])
+    _check_paths(wanted.paths)
     done = _replay_all(shared, wanted, files, policies, prices)
     if not done:
         raise Mistake("there is no session in what was named; name files, or folders that have some")
@@ -505,6 +623,13 @@ def run_replay(shared: SharedOptions, wanted: ReplayOptions) -> int:
     if wanted.html is not None:
         write_report(shared, wanted.html.expanduser(), done, policies, notes)
     return _print_errors(shared, done, notes)
+
+
+def _check_paths(paths: Sequence[Path]) -> None:
+    """Raise `Mistake` if none of the paths exists; one among others is an error of that path alone."""
+    if not any(map(os.path.lexists, paths)):
+        named = to_one_line(", ".join(map(str, paths)), LONGEST_PATH)
+        raise Mistake(f"{named}: there is no such file or folder, so there is nothing to replay")
 
 
 def _replay_all(
@@ -530,8 +655,13 @@ def _replay_all(
         if progress is not None:
             progress.start()
         with end_on_sigterm(), TemporaryDirectory(prefix="sevenfold-replay-") as scratch:
+            firsts = read_first_requests(files)
+            reads, copied = find_repeated_reads(firsts.values()), find_copied_requests(firsts)
+            drawn, folder, none = wanted.html is not None, Path(scratch), frozenset[str]()
             jobs = [
-                ReplayJob(n, one, policies, wanted.price, prices, wanted.html is not None, Path(scratch))
+                ReplayJob(
+                    n, one, policies, wanted.price, prices, drawn, folder, reads, copied.get(one.path, none)
+                )
                 for n, one in enumerate(files)
             ]
             with closing(
@@ -571,8 +701,15 @@ def _print_errors(shared: SharedOptions, done: Sequence[ReplayResult], notes: Ma
         print_warning(f"{to_one_line(one.path, LONGEST_PATH)}: {one.errors[0]}{more}")
     if len(wrong) > MOST_SAID:
         print_warning(f"and {format_count(len(wrong) - MOST_SAID, 'more file')}")
-    for note, number in Counter(note for one in done for note in one.notes).items():
-        print_message(shared, f"{format_count(number, 'file')}: {note}")
+    by_note: dict[str, list[str]] = {}
+    for one in done:
+        for note in one.notes:
+            by_note.setdefault(note, []).append(to_one_line(one.short_name, LONGEST_NAME))
+    for note, files in by_note.items():
+        more = (
+            f" and {format_count(len(files) - MOST_NAMED, 'more file')}" if len(files) > MOST_NAMED else ""
+        )
+        print_message(shared, f"{', '.join(files[:MOST_NAMED])}{more}: {note}")
     for name, note in notes.items():
         if note:
             print_message(shared, f"policy {to_one_line(name, LONGEST_PATH)}: {note}")

@@ -9,6 +9,7 @@ import os
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from pathlib import Path, PurePath
 from typing import Final, TypeAlias
 
@@ -17,7 +18,7 @@ import msgspec
 from sevenfold.core.errors import StorageFailure
 from sevenfold.core.events import Emit, Failed
 from sevenfold.core.messages import Message, Text, ToolResult, ToolUse
-from sevenfold.core.tokens import FRAME, MessageSize, measure_message
+from sevenfold.core.tokens import FLAT, FRAME, JSON_RATE, TEXT_RATE, MessageSize, measure_message
 from sevenfold.core.transcript import PlacedMessage, View
 from sevenfold.storage.results import ResultStore
 
@@ -91,10 +92,11 @@ class ViewScan:
     def _begin(self) -> None:
         self.calls = self.requests = self.turns = 0
         self._items: list[PlacedMessage] = []
-        self._weights: list[int] = []
-        self._uses: dict[str, tuple[ToolUse, int]] = {}
+        self._upto: list[int] = [0]  # Tokens before each message, by the raw rule, and of all
+        self._uses: dict[str, tuple[ToolUse, int, str]] = {}  # With the number of the call and its path
         self._answered: set[str] = set()
         self._last: dict[_Asked, int] = {}  # The newest call that asks for each thing
+        self._unsorted: list[tuple[ToolUse, int]] = []  # Calls that are not in `_last` yet
         self.found: list[Candidate] = []
         self.files: dict[str, FileTouch] = {}
         self.gone: dict[int, ClearedResult] = {}  # Cleared results, by the number of the call
@@ -115,8 +117,10 @@ class ViewScan:
             if not self._took_changes(view):
                 self._begin()
             self._buffer = view.buffer
-        for at in range(len(self._items), len(view)):
-            self._take(at, view[at], again)
+        known = len(self._items)
+        self._items += view.buffer.items[known : len(view)]
+        for at in range(known, len(view)):
+            self._take(at, self._items[at], again)
         self._newest = max(self._newest, view[-1].id) if len(view) else self._newest
         return again
 
@@ -131,7 +135,7 @@ class ViewScan:
 
     def behind(self, at: int, end: int | None = None) -> int:
         """Tokens of this message and all after it, up to `end`, by the raw rule."""
-        return sum(self._weights[at:end])
+        return self._upto[len(self._items) if end is None else end] - self._upto[at]
 
     def _took_changes(self, view: View) -> bool:
         """True if the view differs only in results that were cleared, and in thinking that is gone."""
@@ -141,18 +145,19 @@ class ViewScan:
         changed = [(at, old, new) for at, (old, new) in pairs if old is not new]
         hidden: dict[str, ToolResult] = {}
         for _, old, new in changed:
-            if not _asks_the_same(old, new):
-                return False
-            for was, now in zip(old.message.results, new.message.results, strict=True):
-                if was is not now and was != now:
-                    if _hidden(was) or not _hidden(now):
-                        return False  # shown again, or shown otherwise
-                    hidden[now.tool_use_id] = now
+            newly = _find_newly_hidden(old, new)
+            if newly is None:
+                return False  # shown again, or shown otherwise
+            hidden.update(newly)
         self._drop(lambda one: one.use.id in hidden)
         for result in hidden.values():
             self._went(result)
         for at, _, new in changed:
-            self._items[at], self._weights[at] = new, _weight(new.size)
+            self._items[at] = new
+        if changed:
+            first = changed[0][0]
+            weights = (_weight(placed.size) for placed in self._items[first:])
+            self._upto[first:] = accumulate(weights, initial=self._upto[first])
         return True
 
     def _drop(self, which: Callable[[Candidate], bool]) -> None:
@@ -162,7 +167,7 @@ class ViewScan:
     def _went(self, result: ToolResult) -> None:
         """This one is cleared: what there was, and where it is now."""
         if result.tool_use_id in self._uses:
-            _, call = self._uses[result.tool_use_id]
+            call = self._uses[result.tool_use_id][1]
             self.gone[call] = ClearedResult(parse_cleared_tokens(result.text), call)
             if kept := parse_marker(result.text):
                 if kept.file not in self._kept:
@@ -170,27 +175,33 @@ class ViewScan:
                 self._kept.setdefault(kept.file, []).append((kept, call))
 
     def _take(self, at: int, placed: PlacedMessage, again: list[RepeatedCall]) -> None:
-        self._items.append(placed)
-        self._weights.append(_weight(placed.size))
+        self._upto.append(self._upto[-1] + _weight(placed.size))
         message = placed.message
         if message.role == "assistant":
             self.requests += 1
             new = placed.id > self._newest and placed.by == "model"  # no layer has restored it
-            for use in message.tool_uses:
-                self.calls += 1
-                asked = _asked(use)
-                if new and (tokens := self._was_cleared(use, asked)) is not None:
-                    self._asks_again(use)
-                    again.append(RepeatedCall(use, tokens))
-                self._uses[use.id] = use, self.calls
-                self._last[asked] = self.calls
-                self._touch(use)
+            for block in message.content:
+                if isinstance(block, ToolUse):
+                    self._take_call(block, new, again)
             return
         if placed.by == "user" and any(isinstance(block, Text) for block in message.content):
             self.turns += 1
-        for result in message.results:
-            size = placed.size if len(message.content) == 1 else measure_message(Message("user", (result,)))
-            self._answer(at, result, size)
+        for block in message.content:
+            if isinstance(block, ToolResult):
+                alone = len(message.content) == 1
+                size = placed.size if alone else measure_message(Message("user", (block,)))
+                self._answer(at, block, size)
+
+    def _take_call(self, use: ToolUse, new: bool, again: list[RepeatedCall]) -> None:
+        self.calls += 1
+        if new and self.gone and (tokens := self._was_cleared(use)) is not None:
+            self._asks_again(use)
+            again.append(RepeatedCall(use, tokens))
+        path = find_call_path(use)
+        self._uses[use.id] = use, self.calls, path
+        self._unsorted.append((use, self.calls))
+        if path:
+            self._touch(use, path)
 
     def _answer(self, at: int, result: ToolResult, size: MessageSize) -> None:
         id = result.tool_use_id
@@ -199,11 +210,11 @@ class ViewScan:
         if id in self._answered:  # some models use an id again: an edit means the last one
             self._drop(lambda one: one.use.id == id)
         self._answered.add(id)
-        use, call = self._uses[id]
+        use, call, path = self._uses[id]
         if _hidden(result):
             self._went(result)
         elif self._may_go(use, result):
-            tokens, path = _weight(size), find_call_path(use)
+            tokens = _weight(size)
             one = Candidate(use, at, size, tokens, call, self.requests, self.turns, path, result.is_error)
             self.found.append(one)
             self.clearable += tokens
@@ -214,12 +225,14 @@ class ViewScan:
         if self.asked_again[what] >= OFTEN:
             self._drop(lambda one: describe_subject(one.use) == what)
 
-    def _was_cleared(self, use: ToolUse, asked: _Asked) -> int | None:
+    def _was_cleared(self, use: ToolUse) -> int | None:
         """Tokens of a cleared result that is asked for again; None if it was not cleared.
 
         A file that was changed meanwhile is read anew, not again; commands repeat by nature.
         """
-        last = self._last.get(asked)
+        self._last.update((_asked(earlier), call) for earlier, call in self._unsorted)
+        self._unsorted.clear()
+        last = self._last.get(_asked(use))
         if last is None:
             return self._kept_tokens(use)
         cleared = self.gone.get(last) if use.name in RETRIEVERS else None
@@ -238,8 +251,8 @@ class ViewScan:
         calls = {c for k, c in places if k.last >= first and (last is None or k.first <= last)}
         return sum(self.gone[call].tokens for call in calls) if calls else None
 
-    def _touch(self, use: ToolUse) -> None:
-        if (path := find_call_path(use)) and (use.name in READERS or use.name in WRITERS):
+    def _touch(self, use: ToolUse, path: str) -> None:
+        if use.name in READERS or use.name in WRITERS:
             touched = self.files.setdefault(path, FileTouch())
             touched.request = self.requests
             if use.name in READERS:
@@ -327,20 +340,48 @@ def _leads_into(path: str, folders: Iterable[tuple[str, ...]]) -> bool:
     return any(named[:n] == folder[-n:] for folder in folders for n in range(1, len(named) + 1))
 
 
-def _asks_the_same(old: PlacedMessage, new: PlacedMessage) -> bool:
-    """The same message, in which at most results are shown otherwise and thinking is gone."""
-    was, now = old.message, new.message
-    answers = [r.tool_use_id for r in was.results] == [r.tool_use_id for r in now.results]
-    return old.id == new.id and answers and was.tool_uses == now.tool_uses
+_PAIRED: Final = (ToolUse, ToolResult)
+
+
+def _find_newly_hidden(old: PlacedMessage, new: PlacedMessage) -> dict[str, ToolResult] | None:
+    """The results that are cleared in the new form of a message; None if it differs in more.
+
+    Thinking may be gone, and words may be others.
+    """
+    was = [block for block in old.message.content if isinstance(block, _PAIRED)]
+    now = [block for block in new.message.content if isinstance(block, _PAIRED)]
+    if old.id != new.id or len(was) != len(now):
+        return None
+    hidden: dict[str, ToolResult] = {}
+    for before, after in zip(was, now, strict=True):
+        if before is after or before == after:
+            continue
+        if not isinstance(before, ToolResult) or not isinstance(after, ToolResult):
+            return None
+        if before.tool_use_id != after.tool_use_id or _hidden(before) or not _hidden(after):
+            return None
+        hidden[after.tool_use_id] = after
+    return hidden
 
 
 def _weight(size: MessageSize) -> int:
-    return size.tokens() + size.frames * FRAME
+    return int(size.text * TEXT_RATE + size.json * JSON_RATE) + size.flat * FLAT + size.frames * FRAME
 
 
 def find_call_path(use: ToolUse) -> str:
     """The file that a call is about, as it was named."""
-    return next((path for key in PATH_KEYS if isinstance(path := use.input.get(key), str)), "")
+    for key in PATH_KEYS:
+        if isinstance(path := use.input.get(key), str):
+            return path
+    return ""
+
+
+def find_result(candidate: Candidate, view: View) -> ToolResult:
+    """The result that a candidate stands for."""
+    for block in view[candidate.at].message.content:
+        if isinstance(block, ToolResult) and block.tool_use_id == candidate.use.id:
+            return block
+    raise LookupError(candidate.use.id)
 
 
 LONGEST_NAME: Final = 120
@@ -350,17 +391,18 @@ def store_cleared_results(
     candidates: Sequence[Candidate], view: View, store: ResultStore, emit: Emit
 ) -> dict[str, str]:
     """Stores results in one file; returns the markers by tool-use id, none if the disk refuses."""
-    lines: list[str] = []
+    parts: list[str] = []
     places: list[tuple[Candidate, int, int]] = []
+    line = 1
     for one in candidates:
-        results = view[one.at].message.results
-        text = next(r.text for r in results if r.tool_use_id == one.use.id)
-        lines.append(" ".join(f"=== {describe_call(one.use)} ({one.use.id})".split()))
-        whole = text.split("\n")
-        places.append((one, len(lines) + 1, len(whole)))
-        lines += whole
+        text = find_result(one, view).text
+        parts.append(" ".join(f"=== {describe_call(one.use)} ({one.use.id})".split()))
+        parts.append(text)
+        count = text.count("\n") + 1
+        places.append((one, line + 1, count))
+        line += 1 + count
     try:  # the transcript has it all too, so there is no need to wait for the disk
-        path = store.keep(f"cleared-{candidates[-1].call}", "\n".join(lines), lasting=False)
+        path = store.keep(f"cleared-{candidates[-1].call}", "\n".join(parts), lasting=False)
     except StorageFailure as error:
         emit(Failed("microcompaction", f"nothing was cleared: {error}"))
         return {}
@@ -377,7 +419,10 @@ def format_marker(tokens: int, path: str, first: int, lines: int) -> str:
 
 def describe_call(use: ToolUse) -> str:
     """A call in a few words: the tool, and what it was about."""
-    about = next((v for v in use.input.values() if isinstance(v, str) and v.strip()), "")
-    flat = " ".join(about.split())
+    flat = ""
+    for value in use.input.values():
+        if isinstance(value, str) and (words := value.split()):
+            flat = " ".join(words)
+            break
     short = flat if len(flat) <= LONGEST_NAME else flat[: LONGEST_NAME - 1] + "…"
     return f"{use.name} {short}".rstrip()

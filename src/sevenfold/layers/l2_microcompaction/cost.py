@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import operator
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +29,7 @@ CHANGING: Final = ("age", "turns", "changed_since", "read_since", "untouched")
 """The features that change while a result stands in the view."""
 FEATURES: Final = ("always", "read", "search", "shell", "change", "size", *CHANGING, "error")
 SEARCHERS: Final = frozenset({"Grep", "Glob"})
+SHELLS: Final = frozenset({"Bash"})
 
 
 def compute_features(candidate: Candidate, scan: ViewScan) -> tuple[float, ...]:
@@ -41,9 +43,9 @@ def compute_features(candidate: Candidate, scan: ViewScan) -> tuple[float, ...]:
         1.0,
         float(read),
         float(tool in SEARCHERS),
-        float(tool == "Bash"),
+        float(tool in SHELLS),
         float(tool in WRITERS),
-        math.log2(1 + candidate.tokens / 100),
+        _scale_size(candidate.tokens),
         math.log2(1 + scan.calls - candidate.call),
         math.log2(1 + scan.turns - candidate.turn),
         float(read and changed_since),
@@ -53,21 +55,24 @@ def compute_features(candidate: Candidate, scan: ViewScan) -> tuple[float, ...]:
     )
 
 
+def _scale_size(tokens: int) -> float:
+    return math.log2(1 + tokens / 100)
+
+
 class NeedModel:
     """The chance that a result is needed again after it was cleared."""
 
     def __init__(self, coefficients: tuple[float, ...]) -> None:
-        self._coefficients = coefficients
-        named = dict(zip(FEATURES, coefficients, strict=True))
-        self._changing_coefficients = tuple(named[name] for name in CHANGING)
+        self._named = dict(zip(FEATURES, coefficients, strict=True))
+        self._changing_coefficients = tuple(self._named[name] for name in CHANGING)
+        self._tools: dict[str, float] = {}
         self._lasting: dict[str, float] = {}
 
     @classmethod
     def load(cls, path: Path | None = None) -> NeedModel:
         where = path or COEFFICIENTS
         try:
-            raw = tomllib.loads(where.read_text(encoding="utf-8"))["coefficients"]
-            return cls(tuple(_number(raw[name]) for name in FEATURES))
+            return cls(_read_coefficients(where) if path else _read_own_coefficients())
         except (OSError, UnicodeDecodeError, ValueError, KeyError, TypeError) as error:
             raise SettingsError(
                 f"{where}: the coefficients of micro.needModel cannot be read ({error}); "
@@ -78,11 +83,17 @@ class NeedModel:
         """`compute_probability` of all `compute_features`; those that never change are summed up once."""
         lasting = self._lasting.get(candidate.use.id)
         if lasting is None:
-            values = compute_features(candidate, scan)
-            lasting = sum(c * v for c, v in zip(self._coefficients, values, strict=True))
-            lasting -= self._changing(candidate, scan)
-            self._lasting[candidate.use.id] = lasting
+            lasting = self._lasting[candidate.use.id] = self._sum_lasting(candidate)
         return _logistic(lasting + self._changing(candidate, scan))
+
+    def _sum_lasting(self, candidate: Candidate) -> float:
+        named, tool = self._named, candidate.use.name
+        known = self._tools.get(tool)
+        if known is None:
+            kinds = {"read": READERS, "search": SEARCHERS, "shell": SHELLS, "change": WRITERS}
+            known = named["always"] + sum(named[kind] for kind, tools in kinds.items() if tool in tools)
+            self._tools[tool] = known
+        return known + named["size"] * _scale_size(candidate.tokens) + named["error"] * candidate.error
 
     def _changing(self, candidate: Candidate, scan: ViewScan) -> float:
         (age, turns, changed_since, read_since, untouched) = self._changing_coefficients
@@ -105,6 +116,16 @@ def compute_probability(coefficients: tuple[float, ...], values: tuple[float, ..
 
 def _logistic(weighted: float) -> float:
     return 1 / (1 + math.exp(-max(-30.0, min(30.0, weighted))))
+
+
+def _read_coefficients(path: Path) -> tuple[float, ...]:
+    raw = tomllib.loads(path.read_text(encoding="utf-8"))["coefficients"]
+    return tuple(_number(raw[name]) for name in FEATURES)
+
+
+@cache
+def _read_own_coefficients() -> tuple[float, ...]:
+    return _read_coefficients(COEFFICIENTS)
 
 
 def _number(value: object) -> float:
@@ -170,16 +191,18 @@ def decide_clearing(
     ahead, cold = settings.requests_ahead, not pressure.warm
     least = 0.0 if cold else scale_constant(settings.least_freed, pressure.window)
     again = rates.read * pressure.tokens + CALL
+    carried = rates.read * ahead + (rates.write - rates.read) * cold
+    returned = rates.write + rates.read * ahead
     chosen: list[Candidate] = []
     best: tuple[float, int, int, int, float, float] | None = None
     saving = freed = behind = 0.0
     end: int | None = None
     for one in reversed(scan.old(settings.keep_recent, since)):
         tokens = one.tokens * rate - MARKER
-        chance = need.chance(one, scan) if tokens > 0 else 1.0
-        carrying = tokens * (rates.read * ahead + (rates.write - rates.read) * cold)
-        back = tokens * (rates.write + rates.read * ahead) + again
-        net = carrying - chance * back
+        if tokens <= 0:  # shorter than its marker
+            continue
+        chance = settings.need_weight * need.chance(one, scan)
+        net = tokens * carried - chance * (tokens * returned + again)
         if net <= 0:
             continue
         chosen.append(one)

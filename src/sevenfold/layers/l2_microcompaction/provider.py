@@ -20,7 +20,7 @@ from sevenfold.core.protocols import Accounts, Capabilities, Change, Fit
 from sevenfold.core.request import Frame, Request
 from sevenfold.core.tokens import MessageSize, Pressure, scale_constant
 from sevenfold.core.transcript import Entry, Pin, Reply, View
-from sevenfold.layers.l2_microcompaction.candidates import Candidate, ViewScan, describe_call
+from sevenfold.layers.l2_microcompaction.candidates import Candidate, ViewScan, describe_call, find_result
 from sevenfold.layers.parts import LayerParts
 from sevenfold.settings.layers import MicroSettings, Switches
 
@@ -200,10 +200,8 @@ class CacheEditing:
         """Those that are on disk, each with its path. What is not on disk is not deleted."""
         kept: list[tuple[Candidate, Path]] = []
         for one in old:
-            results = view[one.at].message.results
-            result = next(r for r in results if r.tool_use_id == one.use.id)
             try:
-                kept.append((one, self._parts.results.keep(one.use.id, result.content)))
+                kept.append((one, self._parts.results.keep(one.use.id, find_result(one, view).content)))
             except StorageFailure as error:
                 self._emit(Failed("cache editing", f"a result was not deleted: {error}"))
                 break

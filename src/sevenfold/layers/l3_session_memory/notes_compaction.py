@@ -28,6 +28,7 @@ from sevenfold.layers.shared.boundary import (
     SPOKEN,
     Boundary,
     BoundaryRecord,
+    add_restored,
     apply_edits,
     can_begin_at,
     collect_facts,
@@ -247,7 +248,7 @@ class NotesCompaction:
             )
         )
         self._emit(boundary.event(perf_counter() - began))
-        return draft.quoted.mark, *draft.edits, boundary.mark, *restored
+        return draft.quoted.mark, *add_restored(draft.edits, restored), boundary.mark
 
     def _draft(self, request: Request, pressure: Pressure) -> NotesDraft:
         """The edit, and what the view would be like; `NotesNotUsable` when it would not do."""

@@ -12,9 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import ClassVar, Final
 
-from msgspec.structs import replace
-
-from sevenfold.cache.prefix import find_cached_view
+from sevenfold.cache.prefix import cut_to_cached
 from sevenfold.core.errors import SevenfoldError
 from sevenfold.core.events import Failed, Progress
 from sevenfold.core.messages import Json, ToolResult, ToolUse, strip_half_characters, user, write_directive
@@ -32,6 +30,7 @@ from sevenfold.layers.l3_session_memory.notes import (
 from sevenfold.layers.parts import LayerParts
 from sevenfold.layers.shared.boundary import BOUNDARY, SPOKEN
 from sevenfold.layers.shared.facts import TYPED
+from sevenfold.layers.shared.side_work import SideQuestion, make_lean_messages
 from sevenfold.tools.file_tools import EDIT_SCHEMA, explain_not_found, find_occurrences, replace_spans
 from sevenfold.tools.toolbox import clean_arguments, find_argument_problem
 
@@ -111,6 +110,7 @@ _check_edits: type[Tools] = NotesEdits
 BY: Final = "NotesKeeping"
 KIND: Final = "notes"
 FAILURES: Final = 3  # So many in a row, and nothing is tried until the next compaction or resume
+ASKED, ANSWER = 900, 800  # Tokens of the instruction without the notes, and of an update, about
 FAR_TOO_LARGE: Final = 2  # Notes may be over their limit for a while; by so many times they may not
 _OPENED_BY: Final = SPOKEN - {*TYPED, "model", "tools", "turn"}
 """Authors of what a session opens with: it stands in every request, like the system prompt."""
@@ -142,7 +142,7 @@ class NotesUpdater:
     label: ClassVar[str] = BY
 
     def __init__(self, parts: LayerParts, notebook: Notebook) -> None:
-        self._parts, self._book, self._fork = parts, notebook, parts.get_background_fork()
+        self._parts, self._book, self._side = parts, notebook, parts.get_side_work()
         self._set, self._emit = parts.settings.notes, parts.emit
         self._low: int | None = None  # The smallest the conversation has been since the last update
         self._seen: Id | None = None
@@ -154,7 +154,7 @@ class NotesUpdater:
     async def __call__(self, request: Request) -> Sequence[Mark]:
         if request.source != "main" or not len(request.view):
             return ()
-        request = replace(request, view=find_cached_view(request.view))
+        whole, request = request, cut_to_cached(request)
         tokens = count_conversation_tokens(request.view)
         self._look_at_what_is_new(request.view, tokens)  # always, or growth is counted from the wrong place
         if self._book.busy or not can_take_notes(self._parts, request.frame.model):
@@ -165,7 +165,7 @@ class NotesUpdater:
         self._failures += 1  # until it has worked: whatever breaks, it does not go on for ever
         with self._book.updating():
             try:
-                marks = await self._updated(request, tokens)
+                marks = await self._updated(whole, request, tokens)
             except (_BadNotesUpdate, SevenfoldError) as why:
                 self._failed(str(why))
                 return ()
@@ -208,18 +208,21 @@ class NotesUpdater:
 
     # --- what -------------------------------------------------------------------------------------------
 
-    async def _updated(self, request: Request, tokens: int) -> tuple[Mark, ...]:
-        book, view, generation = self._book, request.view, self._generation
+    async def _updated(self, whole: Request, cached: Request, tokens: int) -> tuple[Mark, ...]:
+        """One update. A lean request needs no cached prefix, so it covers the `whole` view."""
+        book, generation = self._book, self._generation
         self._emit(Progress(BY, "bringing the notes on this session up to date"))
-        had = book.covered(view)
+        had = book.covered(cached.view)
         before = book.read(expected=had is not None)
         notes = before if before is not None else book.form.template
         limits = self.limits
-        edits = has_edit_tool(request.frame)
+        side = self._side.choose(cached, self._question(whole.view, had, notes))
+        view = whole.view if side.lean else cached.view
+        edits = has_edit_tool(side.request.frame)
         tools = NotesEdits(book.path, notes)
         asked = book.wording.asking(notes, book.path, limits, edits=edits, last=self._refused_for)
         directive = user(write_directive(KIND, f"n-{view[-1].id}", asked))
-        said = await self._fork(request, directive, kind=KIND, tools=tools, max_tokens=2 * limits.total)
+        said = await side(directive, tools=tools, max_tokens=2 * limits.total)
         after = tools.text if edits else book.wording.told(notes, said.reply.message.text)
         after = strip_half_characters(normalise_text(after)).strip("\n") + "\n"
         if generation != self._generation:
@@ -233,6 +236,11 @@ class NotesUpdater:
         told = f"the notes on this session are up to date ({how}; about {covered.size:,} tokens)"
         self._emit(Progress(BY, told, done=True))
         return covered.mark, *book.title(after, view)
+
+    def _question(self, view: View, had: NotesCoverage | None, notes: str) -> SideQuestion:
+        new = make_lean_messages(view.since(had.last if had else None), view)
+        asked = ASKED + estimate_tokens(notes)
+        return SideQuestion(KIND, new, tools=(EDIT,), asked=asked, output=ANSWER)
 
     @property
     def limits(self) -> NotesLimits:

@@ -53,12 +53,10 @@ from sevenfold.layers.l4_compaction.summary import (
     format_scope,
 )
 from sevenfold.layers.parts import LayerParts
-from sevenfold.layers.shared.boundary import UNKNOWN_GAP, Boundary, apply_edits
+from sevenfold.layers.shared.boundary import UNKNOWN_GAP, Boundary, add_restored, apply_edits
 from sevenfold.layers.shared.fidelity import measure_fidelity
 from sevenfold.layers.shared.restore import AUTO, REFUSED, CompactionCut, CompactionRefused, Stands
 
-BUSY: Final = 2.5
-"""In the middle of a task, when what was just read is in use, it has to pay so many times better."""
 ENOUGH: Final = 0.5
 """A summary made because it pays must free this share of what was expected, and score so much."""
 
@@ -80,7 +78,7 @@ class Compaction:
     def __init__(self, parts: LayerParts, score: Score = score_replacement) -> None:
         self._parts, self._score, self.emit = parts, score, parts.emit
         self._digest, self.settings = Digest(parts), parts.settings.compaction
-        self._summarise = Summariser(parts.get_fork(), self.settings, parts.emit)
+        self._summarise = Summariser(parts.get_fork(), self.settings, parts.emit, parts.side_work)
 
     async def fit(self, request: Request, pressure: Pressure) -> Sequence[Change]:
         if self.due(pressure):
@@ -108,20 +106,20 @@ class Compaction:
     ) -> tuple[CompactionPlan, SummaryWorth] | None:
         """A plan for a summary that pays now; None where prices are unknown."""
         settings, view = self.settings, request.view
-        on = settings.by_price and self._parts.switches.compact and self._parts.can_wait
-        if not on or request.source != "main":
+        on = settings.by_size and self._parts.switches.compact and self._parts.can_wait
+        if not on or request.source != "main" or pressure.refused:
             return None
-        if pressure.refused or pressure.tokens < scale_constant(settings.least_tokens, pressure.window):
+        size = settings.turn_tokens if is_turn_start(view) else settings.task_tokens
+        size = size if pressure.warm else min(size, settings.cold_tokens)
+        if pressure.tokens < scale_constant(size, pressure.window):
             return None
         price = self._parts.prices.of(request.frame.model)
-        if price is None or not price.input or has_edits(request):
-            return None
+        if price is None or not price.input or (pressure.warm and has_edits(request)):
+            return None  # a summary is asked for on the prefix in the cache, if there is one
         if CompactionBreaker.of(view, request.frame.model).rests(view, settings):
             return None
         rates = SummaryRates.of(price, request.frame.ttl, self._able.caches_prompts)
-        if margin is None:
-            margin = settings.margin_in(pressure.window) * (1.0 if is_turn_start(view) else BUSY)
-        return self._priced(request, pressure, rates, margin)
+        return self._priced(request, pressure, rates, settings.margin if margin is None else margin)
 
     def _priced(
         self, request: Request, pressure: Pressure, rates: SummaryRates, margin: float
@@ -278,12 +276,17 @@ class Compaction:
         if pressure.refused or pressure.tokens + longest > pressure.window:
             seen = find_reply_end(view, planned.cut)
             on = make_view_before(view, seen) if planned.cut < len(view) else None
-        elif request.warm is not None and pressure.warm:
-            on = request.warm
+        elif pressure.warm:
+            on = request.warm or view
         if on is None:
             gap = pressure.over or int(planned.tokens * UNKNOWN_GAP)
+        price, cut_to = self._parts.prices.of(request.frame.model), 0
+        if not pressure.warm and on is not None and price is not None and price.input:
+            cut_to = self.settings.record_characters
+            on = None if cut_to else on
+        small = planned.trigger == PRICE and self.settings.by_small_model and is_turn_start(view)
         scope = format_scope(view, planned.first, planned.cut, seen)
-        return SummaryJob(request, on, scope, planned.stretch, instructions, longest, gap)
+        return SummaryJob(request, on, scope, planned.stretch, instructions, longest, gap, cut_to, small)
 
     # --- what comes of it -------------------------------------------------------------------------------
 
@@ -345,7 +348,7 @@ class Compaction:
         self.emit(boundary.event(perf_counter() - began, draft.usage))
         before, now = boundary.tokens_before, boundary.tokens_after
         self._say(f"{before:,} tokens before, about {now:,} after", done=True)
-        return *draft.marks, *draft.edits, boundary.mark, breaker.mark, *added
+        return *draft.marks, *add_restored(draft.edits, added), boundary.mark, breaker.mark
 
     def _declined(self, planned: CompactionPlan, known: CompactionBreaker, reason: str) -> Sequence[Change]:
         """A hook says no: nothing happens and nothing is counted. It is said once."""

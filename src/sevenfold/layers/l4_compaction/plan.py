@@ -7,7 +7,7 @@ after too many failures in a row, or when the window fills up again at once).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain, islice, pairwise
 from typing import Final
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from sevenfold.cache.prices import Price
 from sevenfold.core.errors import Mistake, Refused
-from sevenfold.core.messages import Text, user
+from sevenfold.core.messages import Message, Text, user
 from sevenfold.core.protocols import Capabilities
 from sevenfold.core.request import TTL_SECONDS, Request, Ttl, find_open_uses
 from sevenfold.core.tokens import TEXT_RATE, MessageSize, Pressure, Usage, scale_constant
@@ -44,6 +44,7 @@ from sevenfold.layers.shared.boundary import (
     sum_sizes,
 )
 from sevenfold.layers.shared.facts import LONG, Facts, summarise_call
+from sevenfold.layers.shared.fidelity import iterate_strings
 from sevenfold.layers.shared.restore import RestoreEstimate, Stands
 from sevenfold.settings.layers import CompactionSettings
 
@@ -284,7 +285,7 @@ def _keeping_the_newest(whole: CompactionPlan, able: Capabilities) -> Compaction
 LEFT: Final = 14_000
 """Tokens that take the place: a summary, the user's words, files read again, names. All these shrink with
 the window; decisions 8 and 10 say where they come from."""
-ANSWER: Final = 4_500  # Tokens of the answer, analysis included
+ANSWER: Final = 3_300  # Tokens of the answer, analysis included
 AGAIN: Final = 1.5  # Times that something which left is asked for again
 NEEDED: Final = 2_500  # ... and how many tokens it has each time; the call for it costs about 600 more.
 CALL: Final = 600
@@ -339,9 +340,28 @@ def estimate_worth(
         written = left * rates.write + kept * (rates.write - rates.read)
         return SummaryWorth(saving, asking + written + again, freed)
     # All of the messages have to be written anew in any case: what left need not be.
-    head = fixed if pressure.idle < TTL_SECONDS[planned.request.frame.head_ttl] else 0
-    asking = tokens - head * (1 - rates.read) + answer * rates.output
+    asking = answer * rates.output
+    if settings.record_characters:
+        asking += count(estimate_record_size(planned.stretch, settings.record_characters))
+    else:
+        head = fixed if pressure.idle < TTL_SECONDS[planned.request.frame.head_ttl] else 0
+        asking += tokens - head * (1 - rates.read)
     return SummaryWorth(saving + freed * (rates.write - rates.read), asking + again, freed)
+
+
+def estimate_record_size(stretch: Iterable[PlacedMessage], most: int) -> MessageSize:
+    """The size of these messages in a record that cuts what tools were given and answered."""
+    return MessageSize(text=sum(_estimate_recorded(p.message, most) for p in stretch))
+
+
+def _estimate_recorded(message: Message, most: int) -> int:
+    texts = sum(len(block.text) for block in message.content if isinstance(block, Text))
+    results = sum(min(most, len(result.text)) for result in message.results)
+    return texts + results + sum(min(most, _count_letters(use.input)) for use in message.tool_uses)
+
+
+def _count_letters(value: object) -> int:
+    return sum(len(text) for text in iterate_strings(value))
 
 
 def find_unsent_messages(view: View) -> Sequence[PlacedMessage]:
@@ -361,14 +381,17 @@ def has_edits(request: Request) -> bool:
 
 
 def is_turn_start(view: View) -> bool:
-    """True if the user has just spoken: between two tasks less is lost than in the middle of one."""
-    last = view[-1] if len(view) else None
-    return last is not None and has_typed_text(last) and not last.message.results
+    """True if the user has just spoken, or a notice came in after a task was done: less is lost then."""
+    for at in range(len(view) - 1, -1, -1):
+        message = view[at].message
+        if message.role == "assistant":
+            return at < len(view) - 1 and not message.tool_uses
+        if message.results:
+            return False
+    return len(view) > 0
 
 
 BREAKER: Final = "compaction.breaker"  # The name of the mark
-APART: Final = 8
-"""Replies of the model between a compaction of any kind and the next that is made because it pays."""
 
 
 class CompactionBreaker(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -436,7 +459,7 @@ class CompactionBreaker(msgspec.Struct, frozen=True, omit_defaults=True):
         """True if it is too early, or of no use, to try one that pays."""
         if self.unpaid >= settings.failures or self.why_open(settings):
             return True
-        apart = max(APART, settings.refilled_within + 1)
+        apart = max(settings.replies_apart, settings.refilled_within + 1)
         if self.tried >= 0 and not _answered(view, self.tried, apart):
             return True
         last = max(self.tried, _last_compacted(view))

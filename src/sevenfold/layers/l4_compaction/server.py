@@ -31,6 +31,7 @@ from sevenfold.layers.parts import Conversation, LayerParts, ServerSummaries
 from sevenfold.layers.shared.boundary import (
     Boundary,
     BoundaryRecord,
+    add_restored,
     apply_edits,
     collect_facts,
     count_context_tokens,
@@ -293,10 +294,11 @@ class RequestedCompaction:
         )
         again += (*(await self._hooks.told(boundary, summary)),)
         record = BoundaryRecord(facts).mark(edit.by[-1])
+        [edit] = add_restored((edit,), again)
         self._parts.expect("the older part of the conversation was replaced by the provider's summary")
         self._emit(boundary.event(usage=read_summary_usage(reply)))
         recorded = _breaker(request, 0), Mark(RECORDED, edit.last), boundary.mark
-        return edit, record, *recorded, *again
+        return edit, record, *recorded
 
 
 class SideRequestSender:

@@ -2,8 +2,9 @@
 
     on the prefix   the conversation's own request, one directive more; almost all of it is in the cache
     a nudge         once, when the reply has no summary in it
-    plain           the record as text under a system prompt of its own, where the first way is closed:
-                    the request was not accepted, was too long, or the model would only call tools
+    plain           the record as text under a system prompt of its own, where the first way is closed
+                    (the request was not accepted, was too long, or the model would only call tools) or
+                    dearer: the cache is cold, or the small model may write it
     shortened       too long again: the oldest rounds go, as many as the provider's numbers ask for
 
 Whatever comes of it, the conversation is not touched here.
@@ -36,10 +37,10 @@ from sevenfold.core.messages import (
     write_directive,
 )
 from sevenfold.core.protocols import Forker
-from sevenfold.core.request import Request, find_open_uses
+from sevenfold.core.request import Frame, Request, find_open_uses
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import PlacedMessage, Transcript, View
-from sevenfold.layers.l4_compaction.plan import find_unread_results, split_rounds
+from sevenfold.layers.l4_compaction.plan import ANSWER, find_unread_results, split_rounds
 from sevenfold.layers.shared.boundary import TITLES, UNKNOWN_GAP, sum_sizes
 from sevenfold.layers.shared.facts import (
     clip_text,
@@ -49,6 +50,7 @@ from sevenfold.layers.shared.facts import (
     format_transcript_hint,
     summarise_call,
 )
+from sevenfold.layers.shared.side_work import SideQuestion, SideRequest, SideWork
 from sevenfold.settings.layers import CompactionSettings
 
 KIND: Final = "compact"  # The kind of the directive, on which the offline engine dispatches
@@ -294,25 +296,29 @@ def format_unread(view: View, most: int) -> str:
 # --- as a record --------------------------------------------------------------------------------------
 
 
-def format_record(placed: Sequence[PlacedMessage]) -> str:
-    """A stretch of conversation as plain text, for a request that has nothing else: images as markers."""
+def format_record(placed: Sequence[PlacedMessage], most: int = 0) -> str:
+    """A stretch of conversation as plain text, for a request that has nothing else: images as markers.
+
+    `most`: characters of what a tool was given or answered; 0: all of them.
+    """
     lines = ["<record>"]
     for one in placed:
         role = one.message.role if one.by != "tools" else "tools"
-        blocks = [text for block in one.message.content if (text := _plain_summary(block))]
+        blocks = [text for block in one.message.content if (text := _plain_summary(block, most))]
         lines += [f"<{role}>", *blocks, f"</{role}>"]
     return "\n".join([*lines, "</record>"])
 
 
-def _plain_summary(block: Block) -> str:
+def _plain_summary(block: Block, most: int = 0) -> str:
     match block:
         case Text(text):
             return text
         case ToolUse():
-            return f"[calls {block.name}: {msgspec.json.encode(block.input).decode('utf-8')}]"
+            text = msgspec.json.encode(block.input).decode("utf-8")
+            return f"[calls {block.name}: {clip_text(text, most) if most else text}]"
         case ToolResult(_, content, failed):
             text = content if isinstance(content, str) else "\n".join(map(_plain_summary, content))
-            return f"[{'error' if failed else 'result'}: {text}]"
+            return f"[{'error' if failed else 'result'}: {clip_text(text, most) if most else text}]"
         case Image():
             return "[image]"
         case Document():
@@ -322,6 +328,7 @@ def _plain_summary(block: Block) -> str:
     return ""
 
 
+ASKED: Final = 800  # Tokens of the question, about
 PLAIN: Final = "compact-plain"
 """The kind of a plain request: a column of its own in the ledger, as it shares no prefix."""
 LATER: Final = "[its result comes later: it is not needed for this]"
@@ -347,12 +354,15 @@ class SummaryJob(msgspec.Struct, frozen=True):
     """A request for a summary: of which stretch, and on which view."""
 
     request: Request
-    on: View | None  # The view to fork from; None when the provider has just refused it
+    on: View | None  # The view to fork from; None: a plain request is the cheaper or the only way
     scope: str
     stretch: Sequence[PlacedMessage]  # The messages that are summarised, for a plain request
     instructions: str
     max_tokens: int
     gap: int = 0  # By how many tokens the stretch is known to be too long
+    most: int = 0  # Characters of each thing that a tool was given or answered, in a plain request; 0: all
+    small: bool = False  # True if the small model may write it
+    frame: Frame | None = None  # The frame of a plain request; None: that of the conversation without tools
 
 
 class WrittenSummary(msgspec.Struct, frozen=True):
@@ -361,13 +371,28 @@ class WrittenSummary(msgspec.Struct, frozen=True):
 
 
 class Summariser:
-    """Asks until there is a summary with all its headings, or raises `NoSummary`."""
+    """Asks until there is a summary with all its headings, or raises `NoSummary`.
 
-    def __init__(self, fork: Forker, settings: CompactionSettings, emit: Emit) -> None:
-        self._fork, self._settings, self._emit = fork, settings, emit
+    `side_work` asks the small model, for a job that it may do.
+    """
+
+    def __init__(
+        self, fork: Forker, settings: CompactionSettings, emit: Emit, side_work: SideWork | None = None
+    ) -> None:
+        self._fork, self._settings, self._emit, self._side = fork, settings, emit, side_work
 
     async def __call__(self, wanted: SummaryJob) -> WrittenSummary:
         asking = _SummaryAttempt(self._fork, self._settings, self._emit, wanted)
+        if (chosen := self._choose_small(wanted)) is not None:
+            most, frame = self._settings.record_characters, chosen.request.frame
+            small = replace(wanted, on=None, most=most, frame=frame)
+            trying = _SummaryAttempt(chosen.ask, self._settings, self._emit, small)
+            try:
+                return WrittenSummary(await trying.by_all_means(), trying.used)
+            except (NoSummary, ModelFailure, TimeoutError) as error:
+                chosen.note_error(error)
+                self._emit(Progress("compaction", f"asking the model of the conversation, because {error}"))
+                asking.used = trying.used
         try:
             return WrittenSummary(await asking.by_all_means(), asking.used)
         except (NoSummary, ModelFailure) as error:
@@ -375,6 +400,15 @@ class Summariser:
         except TimeoutError:
             why = f"the model gave no summary within {self._settings.timeout_seconds:g} s"
             raise NoSummary(why, asking.used) from None
+
+    def _choose_small(self, wanted: SummaryJob) -> SideRequest | None:
+        """The request to the small model, where that is the cheaper way."""
+        if self._side is None or not wanted.small:
+            return None
+        record = user(format_record(wanted.stretch, self._settings.record_characters))
+        question = SideQuestion(PLAIN, (record,), (read_prompt("plain"),), asked=ASKED, output=ANSWER)
+        chosen = self._side.choose(wanted.request, question)
+        return chosen if chosen.lean else None
 
 
 class _SummaryAttempt:
@@ -475,11 +509,11 @@ def _plain(wanted: SummaryJob, left: Sequence[PlacedMessage]) -> Request:
     """A request that shares nothing with the conversation: no tools, no thinking, words only."""
     frame = wanted.request.frame
     betas = {k: v for k, v in frame.params.items() if k == "betas"}  # the size of the window
-    text = format_record(left)
+    text = format_record(left, wanted.most)
     log = Transcript(lambda: 0.0)
     log.add(user(text if len(left) == len(wanted.stretch) else f"{SHORTENED}\n{text}"))
     bare = replace(frame, system=(read_prompt("plain"),), tools=(), params=betas)
-    return replace(wanted.request, frame=bare, view=log.view, warm=None, breakpoints=())
+    return replace(wanted.request, frame=wanted.frame or bare, view=log.view, warm=None, breakpoints=())
 
 
 def _gap(error: PromptTooLong, sent: Sequence[PlacedMessage]) -> int:

@@ -253,7 +253,7 @@ class WarmSummary:
         if self._found is None or not pressure.warm:
             return None
         worth = self._found[1]
-        return worth.freed, worth.saving, worth.price, self._compaction.settings.margin_in(pressure.window)
+        return worth.freed, worth.saving, worth.price, self._compaction.settings.margin
 
     async def made(self) -> Sequence[Change]:
         found, self._found = self._found, None

@@ -1,8 +1,9 @@
-"""Learns from a conversation: after a turn a fork looks back and saves what later sessions will need.
+"""Learns from a conversation: now and then the model looks back and saves what later sessions need.
 
-It runs on the cached prefix, off the user's path, one run at a time; a mark records how far it has looked.
-A turn that ends meanwhile leaves its request (the newest counts), and one more run follows. Words that last
-are looked through at once, else when that costs next to nothing. `provenance.py` decides what may be saved.
+It runs off the user's path, one run at a time, by a fork or by a lean request (`shared/side_work.py`); a
+mark records how far it has looked. A turn that ends meanwhile leaves its request (the newest counts), and
+one more run follows. Words that last are looked through at once; where tokens cost money the rest waits
+for a batch or for the end of the session. `provenance.py` decides what may be saved.
 """
 
 from __future__ import annotations
@@ -11,27 +12,28 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
 
 import anyio.to_thread
-from msgspec.structs import replace
 
-from sevenfold.cache.prefix import find_cached_view
+from sevenfold.cache.prefix import cut_to_cached
 from sevenfold.core.clock import format_date
 from sevenfold.core.errors import BadReply, Mistake, SevenfoldError
 from sevenfold.core.events import Failed, Notice, Progress
-from sevenfold.core.messages import ToolUse, strip_half_characters, user, write_directive
+from sevenfold.core.messages import Message, ToolUse, strip_half_characters, user, write_directive
 from sevenfold.core.protocols import BackgroundStep, IdleStep, ToolFailed, Tools
 from sevenfold.core.request import TTL_SECONDS, Request, make_kept_until_mark
-from sevenfold.core.transcript import Entry, Id, Mark, PlacedMessage, View
+from sevenfold.core.transcript import Entry, Id, Mark, PlacedMessage, Reply, View
 from sevenfold.layers.l5_durable_memory.recall import extract_typed_text
 from sevenfold.layers.l5_durable_memory.selection import format_manifest, read_wording
 from sevenfold.layers.parts import AllowCall, LayerParts
+from sevenfold.layers.shared.side_work import SideQuestion, SideRequest, make_lean_messages
 from sevenfold.memory.folder.folder import Saved
 from sevenfold.memory.folder.names import ENDING
 from sevenfold.memory.recall_results import Recalled
+from sevenfold.settings.layers import ExtractionSettings
 from sevenfold.tools.permissions import EDITORS
 from sevenfold.tools.workspace import is_inside
 
@@ -40,9 +42,8 @@ if TYPE_CHECKING:
     from sevenfold.layers.l5_durable_memory.provenance import SourceMessages
 
 LULL: Final = 0.85 * TTL_SECONDS["5m"]
-"""Seconds of silence after which to look, before others think of keeping the prefix. One that is kept for
-an hour does not wait for that hour."""
-MOST: Final = 8  # Turns that may wait: so many would be looked at only on resume, if the machine went down
+"""Seconds of silence after which to look by a fork, before others think of keeping the prefix. One that is
+kept for an hour does not wait for that hour."""
 _LASTING: Final = (
     r"(?i)\b(?:remember|forget|memori[sz]e|keep in mind|note that|from now on|going forward"
     r"|in (?:the )?future|always|never|every time|each time|whenever|prefer\w*|conventions?|deadline|freeze"
@@ -58,12 +59,22 @@ _UNKNOWN: Final = r"[^\W\d_\u0000-\u024f\u3400-\u9fff\uf900-\ufaff]"
 """Letters of scripts for which there are no such words here."""
 
 
-def is_urgent(texts: Sequence[str]) -> bool:
-    """True if what was typed since the last look, in order, should be looked through without delay."""
-    return len(texts) >= MOST or any(map(is_lasting, texts))
+def is_due(said: Sequence[str], requests: int, settings: ExtractionSettings, *, last: bool) -> bool:
+    """True if what was typed since the last look should be looked through now, where tokens cost money.
+
+    `requests`: those of the session so far. `last`: it is the end, or a silence; nothing more will come.
+    """
+    if any(map(is_lasting, said)):
+        return True
+    return requests >= settings.least_requests and (last or len(said) >= settings.batch)
+
+
+OWN_WORDS: Final = 500  # Characters at either end of a long text that are looked at
 
 
 def is_lasting(text: str) -> bool:
+    """True for words about something that lasts. Of a long text, which is mostly pasted, the ends count."""
+    text = text if len(text) <= 2 * OWN_WORDS else f"{text[:OWN_WORDS]}\n{text[-OWN_WORDS:]}"
     return bool(re.search(_LASTING, text)) or len(re.findall(_UNKNOWN, text)) * 2 > len(text)
 
 
@@ -72,6 +83,7 @@ KIND: Final = "extract"
 CURSOR: Final = "extraction"  # The mark that says how far it has looked: `{"last": id}`
 FAILURES: Final = 3  # So many in a row, and nothing is tried until the next session
 ANSWER: Final = 8_000  # Tokens of a reply: a handful of memories
+Moment: TypeAlias = Literal["turn", "silence", "end"]  # A turn ended, the user is silent, the session ends
 
 
 class Extraction:
@@ -83,7 +95,7 @@ class Extraction:
         if parts.extraction is None:
             raise Mistake("extraction needs a memory to save to: give LayerParts an `extraction`")
         self._parts, self._learning, self._set = parts, parts.extraction, parts.settings.extraction
-        self._fork, self._clock, self._emit = parts.get_background_fork(), parts.clock, parts.emit
+        self._side, self._clock, self._emit = parts.get_side_work(), parts.clock, parts.emit
         self._state = parts.extraction.progress
         self.refused: Counter[str] = Counter()
         """Calls that were not carried out in this session, by the kind of the reason."""
@@ -94,7 +106,7 @@ class Extraction:
         if self._state.busy:
             self._state.newest = request
             return ()
-        return await self._alone(request, trailing=False)
+        return await self._alone(request, "turn")
 
     @property
     def waiting(self) -> bool:
@@ -106,7 +118,7 @@ class Extraction:
         if not self.waiting or request.source != "main" or not self._is_time(request, idle):
             return ()
         runs = self._state.runs
-        marks = await self._alone(request, trailing=True)
+        marks = await self._alone(request, "end" if math.isinf(idle) else "silence")
         until = self._parts.cached_until(request.frame) or 0.0
         if self._state.runs == runs or until <= self._clock.now():
             return marks
@@ -118,12 +130,14 @@ class Extraction:
         """
         if math.isinf(idle):
             return True
+        if not self._set.patient:
+            return False
         until, now = self._parts.cached_until(request.frame), self._clock.now()
         if until is None or until <= now:
             return False
         return idle >= LULL or now >= until - (TTL_SECONDS["5m"] - LULL)
 
-    async def _alone(self, request: Request, *, trailing: bool) -> Sequence[Mark]:
+    async def _alone(self, request: Request, moment: Moment) -> Sequence[Mark]:
         """One run, and after it another piece of work for what ended meanwhile.
 
         That one is started and not waited for, so that the mark of this one is handed back at once. In
@@ -132,33 +146,34 @@ class Extraction:
         state = self._state
         state.busy = True
         try:
-            return await self._looked_through(request, trailing)
+            return await self._looked_through(request, moment)
         finally:
             newest, state.newest = state.newest, None
             state.busy = newest is not None
             if newest is not None:
-                self._learning.start(BY, partial(self._alone, newest, trailing=True))
+                self._learning.start(BY, partial(self._alone, newest, "turn"))
 
     # --- when -------------------------------------------------------------------------------------------
 
-    async def _looked_through(self, request: Request, trailing: bool) -> Sequence[Mark]:
+    async def _looked_through(self, request: Request, moment: Moment) -> Sequence[Mark]:
         state = self._state
         state.waits = False
         can_write = any(tool.get("name") in EDITORS for tool in request.frame.tools)
         if state.failures >= FAILURES or not can_write:  # the list of tools cannot be changed
             return ()
-        view = find_cached_view(request.view)
+        cached = cut_to_cached(request)
+        view = cached.view
         places = map(view.where, self._cursors(view))  # none when those messages have left the view
         since = 1 + max((place for place in places if place is not None), default=-1)
         said, saved = self._said(view, since)
         if not said:
             return (self._advanced(view),) if saved else ()
-        if len(said) < self._set.every and not trailing:
-            return ()
-        price = self._parts.prices.of(request.frame.model)
-        costs = price is not None and price.input > 0
-        state.waits = not trailing and self._set.patient and costs and not is_urgent(said)
+        state.waits = self._costs(request) and not self._is_due(said, moment)
         if state.waits:
+            return ()
+        question = self._question(request.view, since, said)
+        if moment == "silence" and self._side.compare(cached, question).way == "lean":
+            state.waits = True  # only a fork has a reason to hurry: it finds the prefix, and keeps it
             return ()
         tools, may = self._learning.tools()
         some = {"file_path": str(self._learning.store.path_of() / f"some{ENDING}"), "content": ""}
@@ -167,13 +182,23 @@ class Extraction:
         state.failures += 1  # until it has worked: whatever breaks, it does not go on for ever
         state.runs += 1
         try:
-            await self._run(replace(request, view=view), since, tools, may)
+            side = self._side.choose(cached, question)
+            view, since = (request.view, 0) if side.lean else (view, since)
+            await self._run(side, view, since, tools, may)
         except SevenfoldError as why:
             over = "; not tried again in this session" if state.failures >= FAILURES else ""
             self._emit(Failed(BY, f"the conversation was not looked through: {why}{over}"))
             return ()
         state.failures = 0
         return (self._advanced(view),)
+
+    def _costs(self, request: Request) -> bool:
+        price = self._parts.prices.of(request.frame.model)
+        return price is not None and price.input > 0
+
+    def _is_due(self, said: Sequence[str], moment: Moment) -> bool:
+        requests = sum(isinstance(entry.what, Reply) for entry in self._parts.conversation.entries)
+        return is_due(said, requests, self._set, last=moment != "turn")
 
     def _cursors(self, view: View) -> list[Id]:
         mark = view.marks.get(CURSOR)
@@ -221,10 +246,10 @@ class Extraction:
 
     # --- what -------------------------------------------------------------------------------------------
 
-    async def _run(self, request: Request, since: int, tools: Tools, may: AllowCall) -> None:
+    async def _run(self, side: SideRequest, view: View, since: int, tools: Tools, may: AllowCall) -> None:
         from sevenfold.layers.l5_durable_memory.extraction_tools import ExtractionTools, MemoryWriter
 
-        learning, view = self._learning, request.view
+        learning = self._learning
         self._emit(Progress(BY, "looking for what is worth remembering"))
         sources, body = await anyio.to_thread.run_sync(
             self._prepared, view, tuple(self._parts.conversation.entries), since
@@ -233,16 +258,24 @@ class Extraction:
         hands = ExtractionTools(tools, writer, may, self._emit)
         directive = user(write_directive(KIND, f"x-{view[-1].id}", body))
         try:
-            said = await self._fork(
-                request, directive, kind=KIND, steps=self._set.steps, tools=hands, max_tokens=ANSWER
-            )
+            answer = await side(directive, steps=self._set.steps, tools=hands, max_tokens=ANSWER)
         finally:  # what was saved before it failed is saved
             self.refused += hands.kinds
             self._tell(tuple(writer.saved.values()), hands)
         if hands.broken is not None:
             raise hands.broken
-        if said.reply.stop == "cut" and not writer.saved:
+        if answer.reply.stop == "cut" and not writer.saved:
             raise BadReply("the model's reply was cut off")
+
+    def _question(self, view: View, since: int, said: Sequence[str]) -> SideQuestion:
+        from sevenfold.layers.l5_durable_memory.provenance import find_replaced_user_words
+
+        entries, last = self._parts.conversation.entries, max(self._cursors(view), default=-1)
+        times = {entry.id: entry.at for entry in entries}
+        new = make_lean_messages([view[at] for at in range(since, len(view))], view, times)
+        gone = find_replaced_user_words(entries, view, last)
+        words = tuple(user(extract_typed_text(message)) for _, message in gone)
+        return make_extraction_question((*words, *new), said, self._set.steps)
 
     def _prepared(self, view: View, entries: Sequence[Entry], since: int) -> tuple[SourceMessages, str]:
         """The authors of all texts, and the question; in a thread, since a conversation may be long."""
@@ -291,6 +324,24 @@ class LateExtraction:
 
 _check: type[BackgroundStep] = Extraction
 _check_idle: type[IdleStep] = LateExtraction
+
+
+TOOLS: Final = ("Read", "Grep", "Glob", *EDITORS)
+ASKED: Final = 900  # Tokens of the instruction and the manifest, about
+NOTHING, SOMETHING = 150, 600  # Tokens of an answer without a memory, and of one that writes a memory
+
+
+def make_extraction_question(new: tuple[Message, ...], said: Sequence[str], steps: int) -> SideQuestion:
+    """The work in numbers: it takes a second reply where something is written."""
+    found = any(map(is_lasting, said))
+    output, rounds = (SOMETHING + NOTHING, 2) if found else (NOTHING, 1)
+    return SideQuestion(KIND, new, (read_types(),), TOOLS, ASKED, output, rounds, steps)
+
+
+@cache
+def read_types() -> str:
+    """The part of the rules of memory that says what belongs there."""
+    return "##" + read_wording("prompt.md").split("\n##")[1]
 
 
 NEWEST: Final = 200  # Memories that the manifest lists

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias, get_args
 
 import anyio.to_thread
 import msgspec
-from msgspec.structs import replace
 
-from sevenfold.cache.prefix import find_cached_view
+from sevenfold.cache.prefix import cut_to_cached
 from sevenfold.core.clock import format_date
 from sevenfold.core.errors import Failure
 from sevenfold.core.messages import ToolResult, ToolUse, strip_half_characters, user, write_directive
@@ -286,7 +285,7 @@ class ModelDreamer:
         keeper = StagedKeeper(staged.folder, self._clock)
         tools = DreamTools(self._tools(staged.folder, keeper), watch)
         said = await self._fork(
-            replace(self._request, view=find_cached_view(self._request.view)),
+            cut_to_cached(self._request),
             user(write_directive(KIND, f"d-{staged.id}", body)),
             kind=KIND,
             steps=known.steps,

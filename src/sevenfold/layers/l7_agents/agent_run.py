@@ -18,13 +18,15 @@ import anyio.lowlevel
 from sevenfold.core.errors import Refused, SevenfoldError, StepLimitReached
 from sevenfold.core.events import AgentEnded, AgentStarted, Emit, Failed, Progress
 from sevenfold.core.messages import Message, user, write_directive
-from sevenfold.core.protocols import Agent, Clock, Forker
+from sevenfold.core.protocols import Agent, Clock
 from sevenfold.layers.l7_agents.members import AgentStatus, Member
 from sevenfold.layers.l7_agents.worktrees import Worktrees
 from sevenfold.layers.shared.background import open_task_group
+from sevenfold.layers.shared.side_work import SideQuestion, SideWork, make_lean_messages
 
 KIND: Final = "status"
 ANSWER: Final = 64  # Tokens of the answer
+ASKED: Final = 100  # Tokens of the question
 LONGEST: Final = 60  # Characters of it that are shown
 FAILURES: Final = 3  # After so many in a row an agent is not asked any more: each costs a request
 
@@ -33,14 +35,14 @@ FAILURES: Final = 3  # After so many in a row an agent is not asked any more: ea
 class StatusSummaries:
     """Asks agents in the background for their status."""
 
-    fork: Forker | None  # None: no agent is asked
+    side_work: SideWork | None  # None: no agent is asked
     clock: Clock
     emit: Emit
     seconds: float
 
     async def watch(self, member: Member) -> None:
         """Until it is cancelled. Nothing new since the last status: nothing is asked."""
-        if self.fork is None or not self.seconds:
+        if self.side_work is None or not self.seconds:
             return
         told, failed = member.first, 0
         while failed < FAILURES:
@@ -51,9 +53,9 @@ class StatusSummaries:
             view = agent.request.view
             if agent.steps == 0 or view[-1].id == told:
                 continue
-            told = view[-1].id
+            since, told = told, view[-1].id
             try:
-                await self._ask(member, self.fork, told)
+                await self._ask(member, self.side_work, since, told)
                 failed = 0
             except Refused as error:  # it will be the next time too
                 self.emit(Failed("agent status", str(error)))
@@ -63,12 +65,14 @@ class StatusSummaries:
                 ends = f"; {member.name} is not asked any more" if failed == FAILURES else ""
                 self.emit(Failed("agent status", f"{error}{ends}"))
 
-    async def _ask(self, member: Member, fork: Forker, at: int) -> None:
+    async def _ask(self, member: Member, side_work: SideWork, since: int, at: int) -> None:
         if member.agent is None:
             return
         directive = user(write_directive(KIND, f"{member.id}.{at}", _asking()))
         request = member.agent.request
-        answer = await fork(request, directive, kind=KIND, max_tokens=ANSWER)
+        new = make_lean_messages(request.view.since(since), request.view)
+        question = SideQuestion(KIND, new, asked=ASKED, output=ANSWER)
+        answer = await side_work.choose(request, question)(directive, max_tokens=ANSWER)
         if words := extract_status(answer.reply.message.text):
             member.doing = words
             self.emit(Progress(f"agent {member.name}", words))

@@ -99,6 +99,8 @@ class ForkRunner:
     accounts: Accounts
     clock: Clock
     emit: Emit
+    source: str = SOURCE
+    """The first part of the source of its requests; a lean request is no fork, and keeps no cache."""
     layers: Layers = field(default_factory=Layers)
     """The layers of a fork. Its own tool results go through layer 1; a fork uses no other moment."""
 
@@ -149,16 +151,23 @@ class ForkRunner:
             max_steps=steps,
             max_tokens=max_tokens,
             extends=False,  # the caller set the length, and a runaway is paid for each time
-            source=name_fork_source(kind, request.source),
+            source=name_fork_source(kind, request.source) if self._forks else f"{self.source}{kind}",
             writes=self._writes(request, steps),
+            sent=request.sent,
         )
 
     def _writes(self, request: Request, steps: int) -> bool | None:
         """A prefix that is not read again is not worth its price, least of all a cold one."""
+        if not self._forks:
+            return None
         if steps > 1:
             return True
         pressure = measure_pressure(request, self.conversation.thresholds, self.clock.now())
         return False if pressure.warm else None
+
+    @property
+    def _forks(self) -> bool:
+        return self.source == SOURCE
 
     def _aside(self, event: Event) -> None:
         if (told := filter_event(event)) is not None:

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from sevenfold.core.errors import FromTheFuture, Refused, SevenfoldError, StorageFailure
 from sevenfold.core.events import Emit, Failed, Notice
 from sevenfold.core.messages import Json, Message
-from sevenfold.core.protocols import Agent, AgentSpec, Background, Clock, Forker, Spawner, Tool, ToolFailed
+from sevenfold.core.protocols import Agent, AgentSpec, Background, Clock, Spawner, Tool, ToolFailed
 from sevenfold.core.request import Request
 from sevenfold.core.transcript import Entry, Mark, Reply, View, check_format, decode_entry
 from sevenfold.layers.l7_agents.agent_run import AgentRunner, StatusSummaries
@@ -47,6 +47,7 @@ from sevenfold.layers.l7_agents.members import (
 )
 from sevenfold.layers.l7_agents.memory import AgentMemory, add_memory_tools, find_missing_tools
 from sevenfold.layers.l7_agents.worktrees import Worktree, Worktrees
+from sevenfold.layers.shared.side_work import SideWork
 from sevenfold.settings.layers import AgentSettings
 from sevenfold.storage.jsonl import read_log
 
@@ -264,7 +265,7 @@ class Roster:
     session: str = ""
     worktrees: Worktrees | None = None
     memory: Callable[[AgentDefinition], AgentMemory] = lambda definition: AgentMemory()
-    forker: Forker | None = None  # Asks an agent beside its work how it is going; None: it is not asked
+    side_work: SideWork | None = None  # Asks an agent how it is going; None: it is not asked
     random: Callable[[int], bytes] = os.urandom
     notices: AgentNotices = field(default_factory=AgentNotices)
     """For the main conversation, one of whose layers it is."""
@@ -275,7 +276,7 @@ class Roster:
     _closing: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
-        asking = StatusSummaries(self.forker, self.clock, self.emit, self.settings.summary_seconds)
+        asking = StatusSummaries(self.side_work, self.clock, self.emit, self.settings.summary_seconds)
         self._running = AgentRunner(asking, self.worktrees, self.clock, self.emit, self._tell, self._moved)
         self._recruit = AgentPreparer(self.definitions, self.tools, self.memory, self.worktrees, self.emit)
         self.schema = make_schema(self.definitions)

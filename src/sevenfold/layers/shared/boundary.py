@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from sevenfold.core.events import Compacted
 from sevenfold.core.messages import THOUGHTS, Message, ToolResult
@@ -27,7 +28,7 @@ from sevenfold.core.request import (
     is_safe_cut,
     measure_pressure,
 )
-from sevenfold.core.tokens import TAIL_PADDING, MessageSize, Pressure, Usage, count_bytes
+from sevenfold.core.tokens import TAIL_PADDING, MessageSize, Pressure, Usage, add_sizes, count_bytes
 from sevenfold.core.transcript import Entry, Id, Mark, PlacedMessage, Replace, View
 from sevenfold.layers.shared.facts import TYPED, FactCollector, Facts, IdentityCache
 
@@ -243,7 +244,7 @@ def compute_target_tokens(before: int, pressure: Pressure) -> int:
 
 
 def sum_sizes(placed: Iterable[PlacedMessage]) -> MessageSize:
-    return sum((one.size for one in placed), MessageSize())
+    return add_sizes(one.size for one in placed)
 
 
 def estimate_padded_tokens(view: View, size: MessageSize) -> int:
@@ -293,6 +294,13 @@ def make_replacements(
     if apart + 1 == cut:
         return before
     return (*before, Replace(view[apart + 1].id, view[cut - 1].id, () if before else (message,)))
+
+
+def add_restored(edits: Sequence[Replace], restored: Sequence[Message]) -> tuple[Replace, ...]:
+    """The edits, with these messages behind the one that stands for the older part: what the user said
+    last stays last.
+    """
+    return tuple(replace(edit, by=(*edit.by, *restored)) if edit.by else edit for edit in edits)
 
 
 def apply_edits(view: View, whats: Iterable[Replace | Message], by: str) -> View:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, Protocol, TypeAlias
 
@@ -87,10 +87,11 @@ class RestoreSource(Protocol):
 def restore_messages(
     view: View, cut: int | range, restorables: Iterable[RestoreSource], window: int, room: int | None = None
 ) -> list[Message]:
-    """The messages to append behind the kept ones, in the order of `restorables`, within one budget.
+    """The messages to put behind the one that stands for what left, in the order of `restorables`.
 
     `cut` is where the kept messages begin, or the places that leave the view. `room` is how many tokens
-    there are before the window is full again, if that is known. What is larger than it may be is left out.
+    there are before the window is full again, if that is known. All have one budget; what is larger than it
+    may be is left out.
     """
     gone = range(cut) if isinstance(cut, int) else cut
     here, out = CompactionCut(view, gone, window), list[Message]()
@@ -120,16 +121,25 @@ class RestoredFiles:
     name = "files"
 
     def __init__(
-        self, read: Callable[[str], str | None], skip: Callable[[str], bool] = lambda path: False
+        self,
+        read: Callable[[str], str | None],
+        skip: Callable[[str], bool] = lambda path: False,
+        most: int = FILES,
+        each: int = FILE,
+        *,
+        excerpts: bool = False,
     ) -> None:
-        self._read, self._skip = read, skip
+        """`most`: files; `each`: tokens of one; `excerpts`: of a longer one its newest parts are shown."""
+        self._read, self._skip, self._most, self._each = read, skip, most, each
+        self._excerpts = excerpts
 
     def restored(self, cut: CompactionCut, room: int) -> Message | None:
         kept = set(find_touched_files(cut.kept))
         paths = [p for p in find_touched_files(cut.removed) if p not in kept and not self._skip(p)]
-        found = _FoundFiles(cut, room)
+        parts = find_worked_parts(cut.removed) if self._excerpts else {}
+        found = _FoundFiles(cut, room, cut.scaled(self._each), parts)
         for path in paths[:LOOKED_AT]:
-            if found.shown_or_long >= FILES:
+            if found.shown_or_long >= self._most:
                 break
             found.take(path, self._text(path))
         return found.message
@@ -144,8 +154,10 @@ class RestoredFiles:
 class _FoundFiles:
     """Files as they are found, newest first, as long as there is room."""
 
-    def __init__(self, cut: CompactionCut, room: int) -> None:
-        self._cut, self._each = cut, cut.scaled(FILE)
+    def __init__(
+        self, cut: CompactionCut, room: int, each: int, parts: Mapping[str, Sequence[WorkedPart]]
+    ) -> None:
+        self._cut, self._each, self._parts = cut, each, parts
         self._left = room - cut.tokens(_framed("", (), (), ())) - MARGIN
         self._shown: list[tuple[str, str]] = []
         self._names: dict[str, list[str]] = {}
@@ -164,9 +176,12 @@ class _FoundFiles:
         if any(path.endswith(f"/{name}") or name.endswith(f"/{path}") for name in names):
             return  # the same file, named in short
         names.append(path)
-        if self._cut.tokens(text) <= self._each:
+        where = ""
+        if self._cut.tokens(text) > self._each:
+            text, where = cut_excerpts(text, self._parts.get(path, ()), self._each / self._cut.tokens(text))
+        if text:
             quoted = _inside("context", _inside("file", text))
-            part = f'<file path="{path}">\n{quoted}\n</file>'
+            part = f'<file path="{path}"{where}>\n{quoted}\n</file>'
             tokens = self._cut.tokens(f"- {path}\n{part}\n") + 1  # its name is above it too
             if tokens <= self._left:
                 self._shown.append((path, part))
@@ -193,6 +208,79 @@ def _framed(parts: str, shown: Sequence[str], long: Sequence[str], gone: Sequenc
     lines += [_LONG, *(f"- {path}" for path in long)] if long or not parts else []
     lines += [_GONE, *(f"- {path}" for path in gone)] if gone or not parts else []
     return "\n".join([*lines, "", parts] if parts else lines)
+
+
+AROUND: Final = 12  # Lines that are shown before and after a part that was worked on
+
+
+class WorkedPart(msgspec.Struct, frozen=True):
+    """A part of a file that was changed or read: by its text, or by its lines."""
+
+    text: str = ""
+    first: int = 0  # The first line, counted from 0; without a text
+    lines: int = 0
+
+
+def find_worked_parts(messages: Sequence[PlacedMessage]) -> dict[str, list[WorkedPart]]:
+    """The parts of files that tools changed, or read by their lines; the newest first."""
+    parts: dict[str, list[WorkedPart]] = {}
+    for placed in reversed(messages):
+        for use in reversed(placed.message.tool_uses):
+            call = summarise_call(use)
+            if call.kind in ("read", "change"):
+                parts.setdefault(posixpath.normpath(call.about), []).extend(_list_parts(use))
+    return parts
+
+
+def _list_parts(use: ToolUse) -> Iterator[WorkedPart]:
+    edits = use.input.get("edits")
+    for edit in (use.input, *(edits if isinstance(edits, list) else ())):
+        if isinstance(edit, dict) and isinstance(new := edit.get("new_string"), str) and new.strip():
+            yield WorkedPart(new)
+    first, count = use.input.get("offset"), use.input.get("limit")
+    if isinstance(count, int) and count > 0:
+        yield WorkedPart(first=max(0, first - 1) if isinstance(first, int) else 0, lines=count)
+
+
+def cut_excerpts(text: str, parts: Sequence[WorkedPart], share: float) -> tuple[str, str]:
+    """The lines around these parts as they are now, at most such a share of the text, and their numbers."""
+    lines = text.split("\n")
+    left, chosen = int(len(text) * share), set[int]()
+    for part in parts:
+        if (span := _find_span(text, part)) is None:
+            continue
+        around = range(max(0, span[0] - AROUND), min(len(lines), span[1] + AROUND))
+        new = [at for at in around if at not in chosen]
+        size = sum(len(lines[at]) + 1 for at in new)
+        if size > left:
+            continue
+        left -= size
+        chosen.update(new)
+    if not chosen:
+        return "", ""
+    spans = _join_numbers(sorted(chosen))
+    shown = "\n…\n".join("\n".join(lines[a : b + 1]) for a, b in spans)
+    return shown, f' lines="{", ".join(f"{a + 1}-{b + 1}" for a, b in spans)}"'
+
+
+def _find_span(text: str, part: WorkedPart) -> tuple[int, int] | None:
+    if not part.text:
+        return part.first, part.first + part.lines
+    at = text.find(part.text)
+    if at < 0:
+        return None
+    first = text.count("\n", 0, at)
+    return first, first + part.text.count("\n") + 1
+
+
+def _join_numbers(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    spans: list[tuple[int, int]] = []
+    for one in numbers:
+        if spans and one == spans[-1][1] + 1:
+            spans[-1] = spans[-1][0], one
+        else:
+            spans.append((one, one))
+    return spans
 
 
 def find_touched_files(messages: Sequence[PlacedMessage]) -> list[str]:
@@ -365,7 +453,7 @@ class _FoundNames:
 
     def __init__(self, room: int) -> None:
         self._left = room
-        self._seen: set[str] = set()
+        self._seen: set[str] = set()  # Also those that tell nothing
         self._places: dict[str, list[str]] = {}
 
     @property
@@ -376,12 +464,13 @@ class _FoundNames:
         here = self._places.get(place, [])
         if len(here) >= EACH:
             return
-        for name in dict.fromkeys(re.findall(_NAME, _harmless(text[:LONG]))):
+        names = dict.fromkeys(re.findall(_NAME, _harmless(text[:LONG])))
+        for name in [name for name in names if name not in self._seen]:
             if len(here) >= EACH or self._left <= 0:
                 break
-            if name in self._seen or not SHORTEST <= len(name) <= LONGEST or not _tells(name):
-                continue
             self._seen.add(name)
+            if not SHORTEST <= len(name) <= LONGEST or not _tells(name):
+                continue
             self._left -= len(name) + len(", ") + (0 if here else len(place.encode()) + len("- : "))
             here.append(name)
         if here:

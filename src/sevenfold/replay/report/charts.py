@@ -471,11 +471,12 @@ def name_paid_cost(whole: ReplayFigures) -> str:
     return f"recorded, priced as {whole.paid_at}" if whole.paid_at else "really paid"
 
 
-def describe_difference(cost: ReplayCost, paid: ReplayCost | None) -> str:
+def describe_difference(whole: ReplayFigures) -> str:
     """The difference to the recorded cost, in words."""
-    if paid is None or not paid.units:
+    cost, paid, share = whole.compared or whole.cost, whole.paid, whole.of_paid
+    if paid is None or share is None:
         return ""
-    change = 1 - cost.units / paid.units
-    known = cost.amount is not None and paid.amount is not None
+    change = 1 - share
+    known = whole.has_all_prices and cost.amount is not None and paid.amount is not None
     less = f" ({format_cost(ReplayCost(0.0, abs((paid.amount or 0) - (cost.amount or 0)), cost.currency))})"
     return f"{abs(change):.1%}{less if known else ''} {'less' if change >= 0 else 'more'} than was paid"

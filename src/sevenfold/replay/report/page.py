@@ -9,6 +9,15 @@ from pathlib import Path
 from string import Template
 from typing import Final
 
+from sevenfold.replay.comparison import (
+    PolicyComparison,
+    compare_policy,
+    count_window_sources,
+    group_by_window,
+    sort_by_cost,
+    sort_policies,
+)
+from sevenfold.replay.outcome import LARGE
 from sevenfold.replay.policies import DEFAULT, Policy
 from sevenfold.replay.report.charts import (
     describe_difference,
@@ -51,32 +60,53 @@ def format_table(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]
     )
 
 
-def format_policies(wholes: Mapping[str, ReplayFigures]) -> str:
+def format_policies(caption: str, compared: Mapping[str, PolicyComparison]) -> str:
+    """A row for each policy, the cheapest first; a figure of some sessions alone says so in its cell."""
     head = (
         "policy", "requests", "tokens sent", "from cache", "cache breaks", "cost", "paid", "of paid",
-        "extra per 100", "needed again", "robust", "by tokens", "compactions", "fidelity",
+        "of append-only", "dearer sessions", "summaries per 100", "extra per 100",
+        f"robust, ≥ {LARGE} tokens", "fidelity, by rule",
     )  # fmt: skip
     rows = [
         [
             escape_text(name),
-            f"{f.requests:,}",
+            f"{(f := (one := compared[name]).figures).requests:,}",
             format_tokens(f.usage.prompt),
             format_percent(f.usage.hit_rate),
             f"{len(f.breaks):,}",
-            format_cost(f.cost),
-            format_cost(f.paid),
+            _format_part(format_cost(f.cost), f.priced_files, f.files),
+            _format_part(format_cost(f.paid), f.paid_files, f.files),
             format_percent(f.of_paid),
+            format_percent(one.of_append_only),
+            f"{one.dearer:,} of {one.compared:,}" if one.compared else "–",
+            f"{f.summaries_per_100:.1f}",
             f"{f.extra_per_100:.1f}",
-            *(
-                _format_if_removed(f, share)
-                for share in (f.regret.share, f.regret.robust_share, f.regret.token_share)
-            ),
-            f"{len(f.compactions):,}",
+            _format_if_removed(f, f.regret.large_share),
             format_percent(f.fidelity),
         ]
-        for name, f in wholes.items()
+        for name in sort_policies(compared)
     ]
-    return format_table("All sessions together, by policy", head, rows)
+    return format_table(caption, head, rows)
+
+
+def _format_part(cost: str, known: int, files: int) -> str:
+    """A cost, with the number of sessions that it is of where those are not all."""
+    return f"{cost}<small>{known:,} of {files:,} sessions</small>" if 0 < known < files else cost
+
+
+def format_windows(done: Sequence[ReplayResult], names: Sequence[str]) -> str:
+    """The table of all policies; with several windows one more for the sessions of each."""
+    groups = group_by_window(done)
+    tables = [format_policies("All sessions together, by policy", _compare_policies(done, names))]
+    for tokens, of in groups.items() if len(groups) > 1 else ():
+        sources = ", ".join(f"{source} {n:,}" for source, n in count_window_sources(of).items())
+        caption = f"{len(of):,} sessions in a window of {format_tokens(tokens)} ({sources}), by policy"
+        tables.append(format_policies(caption, _compare_policies(of, names)))
+    return "".join(tables)
+
+
+def _compare_policies(done: Sequence[ReplayResult], names: Sequence[str]) -> dict[str, PolicyComparison]:
+    return {name: compare_policy(done, name) for name in names}
 
 
 def _format_if_removed(f: ReplayFigures, share: float) -> str:
@@ -120,26 +150,28 @@ def format_reasons(wholes: Mapping[str, ReplayFigures]) -> str:
 def format_sessions(done: Sequence[ReplayResult], names: Sequence[str], main: str, drawn: set[int]) -> str:
     others = [name for name in names if name != main]
     head = (
-        "session", "requests", "paid", main, "of paid", *(f"{name}, of paid" for name in others),
-        "cache breaks", "extra per 100", "robust", "fidelity",
+        "session", "window", "requests", "paid", main, "of paid",
+        *(f"{name}, of paid" for name in others), "of append-only",
+        "cache breaks", "extra per 100", "robust", "fidelity, by rule",
     )  # fmt: skip
     rows = [
         [
             _format_session_name(one, drawn),
-            f"{f.requests:,}",
+            f"{format_tokens(one.window.tokens)} ({one.window.source})",
+            f"{(f := one.by_policy[main]).requests:,}",
             format_cost(f.paid),
             format_cost(f.cost),
             format_percent(f.of_paid),
             *(format_percent(one.by_policy.get(other, ReplayFigures()).of_paid) for other in others),
+            format_percent(compare_policy([one], main).of_append_only),
             f"{len(f.breaks):,}",
             f"{f.extra_per_100:.1f}",
             _format_if_removed(f, f.regret.robust_share),
             format_percent(f.fidelity),
         ]
-        for one in done
-        if (f := one.by_policy.get(main)) is not None
+        for one in sort_by_cost(done, main)
     ]
-    return format_table(f"Each session, under {main}", head, rows)
+    return format_table(f"Each session, under {main}, the dearest first", head, rows)
 
 
 def _format_session_name(one: ReplayResult, drawn: set[int]) -> str:
@@ -152,8 +184,8 @@ def _format_session_name(one: ReplayResult, drawn: set[int]) -> str:
 
 
 def format_errors(done: Sequence[ReplayResult]) -> str:
-    """The errors of each file."""
-    wrong = [one for one in done if one.errors]
+    """The errors of each file, and what is not known of it."""
+    wrong = [one for one in done if one.errors or one.notes]
     if not wrong:
         return ""
     items = []
@@ -161,6 +193,7 @@ def format_errors(done: Sequence[ReplayResult]) -> str:
         said = [escape_text(error, 300) for error in one.errors[:MOST_ERRORS]]
         if len(one.errors) > MOST_ERRORS:
             said.append(f"and {len(one.errors) - MOST_ERRORS:,} more")
+        said += [escape_text(note, 300) for note in one.notes]
         inner = "".join(f"<li>{error}</li>" for error in said)
         items.append(f"<li><bdi>{escape_text(one.path, 200)}</bdi><ul>{inner}</ul></li>")
     return f"<ul>{''.join(items)}</ul>"
@@ -186,7 +219,7 @@ def format_page(
     costly = sorted(known, key=lambda one: -one.by_policy[main].cost.units)[:MOST_DRAWN]
     drawn = {one.number for one in costly}
     sections = [
-        _format_policy_section(policies, wholes, notes or {}),
+        _format_policy_section(policies, wholes, format_windows(done, names), notes or {}),
         _format_layer_section(wholes),
         _format_regret_section(wholes),
         _format_section("wrong", "What could not be read or known", format_errors(done)),
@@ -268,7 +301,7 @@ def _format_units(cost: ReplayCost | None) -> str:
 
 def _describe_savings(whole: ReplayFigures) -> str:
     """The difference to the recorded cost, for the sessions that have one."""
-    if not (told := describe_difference(whole.compared or whole.cost, whole.paid)):
+    if not (told := describe_difference(whole)):
         return ""
     if 0 < whole.paid_files < whole.files:
         told += f" in the {whole.paid_files:,} of {whole.files:,} sessions that say"
@@ -284,7 +317,7 @@ def _format_section(id: str, title: str, body: str) -> str:
 
 
 def _format_policy_section(
-    policies: Sequence[Policy], wholes: Mapping[str, ReplayFigures], notes: Mapping[str, str]
+    policies: Sequence[Policy], wholes: Mapping[str, ReplayFigures], tables: str, notes: Mapping[str, str]
 ) -> str:
     said = [
         (policy.name, text)
@@ -295,7 +328,7 @@ def _format_policy_section(
     told = "".join(f"<li><b>{escape_text(name)}</b>: {escape_text(text, 300)}</li>" for name, text in said)
     picture = draw_scatter(wholes)
     figure = f'<figure class="scatter">{picture}</figure>' if picture else ""
-    body = f"<ul>{told}</ul>{format_policies(wholes)}{figure}{format_reasons(wholes)}"
+    body = f"<ul>{told}</ul>{tables}{figure}{format_reasons(wholes)}"
     return _format_section("policies", "Policies" if len(wholes) > 1 else "The policy", body)
 
 
@@ -322,6 +355,7 @@ def _format_regret_section(wholes: Mapping[str, ReplayFigures]) -> str:
             f"{whole.regret.needed:,}",
             f"{whole.regret.robust:,}",
             _format_if_removed(whole, whole.regret.robust_share),
+            _format_if_removed(whole, whole.regret.large_share),
             _format_if_removed(whole, whole.regret.token_share),
             f"{whole.extra_per_100:.1f}",
             f"{len(whole.compactions):,}",
@@ -333,7 +367,8 @@ def _format_regret_section(wholes: Mapping[str, ReplayFigures]) -> str:
         for name, whole in wholes.items()
     ]
     head = (
-        "policy", "removed", "needed again", "beyond doubt", "robust", "by tokens", "extra per 100",
+        "policy", "removed", "needed again", "beyond doubt", "robust", f"robust, {LARGE} tokens and more",
+        "by tokens", "extra per 100",
         "compactions", "fidelity", "worst",
     )  # fmt: skip
     return _format_section("regret", "Regret and fidelity", format_table("What was forgotten", head, rows))

@@ -18,7 +18,6 @@ from sevenfold.hooks.hooks import HookOutcome
 from sevenfold.layers.l4_compaction.plan import (
     AGAIN,
     ANSWER,
-    APART,
     BREAKER,
     CALL,
     LEFT,
@@ -38,7 +37,8 @@ from sevenfold.settings.layers import CompactionSettings, Switches
 pytestmark = pytest.mark.anyio
 PRICED = replace(FRAME, model="claude-opus-4-5")
 RATES = SummaryRates(write=1.25, read=0.1, output=5.0)
-SETTINGS = CompactionSettings()
+APART = 8
+SETTINGS = CompactionSettings(replies_apart=APART)
 
 
 def long_talk(tokens: int = 120_000, *, asked: bool = True) -> Transcript:
@@ -53,7 +53,7 @@ def long_talk(tokens: int = 120_000, *, asked: bool = True) -> Transcript:
 
 
 def compacting(log: Transcript, **fields: object) -> Compacting:
-    known = {"script": [summary()] * 2, "window": 200_000, "frame": PRICED, **fields}
+    known = {"script": [summary()] * 2, "window": 200_000, "frame": PRICED, "settings": SETTINGS, **fields}
     return Compacting(log=log, **known)  # type: ignore[arg-type]
 
 
@@ -75,8 +75,8 @@ async def test_a_summary_that_pays_is_made_when_the_user_speaks() -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"settings": CompactionSettings(by_price=False)},
-        {"settings": CompactionSettings(least_tokens=150_000)},
+        {"settings": CompactionSettings(by_size=False)},
+        {"settings": CompactionSettings(turn_tokens=150_000)},
         {"settings": CompactionSettings(margin=50.0)},
         {"frame": FRAME},
         {"frame": replace(FRAME, model="offline")},
@@ -92,23 +92,21 @@ async def test_else_the_view_is_left_alone(fields: dict[str, object]) -> None:
     assert talk.model.requests == []
 
 
-async def test_in_the_middle_of_a_task_it_has_to_pay_much_better() -> None:
-    strict = CompactionSettings(margin=3)
-    assert edits(await compacting(long_talk(95_000), settings=strict).fit())
-    busy = long_talk(95_000)
+@pytest.mark.parametrize("window", [200_000, 1_000_000])
+async def test_the_size_decides_the_same_in_every_window_and_later_in_the_middle_of_a_task(
+    window: int,
+) -> None:
+    able = {"window": window, "able": Capabilities(window=window)}
+    small, large = SETTINGS.turn_tokens - 5_000, SETTINGS.turn_tokens + 5_000
+    assert await compacting(long_talk(small), **able).fit() == []
+    assert edits(await compacting(long_talk(large), **able).fit())
+
+    busy = long_talk(large)
     rounds(busy, 1, first=100)
-    assert await compacting(busy, settings=strict).fit() == []
-
-    larger = long_talk(160_000)
+    assert await compacting(busy, **able).fit() == []
+    larger = long_talk(SETTINGS.task_tokens + 5_000)
     rounds(larger, 1, first=100)
-    assert edits(await compacting(larger, settings=strict).fit())
-
-
-async def test_in_a_large_window_it_has_to_pay_better_too() -> None:
-    large = {"window": 1_000_000, "able": Capabilities(window=1_000_000)}
-
-    assert await compacting(long_talk(90_000), **large).fit() == []
-    assert edits(await compacting(long_talk(400_000), **large).fit())
+    assert edits(await compacting(larger, **able).fit())
 
 
 async def test_a_small_context_is_not_worth_it() -> None:
@@ -116,7 +114,7 @@ async def test_a_small_context_is_not_worth_it() -> None:
 
 
 async def test_a_failed_try_leaves_everything_as_it_was_and_is_not_made_up_for_by_a_digest() -> None:
-    talk = Compacting([KeyRefused("no")] * 9, long_talk(), 200_000, frame=PRICED)
+    talk = compacting(long_talk(), script=[KeyRefused("no")] * 9)
     handed = await talk.fit()
 
     assert edits(handed) == []
@@ -142,7 +140,6 @@ def chat(t: Transcript, replies: int, size: int = 100) -> None:
 
 
 async def test_two_that_pay_never_come_close_together() -> None:
-    assert APART >= 8
     talk = compacting(long_talk(), script=[summary()] * 9)
     assert edits(await talk.fit())
 
@@ -279,7 +276,7 @@ async def test_a_hook_that_refuses_is_not_asked_again_at_once() -> None:
 
 def test_people_read_why() -> None:
     [line] = EventNarrator().describe_event(Compacted("summary", "price", 120_000, 21_000, 0.93))
-    assert line.text.endswith("because it pays (compaction.byPrice turns it off)")
+    assert line.text.endswith("because it pays (compaction.bySize turns it off)")
     [line] = EventNarrator().describe_event(Compacted("summary", "auto", 120_000, 21_000, 0.93))
     assert "pays" not in line.text
 
@@ -325,9 +322,27 @@ def test_the_sums_by_hand() -> None:
     assert warm.price == pytest.approx(asking + written + AGAIN * again, abs=5)
     assert warm.times == pytest.approx(warm.saving / warm.price)
 
-    cold = estimate_worth(planned_for(talk, warm=False), RATES, SETTINGS)
+    whole = replace(SETTINGS, record_characters=0)
+    cold = estimate_worth(planned_for(talk, warm=False), RATES, whole)
     assert cold.saving - warm.saving == pytest.approx(freed * 1.15), "it need not be written again"
     assert cold.price > warm.price, "but nothing of the question is in the cache"
+    short = estimate_worth(planned_for(talk, warm=False), RATES, SETTINGS)
+    record = sum(min(len(r.text), 2_000) for p in planned.stretch for r in p.message.results) / 4
+    assert cold.price - short.price == pytest.approx(tokens - record, rel=0.05), "a record is shorter"
+
+
+async def test_on_a_cold_cache_it_is_asked_for_on_a_record_with_what_tools_said_cut_short() -> None:
+    talk = compacting(long_talk(SETTINGS.cold_tokens + 5_000))
+    assert await talk.fit() == [], "too small while the cache is warm"
+
+    assert edits(list(await talk.layer.fit(talk.request, talk.pressure(warm=False))))
+    [asked] = talk.model.requests
+    [record, directive] = [placed.message.text for placed in asked.view]
+    assert asked.frame.tools == ()
+    assert record.startswith("<record>")
+    assert len(record) < SETTINGS.cold_tokens * 4 / 2
+    assert "build everything" in record
+    assert 'kind="compact-plain"' in directive
 
 
 def test_what_the_user_said_takes_room_in_what_takes_the_place() -> None:
@@ -368,5 +383,5 @@ def test_prices_are_those_of_the_model_and_the_lifetime() -> None:
     assert SummaryRates.of(price, "5m", caches=True) == SummaryRates(1.25, 0.1, 5.0)
     assert SummaryRates.of(price, "1h", caches=True).write == 2.0
     assert SummaryRates.of(price, "5m", caches=False) == SummaryRates(1.0, 1.0, 5.0)
-    assert Thresholds.of(200_000, 32_000).auto_compact > SETTINGS.least_tokens
+    assert Thresholds.of(200_000, 32_000).auto_compact > SETTINGS.task_tokens
     assert Capabilities().caches_prompts
