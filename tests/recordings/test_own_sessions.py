@@ -86,6 +86,24 @@ def test_context_that_a_compaction_gave_back_belongs_to_its_summary() -> None:
     assert not any("<context>" in message.text for message in said)
 
 
+def test_what_a_compaction_took_behind_the_question_is_gone_as_well() -> None:
+    log = OwnLog()
+    log.transcript.add(user("the opening"), by="session")
+    log.transcript.add(user("read them"), by="user")
+    for n in range(6):
+        log.reads(n)
+    view = log.transcript.view
+    summary = Replace(view[0].id, view[0].id, (user("<summary>as it was</summary>"),))
+    log.transcript.add(summary, Replace(view[2].id, view[9].id, ()), by="Compaction")
+    left = [placed.message.text for placed in log.transcript.view]
+    log.answers()
+    rebuilt = convert_recording(log.read()).view
+
+    assert left[:2] == ["<summary>as it was</summary>", "read them"]
+    assert rebuilt[0].message.text == "".join(left[:2])
+    assert [placed.message.text for placed in rebuilt][1:-1] == left[2:]
+
+
 def test_what_a_layer_attached_is_not_what_the_user_said() -> None:
     log = OwnLog()
     log.transcript.add(user("read them"), by="user")

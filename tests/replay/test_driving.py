@@ -172,6 +172,49 @@ def test_after_a_compaction_what_is_unseen_is_worked_out_anew() -> None:
     assert known.resets == {id: UNSEEN - 3_000}
 
 
+def test_the_system_prompt_after_a_compaction_is_measured_with_the_session_s_own_rate() -> None:
+    clock, rate = FakeClock(0.0), 0.9
+    log = Transcript(clock.now)
+    view = list[Message]()
+
+    def tell(message: Message, *, replies: bool = False) -> int:
+        used = Usage(cache_write=UNSEEN + round(rate * sum(map(estimate_message, view))), output=10)
+        view.append(message)
+        what = Reply(message, used) if replies else message
+        return log.add(what, by="model" if replies else "user")[0]
+
+    for n in range(8):
+        tell(user(f"{n}" * 8_000))
+        tell(assistant(Text("so be it")), replies=True)
+    summary = user("s" * 60_000)
+    [id] = log.add(Replace(log.view[0].id, log.view[-1].id, (summary,)), by="recorded")
+    view[:] = [summary]
+    tell(user("go on"))
+    tell(assistant(Text("so be it")), replies=True)
+
+    known = compute_token_rates(log.entries)
+    assert known.unseen == pytest.approx(UNSEEN, abs=1_000)
+    assert known.resets == {id: known.unseen}
+    assert known.inherited == 0
+
+
+def test_background_layers_see_the_results_of_the_calls_as_in_a_session() -> None:
+    seen = list[str]()
+
+    async def watch(request: Request) -> Sequence[Change]:
+        seen.append(request.view[-1].by)
+        return ()
+
+    recorded = Recorded()
+    recorded.says(100)
+    recorded.result("a", "word " * 100)
+    recorded.result("b", "word " * 100)
+    recorded.replies()
+    driven(recorded, lambda parts: Layers(replied=(watch,)))
+
+    assert seen == ["tools", "tools", "model"]
+
+
 # --- what it costs, by hand -----------------------------------------------------------------------------
 
 

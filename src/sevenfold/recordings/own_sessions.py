@@ -137,6 +137,7 @@ class _OwnParse:
         self._compacted_by = ""  # The layer that compacted, until the model is asked again
         self._visible: list[int] = []
         """Ids of what the model saw, in order: a compaction says by id what it took away."""
+        self._question: tuple[int, Message] | None = None  # What the user said last, and its id
 
     def take(self, line: int, entry: Entry, undone: set[int]) -> None:
         if entry.id in undone:
@@ -185,10 +186,14 @@ class _OwnParse:
         if message.results:
             self.thread.add_beside(rest, message.results[-1].tool_use_id)
         elif rest:
+            self._question = (entry.id, message) if entry.by == "user" else self._question
             self.thread.add_message(rest, line, entry.at, meta=entry.by != "user", uuid=str(entry.id))
 
     def _replaced(self, line: int, entry: Entry, edit: Replace) -> None:
         """A compaction takes the beginning away; folding elsewhere is for a replay to decide anew."""
+        if self._is_behind_question(entry, edit):
+            self._replace_behind_question(edit)
+            return
         if edit.last not in self._visible or edit.first != self._visible[0] or not edit.by:
             self.thread.skipped[f"folded by {entry.by}"] += 1
             return
@@ -197,6 +202,19 @@ class _OwnParse:
         compaction = RecordedCompaction(entry.by, 0, Message("user", blocks), str(kept[0]) if kept else "")
         self.thread.add_change(compaction, line, entry.at, uuid=str(entry.id))
         self._visible, self._compacted_by = [entry.id, *kept], entry.by
+
+    def _is_behind_question(self, entry: Entry, edit: Replace) -> bool:
+        """True if the compaction just before also took away what stood behind the user's last words."""
+        known, asked = self._visible, self._question
+        if edit.by or entry.by != self._compacted_by or edit.last not in known or asked is None:
+            return False
+        return known[1:3] == [asked[0], edit.first]
+
+    def _replace_behind_question(self, edit: Replace) -> None:
+        """The question stays, between the summary and the rest: here it is a part of the summary."""
+        kept = self._visible[self._visible.index(edit.last) + 1 :]
+        if self._question and self.thread.extend_summary(self._question[1], str(kept[0]) if kept else ""):
+            self._visible = [self._visible[0], *kept]
 
     def make_session(self) -> RecordedSession:
         id, root = get_text(self._about.get("id")), get_text(self._about.get("root"))

@@ -427,13 +427,17 @@ class RecordedThread:
         self._open = None
         self._add(line, at, uuid).event = event
 
-    def extend_summary(self, message: Message) -> bool:
-        """Add a message to the summary of the compaction before it; False if there is none."""
+    def extend_summary(self, message: Message, kept_from: str | None = None) -> bool:
+        """Add a message to the summary of the compaction before it; False if there is none.
+
+        `kept_from`: the first thing that stayed, where it took out more.
+        """
         last = self._nodes[-1] if self._nodes else None
         if last is None or not isinstance(last.event, RecordedCompaction) or last.event.summary is None:
             return False
         whole = Message("user", (*last.event.summary.content, *message.content))
-        last.event = replace(last.event, summary=whole)
+        kept = last.event.kept_from if kept_from is None else kept_from
+        last.event = replace(last.event, summary=whole, kept_from=kept)
         return True
 
     def resolve_id(self, use_id: str) -> str:

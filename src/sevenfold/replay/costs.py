@@ -334,7 +334,8 @@ def compute_token_rates(entries: Sequence[Entry], fixed: int = LARGEST_FIXED) ->
                 known.unseen = max(0, prompt - round(sum(added.values()) * USUAL))
                 known.known = entry.what.usage.cache_read
             elif compacted is not None:
-                seen = sum(tokens * known.rates.get(id, USUAL) for id, tokens in view.items())
+                usual = median(known.rates.values()) if known.rates else USUAL
+                seen = sum(tokens * known.rates.get(id, usual) for id, tokens in view.items())
                 known.resets[compacted] = max(0, prompt - round(seen))
             else:
                 _share_out(known, prompt - before, added)

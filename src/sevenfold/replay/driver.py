@@ -329,6 +329,7 @@ class SessionDrive:
         if message.results and entry.by == "tools":
             self._add_entry(entry, self._take_in_results(message), entry.by)
             self._watch.record_stored(message)
+            await self._run_replied_layers()
             return
         spoken = entry.by == "user" and any(isinstance(b, Text) for b in message.content)
         if spoken:
@@ -378,10 +379,10 @@ class SessionDrive:
         self._provider.note_reply_end(self._clock.time)
         self._books.record_reply(self._clock.time)
         self._add_entry(entry, replace(reply, usage=usage), "model")
-        await self._run_replied_layers()
-        forget_entries(self._transcript)
-        if not reply.message.tool_uses:
+        if not reply.message.tool_uses:  # else they see its results, too
+            await self._run_replied_layers()
             self._extraction.end_turn()
+        forget_entries(self._transcript)
 
     async def _run_replied_layers(self) -> None:
         """Run the background layers; the turn collects their changes before the next request."""

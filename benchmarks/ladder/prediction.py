@@ -1,0 +1,50 @@
+"""Replays the file of a session under the policy that it ran with: the actions that replay predicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from sevenfold.cache.prices import Prices
+from sevenfold.recordings.finder import ReplayFile, read_recording
+from sevenfold.recordings.recorded_session import convert_recording
+from sevenfold.recordings.windows import find_session_window
+from sevenfold.replay.bookkeeping import COMPACTION, MICRO, NOTES
+from sevenfold.replay.costs import find_session_price
+from sevenfold.replay.driver import drive_session
+from sevenfold.replay.outcome import ReplayOutcome
+from sevenfold.replay.policies import load_policy
+from sevenfold.replay.stand_ins import adjust_extraction, has_person
+from sevenfold.settings.policies import PolicyName
+
+LAYERS = {MICRO: "2", NOTES: "3 pays", COMPACTION: "4"}
+
+
+@dataclass(frozen=True)
+class PredictedAction:
+    """An action of a layer in a replay."""
+
+    request: int  # Requests of the conversation before it
+    layer: str
+
+
+def predict_actions(path: Path, policy: PolicyName) -> list[PredictedAction]:
+    """The actions of layers 2, 3 and 4 in a replay of this file."""
+    recorded = read_recording(ReplayFile(str(path)))
+    assert recorded is not None, f"{path} is no session"
+    entries, prices = convert_recording(recorded).entries, Prices.load()
+    at = find_session_price(entries, prices, None)
+    window = find_session_window(entries, at.model, recorded=recorded.window)
+    chosen = adjust_extraction(load_policy(policy), has_person(recorded))
+    outcome = drive_session(entries, chosen, at.model, at.price, window=window.tokens, prices=at.prices)
+    return list(_list_actions(outcome))
+
+
+def _list_actions(outcome: ReplayOutcome) -> Iterator[PredictedAction]:
+    requests = 0
+    for row in outcome.rows:
+        for action in row.happened:
+            if action.tokens > 0 and (layer := LAYERS.get(action.layer)):
+                yield PredictedAction(requests, layer)
+        requests += row.kind == "turn"
