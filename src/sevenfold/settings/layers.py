@@ -12,6 +12,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from sevenfold.core.events import Emit, Failed, Notice
+from sevenfold.core.messages import Json
 
 if TYPE_CHECKING:
     from openfeature.client import OpenFeatureClient
@@ -556,3 +557,32 @@ def _broken(details: FlagEvaluationDetails[Any]) -> str:
     if details.error_code in (None, ErrorCode.FLAG_NOT_FOUND):
         return ""
     return f"{details.error_code}: {details.error_message or 'no reason given'}"
+
+
+# --- policies ---------------------------------------------------------------------------------------------
+
+PolicyName: TypeAlias = Literal["specified", "balanced", "thrifty"]
+
+POLICIES: Final[dict[PolicyName, Json]] = {
+    "specified": {
+        "micro": {"policy": "plain", "thinkingReplies": 0},
+        "compaction": {
+            "bySize": False,
+            "names": 0,
+            "files": 5,
+            "fileTokens": 5_000,
+            "excerpts": False,
+            "recordCharacters": 0,
+        },
+        "notes": {"priced": True},
+        "extraction": {"batch": 1, "leastRequests": 0, "patient": False},
+        "sideWork": "fork",
+    },
+    "balanced": {},
+    "thrifty": {
+        "micro": {"needWeight": 1.0},
+        "compaction": {"turnTokens": 75_000, "taskTokens": 110_000, "coldTokens": 60_000, "margin": 2.0},
+    },
+}
+"""Under one name, the settings with which all layers spend: those that differ from their defaults, as a
+settings file would have them. Replay has the same names; `benchmarks/policy` has the figures."""
