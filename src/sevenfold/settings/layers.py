@@ -87,7 +87,10 @@ class MicroSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         Count, describe("`cost`: how many requests a session is expected to make from any point on.")
     ] = 50
     need_weight: Annotated[
-        Positive, describe("`cost`: the chance that a result is needed again counts so many times over.")
+        Positive,
+        describe(
+            "`cost`: when the cache is cold, the chance that a result is needed again counts so many times."
+        ),
     ] = 2.0
     thinking_replies: Annotated[
         Amount,
@@ -577,6 +580,7 @@ POLICIES: Final[dict[PolicyName, Json]] = {
         "notes": {"priced": True},
         "extraction": {"batch": 1, "leastRequests": 0, "patient": False},
         "sideWork": "fork",
+        "flags": {"micro_api": False},
     },
     "balanced": {},
     "thrifty": {
