@@ -256,7 +256,8 @@ class View(msgspec.Struct, frozen=True, eq=False):
 
     def result_at(self, tool_use_id: str) -> int | None:
         """The place of the result of this tool use."""
-        for at in reversed(self.buffer.results.get(tool_use_id, ())):
+        places: tuple[int, ...] = self.buffer.results.get(tool_use_id, ())
+        for at in reversed(places):
             if at < self.length:
                 return at
         return None
