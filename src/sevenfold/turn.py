@@ -9,13 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
-from types import TracebackType
 
 from msgspec.structs import replace
 
 from sevenfold.cache.prefix import choose_breakpoints
-from sevenfold.core.errors import PromptTooLong, SevenfoldError, StepLimitReached
-from sevenfold.core.events import Acted, Added, Declined, Emit, Failed, Replied, get_label
+from sevenfold.core.errors import PromptTooLong, StepLimitReached
+from sevenfold.core.events import Acted, Added, Declined, Emit, LayerGuard, Replied, get_label
 from sevenfold.core.messages import Message, ToolResult, assistant, user
 from sevenfold.core.protocols import (
     Accounts,
@@ -181,8 +180,8 @@ class Turn:
             self.transcript.add(*whole, by=by)
             self.emit(Added(by, whole))
 
-    def _degrading(self, layer: object) -> _LayerGuard:
-        return _LayerGuard(self.emit, layer)
+    def _degrading(self, layer: object) -> LayerGuard:
+        return LayerGuard(self.emit, layer)
 
     def _after(self, layers: Sequence[BackgroundStep]) -> None:
         for layer in layers:
@@ -191,23 +190,3 @@ class Turn:
     def pressure(self, refused: PromptTooLong | None = None) -> Pressure:
         request = Request(self.frame, self.transcript.view)  # its marks take time and weigh nothing
         return measure_pressure(request, self.thresholds, self.clock.now(), refused)
-
-
-class _LayerGuard:
-    """A layer that fails inside hands back nothing and says so; the turn goes on."""
-
-    __slots__ = ("_emit", "_layer")
-
-    def __init__(self, emit: Emit, layer: object) -> None:
-        self._emit, self._layer = emit, layer
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        if not isinstance(error, Exception) or isinstance(error, SevenfoldError):
-            return False
-        self._emit(Failed(get_label(self._layer), repr(error)))
-        return True

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from types import TracebackType
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from sevenfold.core.errors import SevenfoldError
 from sevenfold.core.messages import Message, ToolResult, ToolUse
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import What
@@ -315,3 +317,23 @@ def get_label(layer: object) -> str:
     """The layer's name in transcripts and events: its `label`, which stays when the class is renamed."""
     label = getattr(layer, "label", None) or getattr(layer, "__name__", None)
     return label if isinstance(label, str) else type(layer).__name__
+
+
+class LayerGuard:
+    """A layer that fails inside hands back nothing and says so; the turn goes on."""
+
+    __slots__ = ("_emit", "_layer")
+
+    def __init__(self, emit: Emit, layer: object) -> None:
+        self._emit, self._layer = emit, layer
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if not isinstance(error, Exception) or isinstance(error, SevenfoldError):
+            return False
+        self._emit(Failed(get_label(self._layer), repr(error)))
+        return True
