@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import replace as with_fields
 from typing import Any
 
 import pytest
 from kit import PRICES, make_forks
+from msgspec.structs import replace
 
 from sevenfold.cache.ledger import SIDE
 from sevenfold.core.errors import ModelNotFound
@@ -150,7 +151,7 @@ class Desk:
             emit,
             setting,
             SmallModel(
-                ask or replace(make_forks(self.small, emit, self.clock), source=SIDE),
+                ask or with_fields(make_forks(self.small, emit, self.clock), source=SIDE),
                 lambda model: find_small_model(PRICES, model, None),
                 lambda name: 200_000,
             ),
@@ -172,7 +173,7 @@ class Desk:
 
 async def test_a_lean_request_has_its_own_frame_and_only_what_is_new() -> None:
     desk = Desk()
-    assert await desk.ask(desk.request()) == "by itself"
+    assert await desk.ask(replace(desk.request(), source="fork:of-an-agent")) == "by itself"
     [request] = desk.small.requests
     assert request.frame.model == HAIKU
     assert request.frame.tools == (EDIT,)

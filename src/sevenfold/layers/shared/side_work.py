@@ -267,7 +267,7 @@ def make_lean_request(
         transcript.add(message, by="model" if message.role == "assistant" else "user")
     offered = tuple(tool for tool in request.frame.tools if tool.get("name") in question.tools)
     frame = Frame(model, (_read_system(), *question.system), offered)
-    return Request(frame, transcript.view, source=request.source)
+    return Request(frame, transcript.view)
 
 
 @cache
