@@ -22,7 +22,7 @@ AS_RECORDED: Final = Policy(
 """Compactions and lifetimes as they were: how good the accounts are."""
 APPEND_ONLY: Final = replace(AS_RECORDED, name="append-only, five minutes", cache_ttl="5m")
 NAMELESS: Final = CompactionSettings(names=0)
-HASTY: Final = ExtractionSettings(patient=False)
+HASTY: Final = ExtractionSettings(batch=1, least_requests=0, patient=False)
 DEFAULT: Final = replace(load_policy("sevenfold"), name="sevenfold")
 """What a default session does, extraction included."""
 CLAUDE_CODE: Final = replace(
@@ -53,7 +53,7 @@ LEVERS: Final = (
     replace(DEFAULT, name="sevenfold, compaction at the limit", compaction=AT_THE_LIMIT),
     replace(DEFAULT, name="sevenfold, no names after a compaction", compaction=NAMELESS),
     replace(DEFAULT, name="sevenfold, the system prompt for five minutes", system_ttl=None),
-    replace(DEFAULT, name="sevenfold, extraction after every turn", extraction=HASTY),
+    replace(DEFAULT, name="sevenfold, forks after every turn", extraction=HASTY, side_work="fork"),
     replace(DEFAULT, name="sevenfold, notes from 10K", notes=NotesSettings(pays_from=0)),
     replace(DEFAULT, name="sevenfold, no extraction", flags=FOUR),
     replace(DEFAULT, name="sevenfold, pre_cold on", flags=WARM),

@@ -93,6 +93,16 @@ def test_what_is_new_holds_words_in_full_and_a_line_for_each_call() -> None:
     ]
 
 
+def test_of_a_command_the_last_line_is_told() -> None:
+    t = Transcript(lambda: 0.0)
+    t.add(user("Run the tests."))
+    t.add(Reply(assistant(ToolUse("a", "Bash", {"command": "make test"})), stop="tool_use"), by="model")
+    t.add(Message("user", (ToolResult("a", "......\n12 passed in 3 s\n"),)), by="tools")
+    told = make_lean_messages(t.view, t.view)[-1].text
+    assert told == "[Bash make test: done: 12 passed in 3 s]"
+    assert find_told_calls(told) == ["Bash"]
+
+
 def test_with_the_times_of_the_entries_the_surroundings_and_each_new_day_are_told() -> None:
     clock = FakeClock(1_793_448_000.0)
     t = Transcript(clock.now)
