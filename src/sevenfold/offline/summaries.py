@@ -10,12 +10,21 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.core.messages import Block, Directive, Message, Text, ToolResult, ToolUse, parse_directive
+from sevenfold.core.messages import (
+    Block,
+    Directive,
+    Json,
+    Message,
+    Text,
+    ToolResult,
+    ToolUse,
+    parse_directive,
+)
 from sevenfold.core.tokens import TEXT_RATE, MessageSize, count_bytes
 from sevenfold.core.transcript import PlacedMessage
 from sevenfold.layers.shared.boundary import TITLES
@@ -23,6 +32,7 @@ from sevenfold.layers.shared.facts import (
     FactCollector,
     Facts,
     FileFact,
+    IdentityCache,
     clip_text,
     count_line_bytes,
     level_sizes,
@@ -31,7 +41,6 @@ from sevenfold.layers.shared.facts import (
 )
 from sevenfold.layers.shared.fidelity import find_names, iterate_strings
 from sevenfold.offline.conversation import OfflineConversation, parse_arrival, split_added
-from sevenfold.offline.record import parse_record
 
 STEP: Final = 200  # Bytes of what the assistant says before it calls tools
 NAMES: Final = 16  # Names that are told of one file
@@ -107,27 +116,25 @@ class _StoryCollector:
             return
         for result in message.results:
             if (path := self._open.pop(result.tool_use_id, None)) and not result.is_error:
-                self._in(path, _DEFINES.findall(result.text))
+                self._in(path, _DEFINED.of(result))
         if placed.by == "user" and message.text.strip():
             self._asked += 1
-            self._use(message.text, SAID)
+            self._use(sorted(find_names(message.text)), SAID)
 
     def _act(self, message: Message) -> None:
-        own = [message.text, *(text for use in message.tool_uses for text in _own(use))]
-        self._use("\n".join(own), 1)
+        self._use(_USED.of(message), 1)
         for use in message.tool_uses:
             call = summarise_call(use)
             self._calls.append(call.name)
             if call.kind == "change":
-                text = "\n".join(t for t in iterate_strings(use.input) if t != call.about)
-                self._in(call.about, [*_DEFINES.findall(text), *sorted(find_names(text))])
+                self._in(call.about, _CHANGED.of(use))
             elif call.kind == "read":
                 self._open[use.id] = call.about
-        if message.tool_uses and (words := to_bounded_line(_telling(message.text), STEP)):
+        if message.tool_uses and (words := _TELLING.of(message)):
             self._steps.append(AssistantStep(self._asked, words))
 
-    def _use(self, text: str, times: int) -> None:
-        for name in sorted(find_names(text)):
+    def _use(self, names: Sequence[str], times: int) -> None:
+        for name in names:
             self._uses[name] += times
 
     def _in(self, path: str, names: Sequence[str]) -> None:
@@ -144,6 +151,32 @@ class _StoryCollector:
         """Those that user and assistant used themselves, the most used first."""
         own = (name for name in found if name in self._uses)
         return tuple(sorted(own, key=lambda name: -self._uses[name])[:NAMES])
+
+
+def _find_used_names(message: Message) -> list[str]:
+    own = [message.text, *(text for use in message.tool_uses for text in _own(use))]
+    return sorted(find_names("\n".join(own)))
+
+
+def _find_step(message: Message) -> str:
+    return to_bounded_line(_telling(message.text), STEP)
+
+
+def _find_changed_names(use: ToolUse) -> list[str]:
+    about = summarise_call(use).about
+    text = "\n".join(t for t in iterate_strings(use.input) if t != about)
+    return [*_DEFINES.findall(text), *sorted(find_names(text))]
+
+
+def _find_defined_names(result: ToolResult) -> list[str]:
+    return _DEFINES.findall(result.text)
+
+
+REMEMBERED: Final = 1_000  # Messages whose names are known: notes are written about the same ones again
+_TELLING: Final = IdentityCache(_find_step, REMEMBERED)
+_USED: Final = IdentityCache(_find_used_names, REMEMBERED)
+_CHANGED: Final = IdentityCache(_find_changed_names, REMEMBERED)
+_DEFINED: Final = IdentityCache(_find_defined_names, REMEMBERED)
 
 
 # --- who said it ----------------------------------------------------------------------------------------
@@ -604,3 +637,60 @@ def _starting(conversation: OfflineConversation, words: str, places: Sequence[in
         calls = [summarise_call(use).name for use in message.tool_uses[:1]]
         if any(" ".join(t.split()).startswith(words) for t in (message.text[:400], *calls)):
             yield at
+
+
+# --- a record as text -------------------------------------------------------------------------------------
+
+_SAID_BY: Final = re.compile(r"^<(user|assistant|tools)>\n(.*?)\n</\1>$", re.MULTILINE | re.DOTALL)
+_TOLD_BLOCK: Final = re.compile(r"^\[(?=calls |result: |error: )", re.MULTILINE)
+_TOLD_CALL: Final = re.compile(r"calls (\w+): (.*)\]\s*", re.DOTALL)
+_TOLD_RESULT: Final = re.compile(r"(result|error): (.*)\]\s*", re.DOTALL)
+_ARGUMENT: Final = re.compile(r'"(\w+)":("(?:[^"\\]|\\.)*")')
+
+
+def parse_record(text: str) -> tuple[Message, ...]:
+    """The messages of a record, as far as they can be told apart."""
+    messages, waiting = list[Message](), list[str]()
+    for n, (role, body) in enumerate(_SAID_BY.findall(text)):
+        if role == "assistant":
+            blocks = tuple(_parse_reply(body, n))
+            waiting = [block.id for block in blocks if isinstance(block, ToolUse)]
+        else:
+            blocks = tuple(_parse_answers(body, waiting))
+        if blocks:
+            messages.append(Message("assistant" if role == "assistant" else "user", blocks))
+    return tuple(messages)
+
+
+def _parse_reply(body: str, n: int) -> Iterator[Block]:
+    said, *calls = _TOLD_BLOCK.split(body)
+    if said.strip():
+        yield Text(said.strip())
+    for i, call in enumerate(calls):
+        if found := _TOLD_CALL.fullmatch(call):
+            yield ToolUse(f"record-{n}-{i}", found[1], _parse_arguments(found[2]))
+
+
+def _parse_answers(body: str, waiting: list[str]) -> Iterator[Block]:
+    said, *results = _TOLD_BLOCK.split(body)
+    for id, result in zip(waiting, results, strict=False):
+        if found := _TOLD_RESULT.fullmatch(result):
+            yield ToolResult(id, found[2], is_error=found[1] == "error")
+    if said.strip():
+        yield Text(said.strip())
+
+
+def _parse_arguments(text: str) -> Json:
+    """The arguments of a call; of one that was cut, those that are whole."""
+    value = _decode(text)
+    if isinstance(value, dict):
+        return value
+    whole = ((name, _decode(one)) for name, one in _ARGUMENT.findall(text))
+    return {name: one for name, one in whole if one is not None}
+
+
+def _decode(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return None
