@@ -16,7 +16,7 @@ from sevenfold.replay.driver import drive_session
 from sevenfold.replay.outcome import ReplayOutcome
 from sevenfold.replay.policies import load_policy
 from sevenfold.replay.stand_ins import adjust_extraction, has_person
-from sevenfold.settings.policies import PolicyName
+from sevenfold.settings.layers import PolicyName
 
 LAYERS = {MICRO: "2", NOTES: "3 pays", COMPACTION: "4"}
 

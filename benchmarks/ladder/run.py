@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count, groupby, islice
 from pathlib import Path
@@ -33,13 +33,14 @@ from sevenfold.core.events import (
     Stored,
 )
 from sevenfold.core.messages import parse_directive
+from sevenfold.core.protocols import Model
 from sevenfold.core.tokens import REFERENCE_WINDOW
 from sevenfold.layers.l3_session_memory.notes_compaction import NotesCompaction
 from sevenfold.layers.l3_session_memory.notes_update import NotesUpdater
 from sevenfold.layers.l4_compaction.compaction import Compaction
 from sevenfold.offline import encode_reply
 from sevenfold.session.session import Session
-from sevenfold.settings.policies import PolicyName
+from sevenfold.settings.layers import PolicyName
 from sevenfold.simulator import LedgerRow, ManualClock, Simulator
 
 Json = dict[str, Any]
@@ -226,8 +227,13 @@ def read_event(event: Event) -> tuple[str, str] | None:
     return None
 
 
-async def drive(folder: Path, task: LongTask) -> LadderLog:
-    """A session that does this task, through the real client to the simulator."""
+async def drive(
+    folder: Path, task: LongTask, connect: Callable[[str, str], Model] | None = None
+) -> LadderLog:
+    """A session that does this task, over HTTP to the simulator.
+
+    `connect`: makes the model from the address of the simulator and its name, in place of our own client.
+    """
     project, log, clock = folder / "project", LadderLog(), BenchmarkClock()
     _write_files(project / "src", task)
     replies = FileReader(task, clock)
@@ -237,7 +243,8 @@ async def drive(folder: Path, task: LongTask) -> LadderLog:
         options: Json = {"home": folder / "home", "environ": environ, "clock": clock, "interactive": True}
         fixed = {"window": task.window, "maxSteps": task.calls_per_turn + 10, "dailyBackgroundLimit": None}
         settings = {**fixed, **task.settings}
-        async with Session(task.model, project, settings=settings, **options) as session:
+        model = connect(simulator.url, task.model) if connect else task.model
+        async with Session(model, project, settings=settings, **options) as session:
 
             def note(event: Event) -> None:
                 log.add_event(event, session.request.tokens)

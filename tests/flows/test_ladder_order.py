@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import anthropic
 import pytest
 from layers.l2_microcompaction.talks import need_file
 
 from benchmarks.ladder.run import LadderLog, LongTask, drive
+from sevenfold.models.anthropic import AnthropicSdk
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 WINDOW = 40_000
@@ -32,6 +34,28 @@ async def test_notes_are_paid_out_again_and_again_and_no_summary_is_made_while_t
     for n in cleared:
         same = [row.layer for row in log.rows[:n] if row.request == log.rows[n].request]
         assert "3 pays" not in same, "the cheaper layer is asked first"
+
+
+def connect_sdk(url: str, model: str) -> AnthropicSdk:
+    return AnthropicSdk(anthropic.AsyncAnthropic(api_key="k", base_url=url), model)
+
+
+@pytest.mark.parametrize("calls_per_turn", [20, 80], ids=["when the user speaks", "inside a task"])
+@pytest.mark.parametrize("policy", ["balanced", "specified"])
+async def test_the_question_stands_last_and_forks_read_the_cache_with_the_provider_s_own_client(
+    tmp_path: Path, policy: str, calls_per_turn: int
+) -> None:
+    task = LongTask(160, WINDOW, {"policy": policy}, 5_000, calls_per_turn, long_every=3)
+    log = await drive(tmp_path, task, connect_sdk)
+
+    assert len(log.order) >= 3
+    assert set(log.order) == {"3 pays" if policy == "specified" else "4"}
+    assert log.buried == 0, "nothing that was restored stands behind the question"
+    assert log.forks >= len(log.order)
+    assert min(log.shares) >= 0.99, "of the prefix that the conversation has marked"
+    assert log.marks <= 4
+    assert [row.text for row in log.rows if row.layer in ("cache", "failed")] == []
+    assert log.refused == 0
 
 
 async def loop(folder: Path, model: str, thinks: Any, *, drops: bool, clears: bool) -> LadderLog:
