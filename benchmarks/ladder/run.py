@@ -37,7 +37,6 @@ from sevenfold.core.protocols import Model
 from sevenfold.core.tokens import REFERENCE_WINDOW
 from sevenfold.layers.l3_session_memory.notes_compaction import NotesCompaction
 from sevenfold.layers.l3_session_memory.notes_update import NotesUpdater
-from sevenfold.layers.l4_compaction.compaction import Compaction
 from sevenfold.offline import encode_reply
 from sevenfold.session.session import Session
 from sevenfold.settings.layers import PolicyName
@@ -50,9 +49,10 @@ LadderRun = tuple[PolicyName, int, int]
 POLICIES: Final[tuple[PolicyName, ...]] = ("specified", "balanced")
 RUNS: Final[tuple[LadderRun, ...]] = (("specified", 320, 200_000), ("balanced", 320, 200_000))
 LARGE: Final[tuple[LadderRun, ...]] = (("specified", 1_500, 1_000_000), ("balanced", 1_500, 1_000_000))
-MOST_ROWS: Final = 120  # Of the first table
 STEP_SECONDS, SILENCE_SECONDS = 8.0, 90.0
+MORNING: Final = 1_700_035_200.0  # The model is told when a new day begins: none does before the end
 LONG_SILENCE: Final = 4_000.0  # Seconds: longer than any cache is kept
+COMPACTION: Final = "compaction"  # The name under which layer 4 says how it is going
 LAYERS: Final = {
     "1": "large tool results kept on disk",
     "2": "old results cleared",
@@ -165,7 +165,7 @@ class LadderLog:
 
     def add_event(self, event: Event, tokens: int) -> None:
         """Add a row if a layer acted; `tokens`: of context now."""
-        if isinstance(event, Progress) and event.by == Compaction.label and not event.done:
+        if isinstance(event, Progress) and event.by == COMPACTION and not event.done:
             self._reason = self._reason or event.said
         if (acted := read_event(event)) is None:
             return
@@ -180,7 +180,7 @@ class LadderLog:
     def read_wire(self, rows: Sequence[LedgerRow]) -> None:
         """Take in what the provider saw."""
         cached = 0
-        for row in rows:
+        for row in (row for row in rows if row.status < 400):
             self.marks = max(self.marks, row.breakpoints)
             used = row.tokens
             if row.source == MAIN:
@@ -234,7 +234,7 @@ async def drive(
 
     `connect`: makes the model from the address of the simulator and its name, in place of our own client.
     """
-    project, log, clock = folder / "project", LadderLog(), BenchmarkClock()
+    project, log, clock = folder / "project", LadderLog(), BenchmarkClock(MORNING)
     _write_files(project / "src", task)
     replies = FileReader(task, clock)
     async with Simulator(replies=replies, clock=clock, window=task.window) as simulator:
@@ -285,25 +285,24 @@ def _make_prediction_table(where: str, log: LadderLog, predicted: Sequence[Predi
 
 
 def _make_action_table(where: str, log: LadderLog) -> Table:
-    """One row for each change of the view; what happens beside it is one row as long as it goes on."""
+    """One row for each change of the view, and one for all that happened beside it between two of them."""
     table = Table(f"which layer acted when, {where}", "request", "tokens", "after", "layer", "why")
-    groups = [
-        list(alike)
-        for _, alike in groupby(log.rows, lambda row: row.layer if row.after is None else id(row))
-    ]
-    for *before, last in groups[:MOST_ROWS]:
-        first = before[0] if before else last
-        times = f"{len(before) + 1} times, the last: " if before else ""
-        table.add(
-            _span(first.request, last.request),
-            _span(first.tokens, last.tokens),
-            "" if last.after is None else f"{last.after:,}",
-            last.layer,
-            times + last.text,
-        )
-    if (more := len(groups) - MOST_ROWS) > 0:
-        table.notes.append(f"{more:,} more rows like these are left out")
+    for beside, alike in groupby(log.rows, lambda row: row.after is None):
+        rows = list(alike)
+        for some in [rows] if beside else [[row] for row in rows]:
+            times = Counter(row.layer for row in some)
+            table.add(
+                _span(some[0].request, some[-1].request),
+                _span(some[0].tokens, some[-1].tokens),
+                "" if beside else f"{some[0].after:,}",
+                ", ".join(sorted(times)),
+                _describe_beside(times) if len(some) > 1 else some[0].text,
+            )
     return table
+
+
+def _describe_beside(times: Counter[str]) -> str:
+    return "; ".join(f"{LAYERS[layer]}: {n} times" for layer, n in sorted(times.items()))
 
 
 def _make_sum_table(where: str, log: LadderLog) -> Table:

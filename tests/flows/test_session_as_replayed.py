@@ -84,7 +84,7 @@ def test_a_session_sends_what_a_replay_of_it_sends(
 
 @pytest.mark.skipif(not SESSIONS.is_dir(), reason="the shared sessions are not beside this checkout")
 def test_a_session_of_a_stranger_is_compacted_where_a_replay_says_so(tmp_path: Path) -> None:
-    """A replay reads back what it finds missing, and the recorded model did not: sizes differ after that."""
+    """Only that: a replay reads back what it finds missing, and the recorded model did not."""
     path = next(SESSIONS.glob("*/f1681958-*.jsonl.gz"))
     read = read_recording(ReplayFile(str(path)))
     assert read is not None
