@@ -20,7 +20,16 @@ from msgspec.structs import replace
 from benchmarks.ladder.run import BenchmarkClock, is_side_request
 from sevenfold.cache.prices import Prices
 from sevenfold.core.events import Cleared, Compacted, Event
-from sevenfold.core.messages import Block, Json, Message, Text, Thinking, ToolResult, ToolUse, encode_block
+from sevenfold.core.messages import (
+    Block,
+    Json,
+    Message,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    make_wire_message,
+)
 from sevenfold.core.protocols import Change, Layers
 from sevenfold.core.request import Frame, Request
 from sevenfold.core.tokens import Pressure, Thresholds, Usage
@@ -151,7 +160,7 @@ class RecordedConversation:
         drive = SessionDrive(
             self.entries,
             replace(policy, recorded_breaks=False),
-            Frame(model, tools=({**EDIT_SCHEMA},), ttl=policy.cache_ttl, system_ttl=policy.system_ttl),
+            Frame(model, tools=({**EDIT_SCHEMA},), ttl="5m", system_ttl=policy.system_ttl),
             Thresholds.of(able.window, able.max_output),
             self.price.price,
             layers=make,
@@ -223,7 +232,7 @@ class RecordedConversation:
             "cache_creation_input_tokens": prompt - read,
             "output_tokens": entry.what.usage.output,
         }
-        return ScriptReply([dict(encode_block(b)) for b in entry.what.message.content], usage=usage)
+        return ScriptReply(make_wire_message(entry.what.message)["content"], usage=usage)
 
     @cached_property
     def _left(self) -> int:
