@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -29,6 +29,7 @@ from sevenfold.core.events import (
     Stored,
 )
 from sevenfold.core.messages import parse_directive
+from sevenfold.core.tokens import REFERENCE_WINDOW
 from sevenfold.layers.l3_session_memory.notes_compaction import NotesCompaction
 from sevenfold.layers.l3_session_memory.notes_update import NotesUpdater
 from sevenfold.offline import encode_reply
@@ -38,17 +39,11 @@ from sevenfold.simulator import ManualClock, Simulator
 Json = dict[str, Any]
 MODEL: Final = "claude-sonnet-4-6"
 """Tokens cost money, and its window is a million tokens: a setting makes it smaller."""
-POLICIES: Final[Mapping[str, Json]] = {
-    "specified": {
-        "notes": {"priced": True},
-        "micro": {"policy": "plain"},
-        "compaction": {"byPrice": False},
-    },
-    "balanced": {},
-}
+POLICIES: Final = ("specified", "balanced")
 RUNS: Final = (("specified", 320, 200_000), ("balanced", 320, 200_000))
 LARGE: Final = (("specified", 1_500, 1_000_000), ("balanced", 1_500, 1_000_000))
 FILES: Final = 60
+MOST_ROWS: Final = 60  # Of the first table
 STEP_SECONDS, SILENCE_SECONDS = 8.0, 90.0
 LONG_SILENCE: Final = 4_000.0  # Seconds: longer than any cache is kept
 LAYERS: Final = {
@@ -215,13 +210,18 @@ def _write_files(folder: Path, length: int) -> None:
 def make_tables(policy: str, task: LongTask, log: LadderLog) -> Iterator[Table]:
     where = f"{policy}: {task.calls:,} calls on {task.window:,}"
     table = Table(f"which layer acted when, {where}", "request", "tokens", "layer", "event")
-    for layer, alike in groupby(log.rows, lambda row: row.layer):
-        *before, last = alike
+    groups = [list(alike) for _, alike in groupby(log.rows, lambda row: row.layer)]
+    for *before, last in groups[:MOST_ROWS]:
         first = before[0] if before else last
         times = f"{len(before) + 1} times, the last: " if before else ""
         table.add(
-            _span(first.request, last.request), _span(first.tokens, last.tokens), layer, times + last.text
+            _span(first.request, last.request),
+            _span(first.tokens, last.tokens),
+            last.layer,
+            times + last.text,
         )
+    if (more := len(groups) - MOST_ROWS) > 0:
+        table.notes.append(f"{more:,} more rows like these are left out")
     yield table
     sums = Table(f"how often each layer acted, {where}", "layer", "times", "what")
     for layer, what in LAYERS.items():
@@ -242,7 +242,8 @@ def run(quick: bool = False, runs: Sequence[tuple[str, int, int]] = ()) -> list[
     chosen = runs or (RUNS if quick else (*RUNS, *LARGE))
     tables = list[Table]()
     for policy, calls, window in chosen:
-        task = LongTask(calls, window, POLICIES[policy])
+        every = 12 if window <= REFERENCE_WINDOW else 45  # rarer than the window gets full
+        task = LongTask(calls, window, {"policy": policy}, long_every=every)
         with tempfile.TemporaryDirectory() as name:
             log = anyio.run(drive, Path(name).resolve(), task)
         tables += make_tables(policy, task, log)
@@ -253,7 +254,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="only the sessions on 200,000 tokens")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
-    parser.add_argument("--policy", choices=tuple(POLICIES), help="one session, with this policy")
+    parser.add_argument("--policy", choices=POLICIES, help="one session, with this policy")
     parser.add_argument("--calls", type=int, default=320, help="tool calls of that session")
     parser.add_argument("--window", type=int, default=200_000, help="its window")
     return parser.parse_args()

@@ -5,11 +5,11 @@ A step: attach -> fit -> ask -> answer, until no tool is called; then `rest`. On
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
-from types import TracebackType
 
 from msgspec.structs import replace
 
@@ -182,8 +182,15 @@ class Turn:
             self.transcript.add(*whole, by=by)
             self.emit(Added(by, whole))
 
-    def _degrading(self, layer: object) -> _LayerGuard:
-        return _LayerGuard(self.emit, layer)
+    @contextmanager
+    def _degrading(self, layer: object) -> Iterator[None]:
+        """A layer that fails hands back nothing and says so; the turn goes on."""
+        try:
+            yield
+        except SevenfoldError:
+            raise
+        except Exception as error:
+            self.emit(Failed(get_label(layer), repr(error)))
 
     def _after(self, layers: Sequence[BackgroundStep]) -> None:
         for layer in layers:
@@ -192,23 +199,3 @@ class Turn:
     def pressure(self, refused: PromptTooLong | None = None) -> Pressure:
         request = Request(self.frame, self.transcript.view)  # its marks take time and weigh nothing
         return measure_pressure(request, self.thresholds, self.clock.now(), refused)
-
-
-class _LayerGuard:
-    """A layer that fails inside hands back nothing and says so; the turn goes on."""
-
-    __slots__ = ("_emit", "_layer")
-
-    def __init__(self, emit: Emit, layer: object) -> None:
-        self._emit, self._layer = emit, layer
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        if not isinstance(error, Exception) or isinstance(error, SevenfoldError):
-            return False
-        self._emit(Failed(get_label(self._layer), repr(error)))
-        return True

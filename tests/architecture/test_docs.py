@@ -6,14 +6,18 @@ import re
 import tomllib
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from sevenfold.core import events
 from sevenfold.core.events import Event
+from sevenfold.settings.schema import Settings
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/**/*.md")])
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
+NO_DEFAULT = ("micro.needModel", "recall.model", "agents.reachable", "compaction.py", "compaction.breaker")
+"""Settings without a value by default, and names that are no settings: a file, a mark."""
 MAKE = re.compile(r"^\s*make ([a-z-]+)", re.MULTILINE)
 
 
@@ -41,6 +45,51 @@ def test_the_page_about_the_architecture_lists_what_is_there() -> None:
 
     assert listed == entries
     assert [path for path in paths if not (house / path).exists() and not (ROOT / path).exists()] == []
+
+
+SETTING = re.compile(r"`([a-z][A-Za-z]*\.[a-z][A-Za-z]*)`")
+MENTION = re.compile(r"([^()\n]{0,80})\(([^()\n]*`[a-z][A-Za-z]*\.[a-z][A-Za-z]*`[^()\n]*)\)")
+NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?: %)?")
+
+
+def read_number(text: str) -> float:
+    value = float(text.removesuffix(" %").replace(",", ""))
+    return value / 100 if text.endswith("%") else value
+
+
+def find_default(key: str) -> object:
+    """The default of a setting; None if there is no such setting."""
+    value: object = msgspec.to_builtins(Settings(), enc_hook=str)
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def test_a_number_beside_a_setting_is_its_default() -> None:
+    found, wrong = 0, []
+    for page in sorted(ROOT.glob("docs/layers/*.md")):
+        for before, inside in MENTION.findall(page.read_text(encoding="utf-8")):
+            numbers = [read_number(one) for one in NUMBER.findall(f"{before} {inside}")]
+            for key in SETTING.findall(inside):
+                default = find_default(key)
+                if isinstance(default, bool) or not isinstance(default, int | float) or not numbers:
+                    continue
+                found += 1
+                if default not in numbers:
+                    wrong.append(f"{page.name}: {key} is {default:,}, and beside it stands {numbers}")
+    assert wrong == []
+    assert found > 30
+
+
+def test_every_setting_that_a_page_names_is_there() -> None:
+    sections = set(msgspec.to_builtins(Settings(), enc_hook=str))
+    wrong = [
+        f"{page.name}: {key}"
+        for page in sorted(ROOT.glob("docs/layers/*.md"))
+        for key in SETTING.findall(page.read_text(encoding="utf-8"))
+        if key.partition(".")[0] in sections and find_default(key) is None and key not in NO_DEFAULT
+    ]
+    assert wrong == []
 
 
 def test_the_contributors_guide_can_be_read_in_one_sitting() -> None:

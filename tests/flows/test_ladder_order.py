@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from layers.l2_microcompaction.talks import need_file
 
-from benchmarks.ladder.run import POLICIES, LadderLog, LongTask, drive
+from benchmarks.ladder.run import LadderLog, LongTask, drive
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 WINDOW = 40_000
-SPECIFIED = POLICIES["specified"]
+SPECIFIED = {"policy": "specified"}
 UNBOUND, BOUND = "claude-opus-4-8", "claude-opus-5-5"
 ALONE = {"extraction": False, "recall": False, "dream": False}
 
@@ -36,7 +36,7 @@ async def test_notes_are_paid_out_again_and_again_and_no_summary_is_made_while_t
 
 async def loop(folder: Path, model: str, thinks: Any, *, drops: bool, clears: bool) -> LadderLog:
     """One question, and two hundred calls until it is answered."""
-    micro = {"margin": 1, "leastFreed": 20_000, "needModel": str(need_file(folder))}
+    micro = {"policy": "cost", "margin": 1, "leastFreed": 20_000, "needModel": str(need_file(folder))}
     flags = {**ALONE, "micro_cost": clears, "micro_api": False}
     settings = {**SPECIFIED, "micro": micro, "flags": flags, "dropThinking": drops}
     task = LongTask(200, WINDOW, settings, 3_000, calls_per_turn=200, model=model, thinks=thinks)

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from flows.wire import SteadySimulator
 
 from benchmarks.ladder.run import LongTask, drive
 from sevenfold import Session
-from sevenfold.simulator import Simulator
+from sevenfold.core.events import Event
 
 pytestmark = pytest.mark.anyio
 ALONE = {"extraction": False, "recall": False, "dream": False}
@@ -36,7 +37,8 @@ async def test_a_session_drops_thinking_as_it_began(tmp_path: Path) -> None:
 
     project = tmp_path / "project"
     project.mkdir()
-    async with Simulator(replies=think) as simulator:
+    async with SteadySimulator(replies=think) as simulator:
+        simulator.events = events = list[Event]()
         environ = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "ANTHROPIC_API_KEY": "k"}
         environ["ANTHROPIC_BASE_URL"] = simulator.url
         known: dict[str, Any] = {"home": tmp_path / "home", "environ": environ}
@@ -44,10 +46,12 @@ async def test_a_session_drops_thinking_as_it_began(tmp_path: Path) -> None:
         for begun, later in ((on, off), (off, on)):
             drops = begun is on
             async with Session("claude-opus-5-5", project, settings=begun, **known) as session:
+                session.subscribe(events.append)
                 await session.ask("well?")
                 assert session.model.capabilities.drops_thinking == drops
                 assert bool(thinking(session)) == drops
             async with Session(None, project, resume=session.id, settings=later, **known) as again:
+                again.subscribe(events.append)
                 await again.ask("and now?")
                 assert again.model.capabilities.drops_thinking == drops
                 assert bool(thinking(again)) == drops

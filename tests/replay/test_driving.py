@@ -246,7 +246,9 @@ def test_keeping_warm_reads_the_prefix_at_its_price_and_saves_the_rewriting() ->
     assert warm.rows[1].usage.input == pytest.approx(KEEPING_WARM, abs=30)
     assert warm.usage.cache_read >= 2 * two[0]
     assert warm.usage.cache_write == pytest.approx(two[1], abs=ANSWER)
-    assert driven(session_of(1, 5_000), keep_warm=2).count_requests("keep warm") == 2 + 2, "then it is let go"
+    assert driven(session_of(1, 5_000), keep_warm=2).count_requests("keep warm") == 2 + 2, (
+        "then it is let go"
+    )
 
 
 def test_a_compaction_costs_the_request_that_asked_for_it_and_shortens_the_rest() -> None:

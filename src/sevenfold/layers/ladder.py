@@ -15,9 +15,8 @@ from sevenfold.core.request import Request
 from sevenfold.core.tokens import Pressure
 from sevenfold.layers.l1_tool_results.tool_results import ToolResults
 from sevenfold.layers.l2_microcompaction.cache_expiry import CacheExpiry
-from sevenfold.layers.l2_microcompaction.microcompaction import Microcompaction
+from sevenfold.layers.l2_microcompaction.microcompaction import Microcompaction, OldThinking
 from sevenfold.layers.l2_microcompaction.provider import CacheEditing
-from sevenfold.layers.l2_microcompaction.thinking import OldThinking
 from sevenfold.layers.l3_session_memory.notes import Notebook
 from sevenfold.layers.l3_session_memory.notes_compaction import NotesCompaction
 from sevenfold.layers.l3_session_memory.notes_update import NotesUpdater

@@ -10,12 +10,21 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.core.messages import Block, Directive, Message, Text, ToolResult, ToolUse, parse_directive
+from sevenfold.core.messages import (
+    Block,
+    Directive,
+    Json,
+    Message,
+    Text,
+    ToolResult,
+    ToolUse,
+    parse_directive,
+)
 from sevenfold.core.tokens import TEXT_RATE, MessageSize, count_bytes
 from sevenfold.core.transcript import PlacedMessage
 from sevenfold.layers.shared.boundary import TITLES
@@ -31,7 +40,6 @@ from sevenfold.layers.shared.facts import (
 )
 from sevenfold.layers.shared.fidelity import find_names, iterate_strings
 from sevenfold.offline.conversation import OfflineConversation, parse_arrival, split_added
-from sevenfold.offline.record import parse_record
 
 STEP: Final = 200  # Bytes of what the assistant says before it calls tools
 NAMES: Final = 16  # Names that are told of one file
@@ -604,3 +612,60 @@ def _starting(conversation: OfflineConversation, words: str, places: Sequence[in
         calls = [summarise_call(use).name for use in message.tool_uses[:1]]
         if any(" ".join(t.split()).startswith(words) for t in (message.text[:400], *calls)):
             yield at
+
+
+# --- a record as text -------------------------------------------------------------------------------------
+
+_SAID_BY: Final = re.compile(r"^<(user|assistant|tools)>\n(.*?)\n</\1>$", re.MULTILINE | re.DOTALL)
+_TOLD_BLOCK: Final = re.compile(r"^\[(?=calls |result: |error: )", re.MULTILINE)
+_TOLD_CALL: Final = re.compile(r"calls (\w+): (.*)\]\s*", re.DOTALL)
+_TOLD_RESULT: Final = re.compile(r"(result|error): (.*)\]\s*", re.DOTALL)
+_ARGUMENT: Final = re.compile(r'"(\w+)":("(?:[^"\\]|\\.)*")')
+
+
+def parse_record(text: str) -> tuple[Message, ...]:
+    """The messages of a record, as far as they can be told apart."""
+    messages, waiting = list[Message](), list[str]()
+    for n, (role, body) in enumerate(_SAID_BY.findall(text)):
+        if role == "assistant":
+            blocks = tuple(_parse_reply(body, n))
+            waiting = [block.id for block in blocks if isinstance(block, ToolUse)]
+        else:
+            blocks = tuple(_parse_answers(body, waiting))
+        if blocks:
+            messages.append(Message("assistant" if role == "assistant" else "user", blocks))
+    return tuple(messages)
+
+
+def _parse_reply(body: str, n: int) -> Iterator[Block]:
+    said, *calls = _TOLD_BLOCK.split(body)
+    if said.strip():
+        yield Text(said.strip())
+    for i, call in enumerate(calls):
+        if found := _TOLD_CALL.fullmatch(call):
+            yield ToolUse(f"record-{n}-{i}", found[1], _parse_arguments(found[2]))
+
+
+def _parse_answers(body: str, waiting: list[str]) -> Iterator[Block]:
+    said, *results = _TOLD_BLOCK.split(body)
+    for id, result in zip(waiting, results, strict=False):
+        if found := _TOLD_RESULT.fullmatch(result):
+            yield ToolResult(id, found[2], is_error=found[1] == "error")
+    if said.strip():
+        yield Text(said.strip())
+
+
+def _parse_arguments(text: str) -> Json:
+    """The arguments of a call; of one that was cut, those that are whole."""
+    value = _decode(text)
+    if isinstance(value, dict):
+        return value
+    whole = ((name, _decode(one)) for name, one in _ARGUMENT.findall(text))
+    return {name: one for name, one in whole if one is not None}
+
+
+def _decode(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return None

@@ -20,11 +20,11 @@ from sevenfold.settings.layers import (
     ExtractionSettings,
     MicroSettings,
     NotesSettings,
+    PolicyName,
     SideWay,
     Switches,
     ToolResultSettings,
 )
-from sevenfold.settings.policies import PolicyName
 from sevenfold.settings.schema import Settings, make_settings
 from sevenfold.storage.files import read_bounded
 

@@ -29,7 +29,7 @@ from sevenfold.settings.files import (
     format_value,
     is_outside,
     is_tracked,
-    lay_over,
+    merge_values,
     read_document,
 )
 from sevenfold.settings.schema import STRICTEST_FIRST, PermissionSettings, Settings
@@ -491,7 +491,7 @@ def merge_documents(low_to_high: Iterable[SettingsDocument | None]) -> Json:
     out: Json = {}
     for document in low_to_high:
         if document is not None:
-            out = lay_over(out, document.values)
+            out = merge_values(out, document.values)
     return out
 
 

@@ -310,10 +310,10 @@ _canonical: Final = msgspec.json.Encoder(order="deterministic").encode
 """Equal values have equal bytes: comparing every pair would take for ever over long lists."""
 
 
-def lay_over(low: Any, high: Any) -> Any:
+def merge_values(low: Any, high: Any) -> Any:
     """Objects key by key, lists one after the other, anything else as the higher one says."""
     if isinstance(low, dict) and isinstance(high, dict):
-        both = {key: lay_over(low[key], high[key]) for key in low.keys() & high.keys()}
+        both = {key: merge_values(low[key], high[key]) for key in low.keys() & high.keys()}
         return {**low, **high, **both}
     if isinstance(low, list) and isinstance(high, list):
         known = {_canonical(item) for item in high}

@@ -12,6 +12,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from sevenfold.core.events import Emit, Failed, Notice
+from sevenfold.core.messages import Json
 
 if TYPE_CHECKING:
     from openfeature.client import OpenFeatureClient
@@ -86,7 +87,10 @@ class MicroSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         Count, describe("`cost`: how many requests a session is expected to make from any point on.")
     ] = 50
     need_weight: Annotated[
-        Positive, describe("`cost`: the chance that a result is needed again counts so many times over.")
+        Positive,
+        describe(
+            "`cost`: when the cache is cold, the chance that a result is needed again counts so many times."
+        ),
     ] = 2.0
     thinking_replies: Annotated[
         Amount,
@@ -556,3 +560,33 @@ def _broken(details: FlagEvaluationDetails[Any]) -> str:
     if details.error_code in (None, ErrorCode.FLAG_NOT_FOUND):
         return ""
     return f"{details.error_code}: {details.error_message or 'no reason given'}"
+
+
+# --- policies ---------------------------------------------------------------------------------------------
+
+PolicyName: TypeAlias = Literal["specified", "balanced", "thrifty"]
+
+POLICIES: Final[dict[PolicyName, Json]] = {
+    "specified": {
+        "micro": {"policy": "plain", "thinkingReplies": 0},
+        "compaction": {
+            "bySize": False,
+            "names": 0,
+            "files": 5,
+            "fileTokens": 5_000,
+            "excerpts": False,
+            "recordCharacters": 0,
+        },
+        "notes": {"priced": True},
+        "extraction": {"batch": 1, "leastRequests": 0, "patient": False},
+        "sideWork": "fork",
+        "flags": {"micro_api": False},
+    },
+    "balanced": {},
+    "thrifty": {
+        "micro": {"needWeight": 1.0},
+        "compaction": {"turnTokens": 75_000, "taskTokens": 110_000, "coldTokens": 60_000, "margin": 2.0},
+    },
+}
+"""Under one name, the settings with which all layers spend: those that differ from their defaults, as a
+settings file would have them. Replay has the same names; `benchmarks/policy` has the figures."""

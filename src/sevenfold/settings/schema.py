@@ -14,8 +14,9 @@ from msgspec import Meta
 from sevenfold.core.request import Ttl
 from sevenfold.hooks.hooks import HookEvents
 from sevenfold.models.capabilities import ANTHROPIC_URL, OPENAI_URL
-from sevenfold.settings.files import lay_over
+from sevenfold.settings.files import merge_values
 from sevenfold.settings.layers import (
+    POLICIES,
     AgentSettings,
     Amount,
     CompactionSettings,
@@ -24,13 +25,13 @@ from sevenfold.settings.layers import (
     ExtractionSettings,
     MicroSettings,
     NotesSettings,
+    PolicyName,
     RecallSettings,
     SideWay,
     Switches,
     ToolResultSettings,
     describe,
 )
-from sevenfold.settings.policies import POLICIES, PolicyName
 from sevenfold.tools import permissions as tools
 from sevenfold.tools.permissions import Mode
 
@@ -267,5 +268,5 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 def make_settings(values: dict[str, Any]) -> Settings:
     """Settings of values that were checked before, over those that their policy gives."""
-    whole = lay_over(POLICIES[values.get("policy", Settings().policy)], values)
+    whole = merge_values(POLICIES[values.get("policy", Settings().policy)], values)
     return msgspec.convert(whole, Settings, dec_hook=lambda kind, value: kind(value))

@@ -257,7 +257,7 @@ async def test_a_fifth_of_the_window_is_free_after_it_whatever_is_restored(tmp_p
     before = measure_pressure(talk.request, talk.thresholds, 0.0).tokens
     await paid(talk)
 
-    assert "xxxx" in talk.view[-1].message.text
+    assert any("xxxx" in placed.message.text for placed in talk.view)
     freed = before - measure_pressure(talk.request, talk.thresholds, 0.0).tokens
     assert freed >= NotesSettings().least_freed * SMALL.window
 

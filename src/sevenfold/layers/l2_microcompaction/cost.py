@@ -193,6 +193,7 @@ def decide_clearing(
     again = rates.read * pressure.tokens + CALL
     carried = rates.read * ahead + (rates.write - rates.read) * cold
     returned = rates.write + rates.read * ahead
+    weight = settings.need_weight if cold else 1.0
     chosen: list[Candidate] = []
     best: tuple[float, int, int, int, float, float] | None = None
     saving = freed = behind = 0.0
@@ -201,7 +202,7 @@ def decide_clearing(
         tokens = one.tokens * rate - MARKER
         if tokens <= 0:  # shorter than its marker
             continue
-        chance = settings.need_weight * need.chance(one, scan)
+        chance = weight * need.chance(one, scan)
         net = tokens * carried - chance * (tokens * returned + again)
         if net <= 0:
             continue

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import ClassVar, Final
 
 import msgspec
 
 from sevenfold.cache.prefix import make_frontier_mark
 from sevenfold.core.events import Cleared, Notice, ReadAgain
+from sevenfold.core.messages import THOUGHTS, Message
 from sevenfold.core.protocols import Change, Fit
-from sevenfold.core.request import Request, find_last_loop_thinking
-from sevenfold.core.tokens import Pressure
-from sevenfold.core.transcript import Mark, Results, View
+from sevenfold.core.request import Request, find_last_loop_thinking, find_open_loop
+from sevenfold.core.tokens import MessageSize, Pressure, measure_message
+from sevenfold.core.transcript import Mark, PlacedMessage, Results, Unthink, View
 from sevenfold.layers.l2_microcompaction.candidates import (
     RepeatedCall,
     ViewScan,
@@ -28,6 +30,7 @@ from sevenfold.layers.l2_microcompaction.cost import (
 )
 from sevenfold.layers.l2_microcompaction.provider import is_clear_request
 from sevenfold.layers.parts import LayerParts
+from sevenfold.layers.shared.boundary import has_thinking
 
 LOOK_EVERY: Final = 0.02
 """The sums are done again when so much more of the view could be cleared: not at every step."""
@@ -159,3 +162,46 @@ class Microcompaction:
 
 
 _check: type[Fit] = Microcompaction
+
+
+class OldThinking:
+    """Drops thinking older than `micro.thinkingReplies` replies. The main conversation only.
+
+    Not where thinking is bound to what stands before it, nor where the provider leaves it out by itself.
+    """
+
+    label: ClassVar[str] = "OldThinking"
+
+    def __init__(self, parts: LayerParts) -> None:
+        self._parts, self._keep = parts, parts.settings.micro.thinking_replies
+
+    async def fit(self, request: Request, pressure: Pressure) -> Sequence[Change]:
+        if pressure.warm or not self._keep or self._parts.conversation.capabilities.loses_thinking:
+            return ()
+        price = self._parts.prices.of(request.frame.model)
+        if price is not None and not price.keeps_thinking:
+            return ()
+        old = find_old_thinking(request.view, self._keep)
+        if not old:
+            return ()
+        freed = request.view.calibration.tokens(sum(map(_measure_thinking, old), MessageSize()))
+        why = f"the cache is cold: thinking of {len(old)} older replies, {freed:,} tokens, left the view"
+        self._parts.expect(why)
+        self._parts.emit(Cleared("thinking", (), freed, 0, float(freed), 0.0, why))
+        return (Unthink(old[0].id, old[-1].id),)
+
+
+def find_old_thinking(view: View, keep: int) -> list[PlacedMessage]:
+    """The replies with thinking before the newest `keep`; none of a tool loop that is still going on."""
+    replies = (at for at in range(len(view) - 1, -1, -1) if view[at].message.role == "assistant")
+    newest = next(islice(replies, keep - 1, None), 0)
+    end = min(newest, find_open_loop(view))
+    return [view[at] for at in range(end) if has_thinking(view[at])]
+
+
+def _measure_thinking(placed: PlacedMessage) -> MessageSize:
+    kept = tuple(block for block in placed.message.content if not isinstance(block, THOUGHTS))
+    return placed.size - measure_message(Message("assistant", kept))
+
+
+_check_thinking: type[Fit] = OldThinking
