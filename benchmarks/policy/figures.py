@@ -7,15 +7,20 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from msgspec.structs import replace
+
 from benchmarks.policy.policies import BASE, DEFAULT, GRID, find_replayed_name
 from benchmarks.policy.replays import SessionReplay
 from sevenfold.replay.policies import Policy
+from sevenfold.replay.stand_ins import SUMMARY_OUTPUT
 
 DEARER: Final = 1.02
 SHORT: Final = 20
 MOST_ROBUST, MOST_REGRET, MOST_SUMMARIES = 1.0, 3.0, 1.3
 """Limits of a choice: robust extra requests per 100, regret in %, summaries per 100."""
 DRAWS: Final = 2_000
+LONG_SUMMARY: Final = 4_500
+"""Tokens of output: a recorded summary with half as much of analysis."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +95,12 @@ def compare(done: Sequence[SessionReplay], policy: str, base: str = BASE.name) -
     bases = {(one.repository, one.path): one for one in done if one.policy == base}
     found = sorted((one for one in done if one.policy == policy), key=lambda o: (o.repository, o.path))
     return Compared([(one, bases[one.repository, one.path]) for one in found])
+
+
+def lengthen_summaries(done: Sequence[SessionReplay]) -> list[SessionReplay]:
+    """The same replays, each summary charged with `LONG_SUMMARY` tokens of output."""
+    more = LONG_SUMMARY / SUMMARY_OUTPUT - 1
+    return [replace(one, cost=one.cost + more * one.written) for one in done]
 
 
 @dataclass(frozen=True)

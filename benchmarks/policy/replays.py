@@ -33,7 +33,7 @@ from sevenfold.replay.policies import Policy
 from sevenfold.replay.results import compute_figures, drop_turns
 
 FIRST: Final = "entireio/cli"
-OTHERS: Final = SESSIONS.with_name("sessions_2")
+DATA: Final = SESSIONS.parent
 USUAL: Final = 200_000
 """Tokens. A recording with a longer prompt really had a larger window."""
 PROCESSES: Final = 2
@@ -74,10 +74,10 @@ class SessionJob(msgspec.Struct, frozen=True):
     copied: frozenset[str] = frozenset()  # Requests that are counted in another file
 
 
-def find_repositories() -> dict[str, list[Path]]:
+def find_repositories(data: Path = DATA) -> dict[str, list[Path]]:
     """The session files of each repository; empty without the shared sessions."""
-    found = {FIRST: session_files(SESSIONS)}
-    for folder in sorted(OTHERS.glob("*+*")):
+    found = {FIRST: session_files(data / "sessions")}
+    for folder in sorted((data / "sessions_2").glob("*+*")):
         found[folder.name.replace("+", "/", 1)] = session_files(folder)
     return {name: files for name, files in found.items() if files}
 
@@ -105,7 +105,7 @@ def replay_session(job: SessionJob) -> list[SessionReplay]:
     recorded = read_session(job.path)
     entries = convert_recording(recorded).entries
     parsing = process_time() - began
-    ids = [e.what.diagnostics.get("request_id") for e in entries if isinstance(e.what, Reply)]
+    ids = list_request_ids(entries)
     before = next((n for n, id in enumerate(ids) if id not in job.copied), len(ids))
     if before == len(ids):
         return []
@@ -114,6 +114,10 @@ def replay_session(job: SessionJob) -> list[SessionReplay]:
         done.append(_replay_policy(job, recorded, entries, policy, before, parsing))
         gc.collect()  # A drive has reference cycles that hold the texts of a view
     return done
+
+
+def list_request_ids(entries: Sequence[Entry]) -> list[str]:
+    return [str(e.what.diagnostics.get("request_id")) for e in entries if isinstance(e.what, Reply)]
 
 
 def _replay_policy(

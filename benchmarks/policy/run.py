@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from msgspec.structs import replace
-
 from benchmarks.policy import policies
 from benchmarks.policy.figures import (
     MOST_REGRET,
@@ -23,9 +21,10 @@ from benchmarks.policy.figures import (
     HeldOut,
     compare,
     hold_out,
+    lengthen_summaries,
 )
 from benchmarks.policy.plot import Point, Series, svg
-from benchmarks.policy.replays import SessionReplay, find_repositories, replay_repositories
+from benchmarks.policy.replays import DATA, SessionReplay, find_repositories, replay_repositories
 from benchmarks.report import Table, arguments, show
 from sevenfold.replay.outcome import TimeSpent
 from sevenfold.replay.stand_ins import SUMMARY_OUTPUT
@@ -33,7 +32,6 @@ from sevenfold.replay.stand_ins import SUMMARY_OUTPUT
 PLOT: Final = Path(__file__).with_name("frontier.svg")
 GOAL_REGRET, GOAL_COST = 3.0, 82.0
 LINE_TO_BEAT: Final = Point(2.2, 78.9, "policy A, as published")
-LONG_SUMMARY: Final = 4_500
 COLUMNS: Final = (
     "sessions", "% of append-only", "% of paid", "extra/100", "robust/100", "regret >= 150, %",
     "summaries/100", "> 2 % dearer, %", "under 20 requests, %", "recall and dreams, %",
@@ -51,8 +49,8 @@ NOTES: Final = (
 )
 
 
-def run(quick: bool = False) -> list[Table]:
-    repositories = find_repositories()
+def run(quick: bool = False, data: Path = DATA) -> list[Table]:
+    repositories = find_repositories(data)
     if not repositories:
         empty = Table("Policies on recorded sessions", "policy")
         empty.notes.append("skipped: the shared sessions are not beside this checkout")
@@ -177,18 +175,12 @@ def _list_changes(done: Sequence[SessionReplay]) -> list[tuple[str, Compared]]:
     default, base, unbroken = policies.DEFAULT.name, policies.BASE.name, policies.BASE_WITHOUT_BREAKS.name
     return [
         (default, compare(done, default)),
-        (policies.LONG_SUMMARIES, compare(_lengthen_summaries(done), default)),
+        (policies.LONG_SUMMARIES, compare(lengthen_summaries(done), default)),
         *(
             (change.name, compare(done, change.name, base if change.recorded_breaks else unbroken))
             for change in policies.CHANGES
         ),
     ]
-
-
-def _lengthen_summaries(done: Sequence[SessionReplay]) -> list[SessionReplay]:
-    """The same replays with a dearer output of each summary."""
-    more = LONG_SUMMARY / SUMMARY_OUTPUT - 1
-    return [replace(one, cost=one.cost + more * one.written) for one in done]
 
 
 def _tabulate_sizes(usual: Sequence[SessionReplay], long: Sequence[SessionReplay]) -> Table:
