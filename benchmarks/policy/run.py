@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import mean
 from typing import Final
 
 from benchmarks.policy import policies
@@ -42,8 +43,10 @@ NOTES: Final = (
     "extra: requests that only read back what was gone; robust: those that were needed beyond doubt (an "
     "edited line or two rare words); all of them are charged",
     "regret >= 150: of parts of at least 150 tokens that left the view, those needed beyond doubt",
+    "summaries: compactions for which a model was asked; notes that stand in for the older part are none",
     "under 20 requests: cost in % of append-only of the sessions that short, and how many there are",
     "recall and dreams, in % of append-only, are assumed (alike in every row) and stand beside the cost",
+    "costs are added up in base-price tokens; a recording that is in another file as a whole is left out",
     "all four repositories were looked at while the policies were tuned: the table 'Each repository held "
     "out' is the figure to go by",
 )
@@ -138,7 +141,8 @@ def _tabulate_held_out(held: Sequence[HeldOut], long: Sequence[SessionReplay]) -
             )
     each = [one.compared.of_base for one in held]
     table.notes += [
-        f"from {min(each):.1f} to {max(each):.1f} % of append-only, {pooled.of_base:.1f} % pooled",
+        f"from {min(each):.1f} to {max(each):.1f} % of append-only; {mean(each):.1f} % is the mean of the "
+        f"repositories, {pooled.of_base:.1f} % that of all sessions by cost",
         "sizes: turnTokens/taskTokens/coldTokens in thousands; the cheapest that keep, on the other three, "
         f"at most {MOST_ROBUST:g} robust extra requests and {MOST_SUMMARIES:g} summaries per 100 and "
         f"{MOST_REGRET:g} % regret; recordings up to 200,000 tokens alone",
@@ -210,7 +214,7 @@ def _draw_frontier(done: Sequence[SessionReplay]) -> str:
 
     series = [
         Series("balanced, by size", [place(policies.find_replayed_name(p), p.name) for p in policies.GRID]),
-        Series("policies by name", [place(p.name, p.name) for p in policies.NAMED], line=False),
+        Series("policies by name", [place(p.name, p.name) for p in policies.NAMED], line=False, below=True),
         Series("the line to beat", [LINE_TO_BEAT], line=False),
     ]
     sessions = len({(one.repository, one.path) for one in done})
