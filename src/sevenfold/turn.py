@@ -143,11 +143,10 @@ class Turn:
 
         def write(reply: Reply) -> None:
             written.append(reply)
-            message, usage, stop = reply.message, reply.usage, reply.stop
-            if message.says_something:
+            if (message := reply.message).says_something:
                 self.transcript.add(*self.transcript.make_undo(instead_of), reply, by="model")
             cost, took = self.accounts.after(request, reply), perf_counter() - began
-            self.emit(Replied(message, usage, stop, took, cost, reply.model, request.source))
+            self.emit(Replied(message, reply.usage, reply.stop, took, cost, reply.model, request.source))
 
         streamed = StreamedReply(self.model, self.tools, self.emit, write)
         try:
@@ -197,5 +196,5 @@ class Turn:
             self.background.start(get_label(layer), partial(layer, self.request))
 
     def pressure(self, refused: PromptTooLong | None = None) -> Pressure:
-        request = Request(self.frame, self.transcript.view)  # its marks take time and weigh nothing
-        return measure_pressure(request, self.thresholds, self.clock.now(), refused)
+        bare = Request(self.frame, self.transcript.view)  # its marks take time and weigh nothing
+        return measure_pressure(bare, self.thresholds, self.clock.now(), refused)

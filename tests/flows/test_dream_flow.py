@@ -297,7 +297,7 @@ async def test_on_the_wire_every_request_of_a_dream_reads_what_its_parent_had_ca
         await place.open_once()
         place.save("tabs", "Indent with tabs", TABS, "feedback")
         place.save("tabs-too", "Indent with tabs", TABS, "feedback")
-        async with place.session() as session:
+        async with place.session(settings={"dream": {"leastRequests": 0}}) as session:
             await session.ask("Good evening! " * 50)
         rows = list(simulator.ledger.rows)
     parent, *forks = rows

@@ -7,12 +7,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import anthropic
 import pytest
 from flows.test_session import Place
 from flows.wire import SteadySimulator
 from layers.l7_agents.stage import until
 
 from sevenfold.core.events import CacheBroke, Forked, Sending, SideWorkChosen
+from sevenfold.models.anthropic import AnthropicSdk
 from sevenfold.offline import encode_reply
 from sevenfold.simulator import ManualClock, Simulator
 
@@ -86,3 +88,19 @@ async def test_lean_notes_tell_what_was_said(wire: tuple[Place, Simulator]) -> N
     first = next(row for row in simulator.ledger.rows if row.source == "side:notes")
     assert first.model == SMALL
     assert here.of(CacheBroke) == []
+
+
+async def test_a_client_of_the_callers_own_is_asked_for_its_own_model(
+    wire: tuple[Place, Simulator],
+) -> None:
+    here, simulator = wire
+    settings = {"sideWork": "small", "flags": NO_NOTES}
+    async with (
+        anthropic.AsyncAnthropic(api_key="k", base_url=simulator.url) as client,
+        here.session(AnthropicSdk(client, MODEL), interactive=True, settings=settings) as session,
+    ):
+        await session.ask(SAID[0])
+    assert {(row.source, row.model) for row in simulator.ledger.rows} == {
+        ("main", MODEL),
+        ("side:extract", MODEL),
+    }

@@ -163,7 +163,7 @@ class Declined(Event, frozen=True):
 
 
 class Forked(Event, frozen=True):
-    """The model was asked something beside the conversation, on the prefix of the last request."""
+    """A model was asked something beside the conversation, mostly on the prefix of the last request."""
 
     kind: str
     steps: int

@@ -147,7 +147,7 @@ _decode_raws = msgspec.json.Decoder(list[msgspec.Raw])
 _encode = msgspec.json.Encoder().encode
 
 
-def parse_block(raw: bytes | Mapping[str, Any]) -> Block:
+def parse_block(raw: bytes | msgspec.Raw | Mapping[str, Any]) -> Block:
     """A block from the wire. Whatever does not have the shape we know is kept as it came."""
     as_bytes = bytes(raw) if isinstance(raw, bytes | msgspec.Raw) else None
     fields: Any = raw if as_bytes is None else msgspec.json.decode(as_bytes)
@@ -171,7 +171,7 @@ def _known_block(kind: str, fields: Mapping[str, Any]) -> Block:
     return block
 
 
-def parse_message(role: Role, content: str | bytes | Iterable[Mapping[str, Any]]) -> Message:
+def parse_message(role: Role, content: str | bytes | Iterable[msgspec.Raw | Mapping[str, Any]]) -> Message:
     """A message from the wire: content as text, as a list of blocks, or as the bytes of that list."""
     if isinstance(content, str):
         return Message(role, (Text(content),))

@@ -32,6 +32,7 @@ from sevenfold.layers.shared.facts import (
     FactCollector,
     Facts,
     FileFact,
+    IdentityCache,
     clip_text,
     count_line_bytes,
     level_sizes,
@@ -115,27 +116,25 @@ class _StoryCollector:
             return
         for result in message.results:
             if (path := self._open.pop(result.tool_use_id, None)) and not result.is_error:
-                self._in(path, _DEFINES.findall(result.text))
+                self._in(path, _DEFINED.of(result))
         if placed.by == "user" and message.text.strip():
             self._asked += 1
-            self._use(message.text, SAID)
+            self._use(sorted(find_names(message.text)), SAID)
 
     def _act(self, message: Message) -> None:
-        own = [message.text, *(text for use in message.tool_uses for text in _own(use))]
-        self._use("\n".join(own), 1)
+        self._use(_USED.of(message), 1)
         for use in message.tool_uses:
             call = summarise_call(use)
             self._calls.append(call.name)
             if call.kind == "change":
-                text = "\n".join(t for t in iterate_strings(use.input) if t != call.about)
-                self._in(call.about, [*_DEFINES.findall(text), *sorted(find_names(text))])
+                self._in(call.about, _CHANGED.of(use))
             elif call.kind == "read":
                 self._open[use.id] = call.about
-        if message.tool_uses and (words := to_bounded_line(_telling(message.text), STEP)):
+        if message.tool_uses and (words := _TELLING.of(message)):
             self._steps.append(AssistantStep(self._asked, words))
 
-    def _use(self, text: str, times: int) -> None:
-        for name in sorted(find_names(text)):
+    def _use(self, names: Sequence[str], times: int) -> None:
+        for name in names:
             self._uses[name] += times
 
     def _in(self, path: str, names: Sequence[str]) -> None:
@@ -152,6 +151,32 @@ class _StoryCollector:
         """Those that user and assistant used themselves, the most used first."""
         own = (name for name in found if name in self._uses)
         return tuple(sorted(own, key=lambda name: -self._uses[name])[:NAMES])
+
+
+def _find_used_names(message: Message) -> list[str]:
+    own = [message.text, *(text for use in message.tool_uses for text in _own(use))]
+    return sorted(find_names("\n".join(own)))
+
+
+def _find_step(message: Message) -> str:
+    return to_bounded_line(_telling(message.text), STEP)
+
+
+def _find_changed_names(use: ToolUse) -> list[str]:
+    about = summarise_call(use).about
+    text = "\n".join(t for t in iterate_strings(use.input) if t != about)
+    return [*_DEFINES.findall(text), *sorted(find_names(text))]
+
+
+def _find_defined_names(result: ToolResult) -> list[str]:
+    return _DEFINES.findall(result.text)
+
+
+REMEMBERED: Final = 1_000  # Messages whose names are known: notes are written about the same ones again
+_TELLING: Final = IdentityCache(_find_step, REMEMBERED)
+_USED: Final = IdentityCache(_find_used_names, REMEMBERED)
+_CHANGED: Final = IdentityCache(_find_changed_names, REMEMBERED)
+_DEFINED: Final = IdentityCache(_find_defined_names, REMEMBERED)
 
 
 # --- who said it ----------------------------------------------------------------------------------------

@@ -122,7 +122,9 @@ _decode = msgspec.json.Decoder(ClaudeCodeRecord).decode
 
 def decode_record(line: bytes) -> ClaudeCodeRecord:
     """The record of a line; `ValueError` with the reason when it is none."""
-    if not line.isascii():
+    try:
+        line.decode("utf-8")  # what is kept raw in a record is not looked at by the decoder
+    except UnicodeDecodeError:
         line = line.decode("utf-8", "replace").encode("utf-8")
     try:
         return _decode(line)
@@ -142,13 +144,18 @@ class _AnyObject(msgspec.Struct):
     """Any object."""
 
 
+_decode_blocks = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
 def read_message(record: ClaudeCodeRecord, role: Role) -> Message:
     """The message of a record; `ValueError` if it has no shape that a message can have."""
     content = bytes(record.message.content) if record.message else b"null"
     try:
         if content[:1] == b"[":
-            msgspec.json.decode(content, type=list[_AnyObject])
-            return parse_message(role, content)
+            blocks = _decode_blocks(content)
+            if not all(bytes(block).startswith(b"{") for block in blocks):
+                msgspec.json.decode(content, type=list[_AnyObject])  # its error says what is there
+            return parse_message(role, blocks)
         said = msgspec.json.decode(content, type=str | None)
     except msgspec.DecodeError as error:
         raise ValueError(f"the message cannot be read: {error}") from None

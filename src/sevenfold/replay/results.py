@@ -325,8 +325,9 @@ def _add_costs(parts: Iterable[ReplayCost | None]) -> ReplayCost | None:
 NOT_CHARGED: Final = "what recall attaches, dreams, the status of agents"
 CHARGED: Final = "layers 1 to 4, and extraction where a policy has it and a person talked"
 LOOKS: Final = (
-    "extraction looks when its own rules say, mostly in a silence: one request on the prefix with "
-    f"{NOTHING} tokens of answer, and one more with {SOMETHING} where something lasting was said"
+    "extraction looks when its own rules say, in batches and by the cheaper way (on the prefix, or lean on "
+    f"the small model): one request with {NOTHING} tokens of answer, and one more with {SOMETHING} where "
+    "something lasting was said"
 )
 GUESSED: Final = "How often a model would find something worth remembering is not known."
 BY_RULE: Final = (

@@ -203,6 +203,11 @@ class Session:
         self._connected.append(model)
         return model
 
+    @property
+    def owns_model(self) -> bool:
+        """True if the session connected its model itself; else the caller's own client is asked."""
+        return any(model is self.model for model in self._connected)
+
     def _open_tools(self, stack: AsyncExitStack) -> None:
         self.knowledge = SessionMemory(
             self.at,

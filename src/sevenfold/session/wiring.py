@@ -105,8 +105,11 @@ _checks: tuple[type[Conversation], ...] = (SessionConversation, SideConversation
 
 
 def find_side_model(session: Session) -> str:
-    """The small model of the moment."""
-    return find_small_model(session.ledger.prices, session.model.name, session.settings.side_model)
+    """The small model of the moment. A client of the caller's own is asked for its own model alone."""
+    main, wanted = session.model.name, session.settings.side_model
+    if wanted is None and not session.owns_model:
+        return main
+    return find_small_model(session.ledger.prices, main, wanted)
 
 
 def _find_chooser(session: Session) -> str | None:
@@ -123,7 +126,7 @@ def make_side_work(session: Session, fork: Forker, spending: SpendingFile) -> Si
     lean = ForkRunner(SideConversation(session, find_side_model), session.ledger, clock, emit, source=SIDE)
     small = SmallModel(
         CappedForker(lean, prices, spending, emit, cached=False),
-        lambda model: find_small_model(prices, model, settings.side_model),
+        lambda model: find_side_model(session),
         lambda name: find_capabilities(name).window,
     )
     return SideWork(fork, prices, clock, emit, settings.side_work, small)

@@ -405,6 +405,13 @@ class DreamSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     sessions: Annotated[
         Amount, describe("Sessions that have to be touched since the last dream, without the current one.")
     ] = 5
+    least_requests: Annotated[
+        Amount,
+        describe(
+            "Where tokens cost money, no dream begins by itself before so many requests of the session: a "
+            "short one cannot earn it back."
+        ),
+    ] = 20
     scan_minutes: Annotated[Duration, describe("Minutes between two counts of the sessions.")] = 10.0
     stale_minutes: Annotated[
         Positive, describe("Minutes after which a dream that is still going on blocks no other.")
@@ -579,6 +586,7 @@ POLICIES: Final[dict[PolicyName, Json]] = {
         },
         "notes": {"priced": True},
         "extraction": {"batch": 1, "leastRequests": 0, "patient": False},
+        "dream": {"leastRequests": 0},
         "sideWork": "fork",
         "flags": {"micro_api": False},
     },

@@ -15,7 +15,7 @@ import stat
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -269,6 +269,7 @@ def _read_at(fd: int, length: int, offset: int) -> bytes:
 
 LONGEST_LINE: Final = 64 << 20  # A longer line is skipped: no record is that large, and memory is bounded
 _GZIP: Final = b"\x1f\x8b"
+_PIECE: Final = 1 << 18
 BOM: Final = b"\xef\xbb\xbf"
 
 
@@ -302,6 +303,21 @@ def open_source(source: Path | bytes) -> Iterator[io.BufferedIOBase]:
     with io.BufferedReader(raw) as plain:
         if plain.peek(2).startswith(_GZIP):
             with gzip.GzipFile(fileobj=plain, mode="rb") as unpacked:
-                yield unpacked
+                yield io.BufferedReader(_UnpackedPieces(unpacked), _PIECE)
         else:
             yield plain
+
+
+class _UnpackedPieces(io.RawIOBase):
+    """Hands on what a gzipped file unpacks at once; line by line it unpacks a few kilobytes each time."""
+
+    def __init__(self, unpacked: gzip.GzipFile) -> None:
+        self._unpacked = unpacked
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        part = self._unpacked.read1(len(buffer))
+        buffer[: len(part)] = part
+        return len(part)

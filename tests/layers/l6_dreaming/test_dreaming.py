@@ -21,6 +21,7 @@ from layers.l6_dreaming.sleeping import (
     write,
     write_log,
 )
+from msgspec.structs import replace
 
 from sevenfold.core.errors import Mistake, Overloaded
 from sevenfold.core.events import Forked, Progress
@@ -184,6 +185,18 @@ async def test_a_full_window_has_no_room_for_a_dream(bed: Bed) -> None:
     layer, request = await bed.layer(model)
     await layer(request)
     assert len(model.requests) == 1
+
+
+@pytest.mark.parametrize(("least", "dreams"), [(DreamSettings().least_requests, False), (0, True)])
+async def test_where_tokens_cost_money_a_short_session_does_not_dream(
+    bed: Bed, least: int, dreams: bool
+) -> None:
+    bed.dreams.settings = DreamSettings(least_requests=least)
+    model = bed.model(NOTHING_GONE)
+    layer, request = await bed.layer(model)
+    priced = replace(request, frame=replace(request.frame, model="claude-opus-4-8"))
+    await layer(priced)
+    assert len(model.requests) == 1 + dreams
 
 
 async def test_ten_thousand_transcripts_of_five_gigabytes_are_neither_opened_nor_in_the_way(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import replace as with_fields
 from typing import Any
 
 import pytest
 from kit import PRICES, make_forks
+from msgspec.structs import replace
 
 from sevenfold.cache.ledger import SIDE
 from sevenfold.core.errors import ModelNotFound
@@ -92,6 +93,16 @@ def test_what_is_new_holds_words_in_full_and_a_line_for_each_call() -> None:
     ]
 
 
+def test_of_a_command_the_last_line_is_told() -> None:
+    t = Transcript(lambda: 0.0)
+    t.add(user("Run the tests."))
+    t.add(Reply(assistant(ToolUse("a", "Bash", {"command": "make test"})), stop="tool_use"), by="model")
+    t.add(Message("user", (ToolResult("a", "......\n12 passed in 3 s\n"),)), by="tools")
+    told = make_lean_messages(t.view, t.view)[-1].text
+    assert told == "[Bash make test: done: 12 passed in 3 s]"
+    assert find_told_calls(told) == ["Bash"]
+
+
 def test_with_the_times_of_the_entries_the_surroundings_and_each_new_day_are_told() -> None:
     clock = FakeClock(1_793_448_000.0)
     t = Transcript(clock.now)
@@ -150,7 +161,7 @@ class Desk:
             emit,
             setting,
             SmallModel(
-                ask or replace(make_forks(self.small, emit, self.clock), source=SIDE),
+                ask or with_fields(make_forks(self.small, emit, self.clock), source=SIDE),
                 lambda model: find_small_model(PRICES, model, None),
                 lambda name: 200_000,
             ),
@@ -172,7 +183,7 @@ class Desk:
 
 async def test_a_lean_request_has_its_own_frame_and_only_what_is_new() -> None:
     desk = Desk()
-    assert await desk.ask(desk.request()) == "by itself"
+    assert await desk.ask(replace(desk.request(), source="fork:of-an-agent")) == "by itself"
     [request] = desk.small.requests
     assert request.frame.model == HAIKU
     assert request.frame.tools == (EDIT,)

@@ -24,6 +24,7 @@ from sevenfold.core.events import Emit, Failed
 from sevenfold.core.protocols import BackgroundStep, Change, Clock
 from sevenfold.core.request import Frame, Request
 from sevenfold.core.tokens import Usage
+from sevenfold.core.transcript import Reply
 from sevenfold.layers.l6_dreaming.progress import BY, DreamSnapshot, DreamWatch, format_names
 from sevenfold.layers.parts import LayerParts
 from sevenfold.layers.shared.background import open_task_group
@@ -73,7 +74,7 @@ class Dreaming:
         from sevenfold.layers.l6_dreaming.workers import ModelDreamer
 
         think = self._think(request)
-        if isinstance(think, ModelDreamer) and not self._room(request):
+        if isinstance(think, ModelDreamer) and (self._is_short(request) or not self._room(request)):
             return ()
         ended = await self.dreams.dream(think, by_hand=self._nightly)
         self._tried = ended.status in ("failed", "killed")
@@ -111,6 +112,14 @@ class Dreaming:
             sessions=tuple(find_sessions_since(dreams.transcripts, last or 0.0, dreams.session)),
             findings=findings,
         )
+
+    def _is_short(self, request: Request) -> bool:
+        """True for a session that has not made enough requests to pay for a dream, where it costs."""
+        price, entries = self._parts.prices.of(request.frame.model), self._parts.conversation.entries
+        if price is None or not price.input or self._nightly:
+            return False
+        requests = sum(isinstance(entry.what, Reply) for entry in entries)
+        return requests < self.dreams.settings.least_requests
 
     def _room(self, request: Request) -> bool:
         window = self._parts.window

@@ -37,7 +37,7 @@ from sevenfold.core.protocols import Clock, Forker, ForkReply, Tools
 from sevenfold.core.request import Frame, Request, is_warm
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Id, PlacedMessage, Transcript, View
-from sevenfold.layers.shared.facts import TYPED, to_bounded_line
+from sevenfold.layers.shared.facts import TYPED, find_last_line, to_bounded_line
 from sevenfold.settings.layers import SideWay
 
 Way: TypeAlias = Literal["fork", "lean"]
@@ -151,7 +151,7 @@ def make_lean_messages(
 
 def find_told_calls(text: str) -> list[str]:
     """The tools that a reply in a lean request has called."""
-    return re.findall(r"^\[(\w+) .*: (?:done|failed: .*|no result yet)\]$", text, re.MULTILINE)
+    return re.findall(r"^\[(\w+) .*: (?:done(?:: .*)?|failed: .*|no result yet)\]$", text, re.MULTILINE)
 
 
 def _tell_call(use: ToolUse, view: View) -> str:
@@ -159,13 +159,17 @@ def _tell_call(use: ToolUse, view: View) -> str:
     at = view.result_at(use.id)
     results = view[at].message.results if at is not None else ()
     result = next((one for one in results if one.tool_use_id == use.id), None)
-    return f"[{use.name} {to_bounded_line(about, TARGET)}: {_tell_outcome(result)}]"
+    return f"[{use.name} {to_bounded_line(about, TARGET)}: {_tell_outcome(use, result)}]"
 
 
-def _tell_outcome(result: ToolResult | None) -> str:
+def _tell_outcome(use: ToolUse, result: ToolResult | None) -> str:
+    """The beginning of an error, the last line of what a command printed."""
     if result is None:
         return "no result yet"
-    return f"failed: {to_bounded_line(result.text, OUTCOME)}" if result.is_error else "done"
+    if result.is_error:
+        return f"failed: {to_bounded_line(result.text, OUTCOME)}"
+    last = to_bounded_line(find_last_line(result.text), OUTCOME) if use.name == "Bash" else ""
+    return f"done: {last}" if last else "done"
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +275,7 @@ def make_lean_request(
         transcript.add(message, by="model" if message.role == "assistant" else "user")
     offered = tuple(tool for tool in request.frame.tools if tool.get("name") in question.tools)
     frame = Frame(model, (_read_system(), *question.system), offered)
-    return Request(frame, transcript.view, source=request.source)
+    return Request(frame, transcript.view)
 
 
 @cache
