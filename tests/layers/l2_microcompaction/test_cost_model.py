@@ -180,7 +180,8 @@ def test_a_result_goes_while_the_chance_that_it_is_needed_is_below_break_even(
 ) -> None:
     carrying = FREED * (0.1 * 50 + 1.15 * cold)
     reading_back = FREED * (1.25 + 0.1 * 50) + 0.1 * 100_000 + CALL
-    even = carrying / reading_back
+    weight = PLAIN_SUMS.need_weight if cold else 1.0
+    even = carrying / reading_back / weight
     free = replace(PLAIN_SUMS, margin=1.0, least_freed=0)
 
     def at(chance: float) -> ClearDecision | None:
@@ -191,7 +192,7 @@ def test_a_result_goes_while_the_chance_that_it_is_needed_is_below_break_even(
     if cold:
         decision = at(even * 0.99)
         assert decision is not None
-        assert decision.saving == pytest.approx(5 * (carrying - even * 0.99 * reading_back))
+        assert decision.saving == pytest.approx(5 * (carrying - weight * even * 0.99 * reading_back))
     else:
         assert at(even * 0.99) is None, "it pays by itself, but not for the break"
         decision = at(even * 0.3)
@@ -379,7 +380,7 @@ def best_batch(
             carrying += tokens * (rates.write - rates.read)
         back = tokens * rates.write + tokens * how.requests_ahead * rates.read
         back += at.tokens * rates.read + CALL
-        return carrying - model.chance(one, scan) * back
+        return carrying - (1.0 if at.warm else how.need_weight) * model.chance(one, scan) * back
 
     old = [one for one in scan.found[: -how.keep_recent] if one.request < scan.requests]
     paying = [one for one in old if one.tokens > MARKER and balance(one) > 0]
