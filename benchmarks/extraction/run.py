@@ -73,13 +73,13 @@ def measured(way: tuple[str, bool], model: str, most: int | None) -> list[Judged
 
 
 async def _measured(name: str, lean: bool, model: str, most: int | None) -> list[Judged]:
-    connected = connect_model(model, _access())
+    connected = connect_model(model, find_access())
     with tempfile.TemporaryDirectory() as folder:
         learner = Learner(connected, Path(folder), lean=lean)
         return [judged(one, await learner.look(one)) for one in sessions(name)[:most]]
 
 
-def _access() -> ModelAccess:
+def find_access() -> ModelAccess:
     env = Environment.read()
     return ModelAccess(
         anthropic_key=env.anthropic_key,

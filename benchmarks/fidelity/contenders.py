@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.fidelity.cases import Case
-from sevenfold.core.messages import Text, user, write_directive
+from sevenfold.core.messages import Message, Text, user, write_directive
 from sevenfold.core.tokens import TEXT_RATE, count_bytes
 from sevenfold.layers.l3_session_memory.notes import NotesLimits, NotesWording
 from sevenfold.layers.l3_session_memory.notes_compaction import collect_removed_facts, make_notes_message
@@ -116,10 +116,17 @@ def summarised(case: Case) -> str:
 
 def offline(case: Case, kind: str, asked: str, room: int = 0) -> str:
     """What the offline engine says to a directive at the end of the conversation, in words."""
-    said = [placed.message for placed in case.removed]
     added = (n for n, p in enumerate(case.removed) if p.message.role == "user" and p.by not in TYPED_BY)
+    said = [placed.message for placed in case.removed]
+    return offline_reply(said, kind, asked, frozenset(added), room)
+
+
+def offline_reply(
+    said: Iterable[Message], kind: str, asked: str, added: frozenset[int] = frozenset(), room: int = 0
+) -> str:
+    """The same for any messages; `added`: the places of those that no person typed."""
     directive = user(write_directive(kind, "b-1", asked))
-    talk = OfflineConversation((*said, directive), added=frozenset(added), room=room)
+    talk = OfflineConversation((*said, directive), added=added, room=room)
     return "".join(block.text for block in make_reply(talk) if isinstance(block, Text))
 
 

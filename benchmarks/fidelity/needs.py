@@ -13,7 +13,7 @@ lacked. Both together is what was needed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -21,7 +21,13 @@ import msgspec
 from sevenfold.core.messages import Message, ToolUse
 from sevenfold.core.transcript import Entry, PlacedMessage, Reply
 from sevenfold.layers.shared.facts import summarise_call
-from sevenfold.layers.shared.fidelity import extract_user_text, find_names, find_paths, iterate_strings
+from sevenfold.layers.shared.fidelity import (
+    ItemFinder,
+    extract_user_text,
+    find_names,
+    find_paths,
+    iterate_strings,
+)
 
 CALLS: Final = 30
 """How many calls after a compaction are looked at."""
@@ -47,6 +53,16 @@ class Needs(msgspec.Struct, frozen=True):
     said: tuple[str, ...] = ()
     """All messages of the user that were taken away."""
     calls: int = 0
+
+
+_Look = Callable[[ItemFinder, Needs], Mapping[str, float]]
+KINDS: Final[tuple[tuple[str, _Look], ...]] = (
+    ("paths", lambda there, needs: there.paths(needs.paths)),
+    ("names, used", lambda there, needs: there.names(needs.names_used)),
+    ("names, read again", lambda there, needs: there.names(needs.names_read)),
+    ("commands run again", lambda there, needs: there.quoted(needs.commands)),
+    ("user instructions taken up", lambda there, needs: there.quoted(needs.instructions)),
+)
 
 
 def needs_of(removed: Sequence[PlacedMessage], after: Iterable[Entry], calls: int = CALLS) -> Needs:

@@ -1,12 +1,13 @@
 """What the agent needed after each real compaction, and which share of it a replacement still has.
 
-python -m benchmarks.fidelity.run [--quick] [--json]
+python -m benchmarks.fidelity.run [--quick] [--json] [--model NAME [--parts N] [--seconds S]]
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from multiprocessing import Pool
 from pathlib import Path
 from statistics import fmean
@@ -16,19 +17,15 @@ import msgspec
 
 from benchmarks.fidelity.cases import SESSIONS, cases
 from benchmarks.fidelity.contenders import CONTENDERS, budget, within
-from benchmarks.fidelity.needs import CALLS, Needs, needs_of
-from benchmarks.report import Table, arguments, show
+from benchmarks.fidelity.lean import list_lean_files, make_lean_tables, measure_lean
+from benchmarks.fidelity.local import CASES, SECONDS, make_model_table, measure_model
+from benchmarks.fidelity.needs import CALLS, KINDS, needs_of
+from benchmarks.report import Table, show
 from sevenfold.core.tokens import TEXT_RATE, count_bytes
 from sevenfold.layers.shared.fidelity import WEIGHTS, ItemFinder, measure_fidelity
 
-_Look = Callable[[ItemFinder, Needs], Mapping[str, float]]
-KINDS: Final[tuple[tuple[str, _Look], ...]] = (
-    ("paths", lambda there, needs: there.paths(needs.paths)),
-    ("names, used", lambda there, needs: there.names(needs.names_used)),
-    ("names, read again", lambda there, needs: there.names(needs.names_read)),
-    ("commands run again", lambda there, needs: there.quoted(needs.commands)),
-    ("user instructions taken up", lambda there, needs: there.quoted(needs.instructions)),
-)
+QUICK: Final = 8
+"""Files that a quick run looks at."""
 SAID: Final = "all user messages"
 EVERYTHING: Final = "mean of the kinds"
 NOTES: Final = (
@@ -94,7 +91,9 @@ def run(quick: bool = False) -> list[Table]:
         empty.notes.append("skipped: the shared sessions are not beside this checkout")
         return [empty]
     with Pool() as pool:
-        parts = pool.map(measured, files[:8] if quick else files, chunksize=1)
+        parts = pool.map(measured, files[:QUICK] if quick else files, chunksize=1)
+        all_files = list_lean_files()
+        lean = pool.map(measure_lean, all_files[:QUICK] if quick else all_files, chunksize=1)
     results = [result for part in parts for result in part]
     tuned, other = ([r for part in parts[n::2] for r in part] for n in (0, 1))
     halves = [
@@ -102,7 +101,8 @@ def run(quick: bool = False) -> list[Table]:
         _needed(tuned, "in the half that our notes and summary were tuned on"),
     ]
     halves[0].notes += NOTES
-    return [*halves, _scores(results), _compactions(results)]
+    lean_tables = make_lean_tables([result for part in lean for result in part])
+    return [*halves, _scores(results), _compactions(results), *lean_tables]
 
 
 def _needed(results: Sequence[Result], which: str) -> Table:
@@ -175,7 +175,22 @@ def _wins(real: Sequence[float], ours: Sequence[float]) -> str:
     return "" if ours is real else f"{better} of {len(real)}"
 
 
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="fewer sessions")
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    parser.add_argument("--model", help="only ask this model for summaries, of the whole and of a record")
+    parser.add_argument("--parts", type=int, default=CASES, help="parts of sessions that it is asked about")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="the longest that one may take")
+    return parser.parse_args()
+
+
 if __name__ == "__main__":
-    options = arguments(__doc__)
-    show(run(options.quick), as_json=options.json)
+    options = arguments()
+    if options.model:
+        asked = measure_model(options.model, list_lean_files(), options.parts, options.seconds)
+        tables = [make_model_table(options.model, asked)] if asked else []
+    else:
+        tables = run(options.quick)
+    show(tables, as_json=options.json)
     sys.exit(0)

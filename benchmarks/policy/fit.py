@@ -1,9 +1,9 @@
 """Fit the need model: which tool results will be needed again, from recorded sessions.
 
-python -m benchmarks.policy.fit [--sessions FOLDER] [--out FILE] [--all]
+python -m benchmarks.policy.fit [--sessions FOLDER…] [--out FILE] [--all]
 
-Reads Claude Code session files. Without --all it fits on every second session and checks itself on
-the others.
+Reads Claude Code session files; each repository may have a folder of its own. Without --all it fits on
+every second session and checks itself on the others.
 Your own coefficients are used when `micro.needModel` in the settings names the file.
 """
 
@@ -83,13 +83,16 @@ def toml(weights: Sequence[float], sessions: int, samples: int) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--sessions", type=Path, default=SESSIONS, help="a folder of session files")
+    parser.add_argument(
+        "--sessions", type=Path, nargs="+", default=[SESSIONS], help="folders of session files"
+    )
     parser.add_argument("--out", type=Path, default=COEFFICIENTS, help="the file to write")
     parser.add_argument("--all", action="store_true", help="fit on all of them, check on none")
     options = parser.parse_args()
-    files = session_files(options.sessions)
+    files = [path for folder in options.sessions for path in session_files(folder)]
     if len(files) < 2:
-        print(f"{options.sessions}: no session files (*.jsonl, *.jsonl.gz) there", file=sys.stderr)
+        named = ", ".join(map(str, options.sessions))
+        print(f"{named}: no session files (*.jsonl, *.jsonl.gz) there", file=sys.stderr)
         return 1
     tuning, others = (files, []) if options.all else halves(files)
     read = [Samples(path) for path in tuning]

@@ -25,6 +25,7 @@ class Series:
     name: str
     points: Sequence[Point]
     line: bool = True
+    below: bool = False  # True if names stand below their points, clear of those of another series
 
 
 def svg(title: str, across: str, up: str, series: Sequence[Series], goal: tuple[float, float]) -> str:
@@ -87,7 +88,8 @@ def _drawn(one: Series, colour: str, at: At) -> list[str]:
     if one.line and len(places) > 1:
         path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
         parts.append(f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
+    away = 14 if one.below else -5
     for point, (x, y) in zip(one.points, places, strict=True):
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"/>')
-        parts.append(f'<text class="n" x="{x + 6:.1f}" y="{y - 5:.1f}">{escape(point.name)}</text>')
+        parts.append(f'<text class="n" x="{x + 6:.1f}" y="{y + away:.1f}">{escape(point.name)}</text>')
     return parts

@@ -1,4 +1,4 @@
-"""The policies that are compared: ours as sessions have it, its levers one by one, and rules of others."""
+"""The policies that are compared: those of the product by name, other sizes, and one change at a time."""
 
 from __future__ import annotations
 
@@ -6,80 +6,59 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from sevenfold.replay.policies import ClearRule, Policy, exclude_layers, load_policy
-from sevenfold.settings.layers import CompactionSettings, ExtractionSettings, NotesSettings, Switches
+from sevenfold.replay.policies import Policy, exclude_layers, load_policy
 
-AT_THE_LIMIT: Final = CompactionSettings(by_size=False)
-FOUR: Final = Switches(extraction=False)
-"""Layers 1 to 4 alone."""
-NOTHING: Final = replace(
-    FOUR, tool_results=False, aggregate_budget=False, micro_cost=False, notes=False, payout=False
-)
-WARM: Final = Switches(pre_cold=True)
-AS_RECORDED: Final = Policy(
-    name="append-only, as recorded", flags=NOTHING, compactions="recorded", cache_ttl="recorded"
-)
-"""Compactions and lifetimes as they were: how good the accounts are."""
-APPEND_ONLY: Final = replace(AS_RECORDED, name="append-only, five minutes", cache_ttl="5m")
-NAMELESS: Final = CompactionSettings(names=0)
-HASTY: Final = ExtractionSettings(patient=False)
-DEFAULT: Final = replace(load_policy("sevenfold"), name="sevenfold")
-"""What a default session does, extraction included."""
-CLAUDE_CODE: Final = replace(
-    load_policy("claude-code"), notes=NotesSettings(priced=True), name="claude-code"
-)
-OTHERS: Final = (
-    AS_RECORDED,
-    APPEND_ONLY,
-    replace(APPEND_ONLY, name="append-only, kept warm twice", keep_warm=2),
-    replace(APPEND_ONLY, name="rolling: every 10 calls, keep 5", clear=ClearRule(every=10, keep=5)),
-    replace(APPEND_ONLY, name="watermark: at 30K, keep 3", clear=ClearRule(tokens=30_000, keep=3)),
-    replace(load_policy("summarise-at-80"), name="summarise at 80 %"),
-    CLAUDE_CODE,
-)
-TWO: Final = Policy(
-    name="layers 1 and 2, compactions as recorded", flags=FOUR, compactions="recorded", cache_ttl="5m"
-)
-LEVERS: Final = (
-    DEFAULT,
-    replace(APPEND_ONLY, name="append-only, the system prompt for an hour", system_ttl="1h"),
-    TWO,
-    Policy(
-        name="as it was: notes from 10K, compaction at the limit",
-        flags=FOUR,
-        notes=NotesSettings(priced=True),
-        compaction=replace(AT_THE_LIMIT, names=0),
-    ),
-    replace(DEFAULT, name="sevenfold, compaction at the limit", compaction=AT_THE_LIMIT),
-    replace(DEFAULT, name="sevenfold, no names after a compaction", compaction=NAMELESS),
-    replace(DEFAULT, name="sevenfold, the system prompt for five minutes", system_ttl=None),
-    replace(DEFAULT, name="sevenfold, extraction after every turn", extraction=HASTY),
-    replace(DEFAULT, name="sevenfold, notes from 10K", notes=NotesSettings(priced=True)),
-    replace(DEFAULT, name="sevenfold, no extraction", flags=FOUR),
-    replace(DEFAULT, name="sevenfold, pre_cold on", flags=WARM),
-)
-"""Ours, and each lever taken away."""
-ABLATION: Final = tuple(
-    exclude_layers(DEFAULT, [layer])
-    for layer in ("tool_results", "micro", "notes", "compaction", "extraction")
-)
-"""Each layer off, one at a time."""
-MARGINS: Final = (1.0, 1.25, 1.75, 2.5, 3.5, 5.0)
-FRONTIER: Final = tuple(
+BASE: Final = load_policy("append-only")
+"""All costs are compared with it."""
+DEFAULT: Final = load_policy("balanced")
+NAMED: Final = (BASE, load_policy("lifetimes"), load_policy("specified"), DEFAULT, load_policy("thrifty"))
+"""Exactly as they run."""
+
+SIZES: Final = ((75, 110, 60), (80, 120, 60), (85, 130, 70), (90, 140, 70), (100, 150, 80), (110, 180, 90))
+"""`compaction.turnTokens`, `taskTokens` and `coldTokens`, in thousands."""
+
+
+def _with_sizes(turn: int, task: int, cold: int) -> Policy:
+    sizes = {"turn_tokens": 1_000 * turn, "task_tokens": 1_000 * task, "cold_tokens": 1_000 * cold}
+    sized = replace(DEFAULT.compaction, **sizes)
+    return replace(DEFAULT, name=f"{turn}/{task}/{cold}", compaction=sized)
+
+
+GRID: Final = tuple(_with_sizes(*sizes) for sizes in SIZES)
+
+NO_BREAKS: Final = "recorded breaks of the cache dropped (append-only too)"
+LONG_SUMMARIES: Final = "summaries of 4,500 tokens of output (append-only too)"
+BASE_WITHOUT_BREAKS: Final = replace(BASE, name="append-only without breaks", recorded_breaks=False)
+CHANGES: Final = (
     replace(
         DEFAULT,
-        name=f"margin {margin:g}{', pre_cold' if warm else ''}",
-        flags=WARM if warm else Switches(),
-        compaction=CompactionSettings(margin=margin),
-    )
-    for warm in (False, True)
-    for margin in MARGINS
+        name="no summary by the small model",
+        compaction=replace(DEFAULT.compaction, by_small_model=False),
+    ),
+    replace(
+        DEFAULT,
+        name="cold summaries on the whole conversation",
+        compaction=replace(DEFAULT.compaction, record_characters=0),
+    ),
+    replace(DEFAULT, name="no excerpts of files", compaction=replace(DEFAULT.compaction, excerpts=False)),
+    replace(DEFAULT, name="no list of names", compaction=replace(DEFAULT.compaction, names=0)),
+    replace(DEFAULT, name="thinking stays", micro=replace(DEFAULT.micro, thinking_replies=0)),
+    replace(exclude_layers(DEFAULT, ["micro"]), name="no clearing (layer 2 off)"),
+    replace(exclude_layers(DEFAULT, ["extraction"]), name="no extraction"),
+    replace(DEFAULT, name="side work by forks alone", side_work="fork"),
+    replace(DEFAULT, name="notes on priced models", notes=replace(DEFAULT.notes, priced=True)),
+    replace(DEFAULT, name=NO_BREAKS, recorded_breaks=False),
 )
-LARGE: Final = (
-    replace(load_policy("append-only"), name="append-only", cache_ttl="5m"),
-    replace(load_policy("summarise-at-80"), name="summarise at 80 %", cache_ttl="5m"),
-    replace(CLAUDE_CODE, cache_ttl="5m"),
-    DEFAULT,
-    replace(DEFAULT, name="sevenfold, pre_cold on", flags=WARM),
+"""`balanced` with one change each."""
+ALL: Final = (
+    *NAMED,
+    *(p for p in GRID if p.compaction != DEFAULT.compaction),
+    *CHANGES,
+    BASE_WITHOUT_BREAKS,
 )
-"""For a window of a million tokens."""
+"""Each is replayed once. The point of the grid that is the default is not replayed again."""
+
+
+def find_replayed_name(policy: Policy) -> str:
+    """The name under which a point of the grid was replayed."""
+    return DEFAULT.name if policy.compaction == DEFAULT.compaction else policy.name

@@ -326,3 +326,56 @@ def test_of_many_skills_each_has_a_limit_and_all_of_them_have_one_and_the_rest_i
     [half] = restore_messages(log.view, 1, [several], WINDOW, room=6_000)
     assert estimate_tokens(half.text) <= 6_000
     assert restore_messages(log.view, 1, [RestoredTexts("skills", "None.", list)], WINDOW) == []
+
+
+# --- parts of long files --------------------------------------------------------------------------------
+
+LONG_FILE = "\n".join(f"line {n} of a long file, with some words in it" for n in range(2_000))
+
+
+def excerpt(talk: Talk, most: int = 1_000) -> str:
+    source = RestoredFiles(talk.read, each=most, excerpts=True)
+    got = restore_messages(talk.log.view, len(talk.log.view), [source], WINDOW)
+    return got[0].text if got else ""
+
+
+def work(talk: Talk, tool: str, name: str, **given: object) -> None:
+    talk.calls += 1
+    use = ToolUse(f"t{talk.calls}", tool, {"file_path": name, **given})
+    talk.log.add(assistant(use), by="model")
+    talk.log.add(Message("user", (ToolResult(use.id, "done"),)), by="tools")
+
+
+def test_of_a_long_file_the_lines_around_its_newest_changes_come_back(talk: Talk) -> None:
+    changed = LONG_FILE.replace("line 1200 of", "line 1200 CHANGED of")
+    name = talk.file("long.py", changed)
+    work(talk, "Read", name, offset=300, limit=5)
+    work(talk, "Edit", name, old_string="line 1200 of", new_string="line 1200 CHANGED of")
+    text = excerpt(talk)
+
+    assert f'<file path="{name}" lines="288-316, 1189-1213">' in text
+    assert "line 1200 CHANGED of" in text
+    assert "line 1188 of" in text
+    assert "line 300 of" in text
+    assert "line 700 of" not in text
+    assert estimate_tokens(text) < 1_000 + 200
+
+
+def test_what_has_no_room_is_left_out_the_oldest_first(talk: Talk) -> None:
+    name = talk.file("long.py", LONG_FILE)
+    work(talk, "Read", name, offset=1, limit=20)
+    work(talk, "Read", name, offset=1_500, limit=20)
+    text = excerpt(talk, most=650)
+
+    assert "line 1505 of" in text
+    assert "line 5 of" not in text
+
+
+def test_a_long_file_without_such_parts_comes_back_as_its_path(talk: Talk) -> None:
+    work(talk, "Read", talk.file("whole.py", LONG_FILE))
+    work(talk, "Edit", talk.file("gone.py", LONG_FILE), old_string="a", new_string="not in it any more")
+    text = excerpt(talk)
+
+    assert "- whole.py" in text
+    assert "- gone.py" in text
+    assert "<file" not in text

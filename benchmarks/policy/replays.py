@@ -1,0 +1,164 @@
+"""Replays the recorded sessions of several repositories under policies, in two processes."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Mapping, Sequence
+from functools import cache
+from multiprocessing import Pool
+from pathlib import Path
+from time import process_time
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from benchmarks.policy.samples import SESSIONS, session_files
+from sevenfold.cache.prices import Prices
+from sevenfold.core.tokens import Usage
+from sevenfold.core.transcript import Entry, Reply
+from sevenfold.recordings.claude_code import read_session
+from sevenfold.recordings.finder import (
+    ReplayFile,
+    find_copied_requests,
+    find_repeated_reads,
+    read_first_requests,
+)
+from sevenfold.recordings.recorded_session import RecordedSession, convert_recording
+from sevenfold.recordings.windows import find_session_window
+from sevenfold.replay.costs import find_largest_fixed, find_session_price
+from sevenfold.replay.driver import drive_session
+from sevenfold.replay.outcome import TimeSpent
+from sevenfold.replay.policies import Policy
+from sevenfold.replay.results import compute_figures, drop_turns
+
+FIRST: Final = "entireio/cli"
+DATA: Final = SESSIONS.parent
+USUAL: Final = 200_000
+"""Tokens. A recording with a longer prompt really had a larger window."""
+PROCESSES: Final = 2
+FEW: Final = 3
+"""Sessions of each repository in a quick run."""
+
+_load_prices = cache(Prices.load)
+
+
+class SessionReplay(msgspec.Struct, frozen=True, kw_only=True):
+    """One session under one policy; costs in base-price input tokens."""
+
+    repository: str
+    path: str
+    policy: str
+    long: bool  # True if a prompt had more than 200,000 tokens
+    turns: int
+    cost: float
+    compared: float = 0.0  # The part of the cost where the paid one is known, and of added requests
+    paid: float = 0.0
+    extra: int = 0  # Requests that only read back
+    robust: int = 0  # Of these, those that were needed beyond doubt
+    summaries: int = 0
+    written: float = 0.0  # The output of summaries
+    removed: int = 0  # Parts of at least 150 tokens that left the view
+    needed: int = 0  # Of these, those that were needed beyond doubt
+    memory: float = 0.0  # Recall and dreams, beside the cost
+    spent: TimeSpent = TimeSpent()
+
+
+class SessionJob(msgspec.Struct, frozen=True):
+    """A recorded session and the policies to replay it under."""
+
+    repository: str
+    path: Path
+    policies: tuple[Policy, ...]
+    shared_reads: frozenset[int] = frozenset()  # First reads from the cache that other sessions had too
+    copied: frozenset[str] = frozenset()  # Requests that are counted in another file
+
+
+def find_repositories(data: Path = DATA) -> dict[str, list[Path]]:
+    """The session files of each repository; empty without the shared sessions."""
+    found = {FIRST: session_files(data / "sessions")}
+    for folder in sorted((data / "sessions_2").glob("*+*")):
+        found[folder.name.replace("+", "/", 1)] = session_files(folder)
+    return {name: files for name, files in found.items() if files}
+
+
+def replay_repositories(
+    repositories: Mapping[str, Sequence[Path]], policies: Sequence[Policy], *, quick: bool = False
+) -> list[SessionReplay]:
+    """Every session under every policy. A session that was copied into another file counts once."""
+    chosen = [
+        (name, path) for name, files in repositories.items() for path in files[: FEW if quick else None]
+    ]
+    firsts = read_first_requests([ReplayFile(str(path)) for _, path in chosen])
+    reads, copied = find_repeated_reads(firsts.values()), find_copied_requests(firsts)
+    jobs = [
+        SessionJob(name, path, tuple(policies), reads, copied.get(str(path), frozenset()))
+        for name, path in sorted(chosen, key=lambda one: -one[1].stat().st_size)
+    ]
+    with Pool(PROCESSES) as pool:
+        return [one for part in pool.imap_unordered(replay_session, jobs) for one in part]
+
+
+def replay_session(job: SessionJob) -> list[SessionReplay]:
+    """One session under each policy; nothing for a file in which all is copied, or no model answered."""
+    began = process_time()
+    recorded = read_session(job.path)
+    entries = convert_recording(recorded).entries
+    parsing = process_time() - began
+    ids = list_request_ids(entries)
+    before = next((n for n, id in enumerate(ids) if id not in job.copied), len(ids))
+    if before == len(ids):
+        return []
+    done = []
+    for policy in job.policies:
+        done.append(_replay_policy(job, recorded, entries, policy, before, parsing))
+        gc.collect()  # A drive has reference cycles that hold the texts of a view
+    return done
+
+
+def list_request_ids(entries: Sequence[Entry]) -> list[str]:
+    return [str(e.what.diagnostics.get("request_id")) for e in entries if isinstance(e.what, Reply)]
+
+
+def _replay_policy(
+    job: SessionJob,
+    recorded: RecordedSession,
+    entries: Sequence[Entry],
+    policy: Policy,
+    before: int,
+    parsing: float,
+) -> SessionReplay:
+    prices = _load_prices()
+    at = find_session_price(entries, prices, None)
+    own = prices.limits(at.model).window
+    whole = drive_session(
+        entries,
+        policy,
+        at.model,
+        at.price,
+        window=find_session_window(entries, at.model, recorded=recorded.window, own=own).tokens,
+        prices=at.prices,
+        fixed=find_largest_fixed(entries, job.shared_reads),
+    )
+    outcome = drop_turns(whole, before)
+    figures = compute_figures(outcome, at.price, priced=at.known, others=at.others)
+    paid, compared = figures.paid, figures.compared
+    written = sum(row.usage.output for row in outcome.rows if row.kind == "summary")
+    return SessionReplay(
+        repository=job.repository,
+        path=job.path.name,
+        policy=policy.name,
+        long=max(e.what.usage.prompt for e in entries if isinstance(e.what, Reply)) > USUAL,
+        turns=outcome.turns,
+        cost=figures.cost.units,
+        compared=compared.units if compared is not None else 0.0,
+        paid=paid.units if paid is not None else 0.0,
+        extra=outcome.extra_requests,
+        robust=outcome.robust_requests,
+        summaries=outcome.summaries,
+        written=at.price.units(Usage(output=written)),
+        removed=outcome.regret.large_removed,
+        needed=outcome.regret.large_needed,
+        memory=outcome.recalled + outcome.dreamt,
+        spent=replace(outcome.spent, parsing=parsing),
+    )
