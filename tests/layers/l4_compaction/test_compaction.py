@@ -61,9 +61,10 @@ async def test_the_older_part_becomes_a_summary_and_the_newest_round_stays_word_
     was, before = talk.log.view, talk.tokens
     handed = await talk.fit()
 
-    first, *kept = talk.log.view.messages
+    first, question, *kept = talk.log.view.messages
     assert first.text.startswith("<summary>")
     assert first.text.endswith("</summary>")
+    assert question == user("now test it"), "nothing stands behind it but the work on it"
     assert tuple(kept) == was.messages[-2:], "the last call and its result"
     assert len(edits(handed)) == 1
     assert talk.tokens < before
@@ -165,7 +166,7 @@ async def test_the_boundary_the_event_and_the_score_say_the_same() -> None:
     assert (event.fidelity, event.usage) == (0.875, Usage(input=5, output=7))
 
 
-async def test_what_is_restored_follows_the_summary_and_is_told_how_much_room_there_is() -> None:
+async def test_what_is_restored_stands_before_the_summary_and_is_told_how_much_room_there_is() -> None:
     told: list[tuple[range, int, int]] = []
 
     def restore(cut: CompactionCut, room: int) -> Message:
@@ -175,7 +176,7 @@ async def test_what_is_restored_follows_the_summary_and_is_told_how_much_room_th
     talk = Compacting([summary()], options={"restorer": Restorer([RestoredBy(restore)])})
     await talk.fit()
 
-    assert talk.texts[1] == "<context>\nnotes.md as it is now\n</context>"
+    assert talk.texts[0] == "<context>\nnotes.md as it is now\n</context>"
     [(gone, window, room)] = told
     assert (gone, window) == (range(33), 8_000)
     assert 0 < room < 6_680 - talk.tokens
@@ -200,7 +201,7 @@ async def test_the_real_score_and_the_real_restoration_fit_in(tmp_path: Path) ->
     await talk.fit()
     [event] = talk.of(Compacted)
 
-    assert "what was decided" in talk.texts[1]
+    assert "what was decided" in talk.texts[0]
     assert event.fidelity is not None
     assert 0.0 < event.fidelity < 1.0
     assert event.tokens_after == talk.tokens
@@ -387,7 +388,7 @@ async def test_a_refused_request_is_summarised_without_what_came_last() -> None:
     assert request.view.messages[:-2] == view.messages[:-1]
     assert request.view[-2].message.results[0].text == PLACEHOLDER
     assert "begins with your call “make part15” stays" in request.view[-1].message.text
-    assert talk.log.view.messages[1:] == view.messages[-2:]
+    assert talk.log.view.messages[1:] == (user("now test it"), *view.messages[-2:])
     assert talk.of(Compacted)[0].trigger == "refused"
     assert talk.of(Compacted)[0].tokens_before - talk.tokens >= 2_000
 
@@ -411,7 +412,7 @@ async def test_when_the_newest_round_is_the_trouble_it_is_summarised_and_quoted(
     [request] = talk.model.requests
 
     assert request.source == f"fork:{PLAIN}", "what was refused is not sent again"
-    assert len(talk.log.view) == 1
+    assert talk.texts[1:] == ["now test it"]
     assert "cat huge gave:\nSTART" in talk.texts[0]
     assert " END" in talk.texts[0]
 
@@ -695,8 +696,8 @@ async def test_an_open_tool_loop_keeps_its_thinking_or_goes_as_a_whole() -> None
     await bound.fit()
     await free.fit()
 
-    assert free.log.view.messages[1:] == kept
-    assert len(bound.log.view) == 1
+    assert free.log.view.messages[1:] == (user("go on"), *kept)
+    assert bound.texts[1:] == ["go on"]
     assert "c15 gave:\nline 15" in bound.texts[0], "the newest result is quoted"
 
 
@@ -836,7 +837,8 @@ def check(t: Transcript, window: int, able: Capabilities, reply: str) -> None:
     for text in words:
         head = text[:200]
         assert head in talk.texts[0] or any(head in other for other in kept)
-    tail = t.view.messages[1:]
+    again = len(t.view) > 1 and t.view[1].by == "Compaction"  # the question, which stands last
+    tail = t.view.messages[1 + again :]
     was = view.messages[len(view) - len(tail) :]
     assert [_words(m) for m in tail] == [_words(m) for m in was], "kept word for word"
     kept_from = marks(handed)["compacted"].get("kept_from", -1)

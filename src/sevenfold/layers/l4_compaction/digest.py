@@ -468,6 +468,7 @@ def draft_from_summary(
     facts = replace(plan.facts, account=format_account(answer))
     tail = plan.cut < len(view)
     room = int(scale_constant(UNREAD, plan.pressure.window) / TEXT_RATE)
+    said = [one.text for one in facts.said]
     form = SummaryForm(
         path,
         middle=plan.first > 0,
@@ -475,7 +476,6 @@ def draft_from_summary(
         newest="" if tail else format_unread(view, room),
         last_whole=plan.asked_within,
     )
-    said = [one.text for one in facts.said]
     for longest in (0, LONG):
         text = format_summary(answer, said, replace(form, longest=longest))
         edits = plan.edits(text)

@@ -24,6 +24,7 @@ from sevenfold.core.tokens import TEXT_RATE, MessageSize, Pressure, Usage, scale
 from sevenfold.core.transcript import Id, Mark, PlacedMessage, Replace, View
 from sevenfold.layers.shared.boundary import (
     SPOKEN,
+    add_restored,
     apply_edits,
     can_begin_at,
     can_cut_at,
@@ -162,6 +163,15 @@ class CompactionPlan(msgspec.Struct, frozen=True, dict=True):
         """True if the user's last words are only in the replacement."""
         return self.apart is None and is_question_before(self.view, self.cut)
 
+    @cached_property
+    def question(self) -> tuple[Message, ...]:
+        """What the user said last, where only the replacement would have it: it is put behind that, so that
+        it stands last. By hand nothing is being worked on, and ahead of time more may be said until then.
+        """
+        working = self.automatic and self.trigger != AHEAD
+        said = self.facts.said if working and self.asked_within else ()
+        return (user(said[-1].text),) if said else ()
+
     @property
     def tokens(self) -> int:
         """Of what is replaced."""
@@ -210,7 +220,8 @@ class CompactionPlan(msgspec.Struct, frozen=True, dict=True):
         return not self.automatic or self.before - self.tokens + least <= self.most
 
     def edits(self, text: str) -> tuple[Replace, ...]:
-        return make_replacements(self.view, self.first, self.cut, self.apart, user(text))
+        made = make_replacements(self.view, self.first, self.cut, self.apart, user(text))
+        return add_restored(made, (), self.question)
 
     def after(self, edits: tuple[Replace, ...]) -> View:
         return apply_edits(self.view, edits, BY)
@@ -277,7 +288,8 @@ def _keeping_the_newest(whole: CompactionPlan, able: Capabilities) -> Compaction
         kept = sum_sizes([view[at] for at in range(cut, len(view))])
         found = replace(whole, cut=cut)
         small = estimate_padded_tokens(view, kept) <= (room - found.back) * NEWEST
-        if cut and small and is_thinking_allowed(view, found.after(found.edits("")), able):
+        edits = make_replacements(view, 0, cut, found.apart, user("")) if cut and small else ()
+        if edits and is_thinking_allowed(view, found.after(edits), able):
             return found
     return whole
 

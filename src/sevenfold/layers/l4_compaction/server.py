@@ -31,7 +31,6 @@ from sevenfold.layers.parts import Conversation, LayerParts, ServerSummaries
 from sevenfold.layers.shared.boundary import (
     Boundary,
     BoundaryRecord,
-    add_restored,
     apply_edits,
     collect_facts,
     count_context_tokens,
@@ -294,7 +293,7 @@ class RequestedCompaction:
         )
         again += (*(await self._hooks.told(boundary, summary)),)
         record = BoundaryRecord(facts).mark(edit.by[-1])
-        [edit] = add_restored((edit,), again)
+        edit = replace(edit, by=(*edit.by, *again))  # the provider ignores what stands before its summary
         self._parts.expect("the older part of the conversation was replaced by the provider's summary")
         self._emit(boundary.event(usage=read_summary_usage(reply)))
         recorded = _breaker(request, 0), Mark(RECORDED, edit.last), boundary.mark

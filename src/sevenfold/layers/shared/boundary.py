@@ -153,11 +153,13 @@ def collect_facts(
     What a compaction gave back beside its message is left out: it is given back anew. `wanted`: which of
     the messages that stand for themselves are taken in.
     """
-    collector = FactCollector()
+    collector, said = FactCollector(), set[str]()
     for placed in stretch:
+        given_back = placed.by in COMPACTIONS and placed.message.text
         if (record := find_record(placed, marks)) is not None:
             collector.go_on(record.facts)
-        elif placed.by in COMPACTIONS and placed.message.text.startswith(_GIVEN_BACK):
+            said.update(one.text for one in record.facts.said[-1:])
+        elif given_back and (given_back.startswith(_GIVEN_BACK) or given_back in said):
             continue
         elif wanted(placed):
             collector.take(placed)
@@ -296,11 +298,13 @@ def make_replacements(
     return (*before, Replace(view[apart + 1].id, view[cut - 1].id, () if before else (message,)))
 
 
-def add_restored(edits: Sequence[Replace], restored: Sequence[Message]) -> tuple[Replace, ...]:
-    """The edits, with these messages behind the one that stands for the older part: what the user said
-    last stays last.
+def add_restored(
+    edits: Sequence[Replace], restored: Sequence[Message], question: Sequence[Message] = ()
+) -> tuple[Replace, ...]:
+    """The edits, with `restored` before the message that stands for the older part, and `question` behind
+    it: nothing stands behind what the user said last but the work on it.
     """
-    return tuple(replace(edit, by=(*edit.by, *restored)) if edit.by else edit for edit in edits)
+    return tuple(replace(edit, by=(*restored, *edit.by, *question)) if edit.by else edit for edit in edits)
 
 
 def apply_edits(view: View, whats: Iterable[Replace | Message], by: str) -> View:
