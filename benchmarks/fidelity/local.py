@@ -45,10 +45,12 @@ from sevenfold.models import connect_model
 from sevenfold.testing.doubles import FakeClock, NoAccounts
 
 CASES: Final = 4
-PART: Final = 0.2
+PART: Final = 0.4
 """The most of the model's window that a part may take; the least is half of that."""
 SHORTER: Final = 0.75
 """The record of a part has at most this share of its characters: else there is nothing to compare."""
+FACTS: Final = 3
+"""A part has at least so many facts that the user has not said: those need no summary."""
 ANSWER: Final = 900
 SECONDS: Final = 120.0
 SYSTEM: Final = "You are a coding agent. You work in the user's repository with tools."
@@ -118,8 +120,14 @@ def _list_parts(case: Case, tokens: int) -> Iterator[Case]:
                 break
             part += one
         whole, short = (_measure_record(part, most) for most in (0, SETTINGS.record_characters))
-        if sum_sizes(part).tokens() >= tokens / 2 and short <= SHORTER * whole:
+        long_enough = sum_sizes(part).tokens() >= tokens / 2
+        if long_enough and short <= SHORTER * whole and _count_unsaid(part) >= FACTS:
             yield replace(case, removed=tuple(part))
+
+
+def _count_unsaid(part: Sequence[PlacedMessage]) -> int:
+    said = measure_fidelity(part, [extract_user_text(placed) for placed in part])
+    return sum(share.of - int(share.found) for share in said.kinds.values())
 
 
 def _measure_record(part: Sequence[PlacedMessage], most: int) -> int:
@@ -190,9 +198,9 @@ def _choose_best(texts: Sequence[str]) -> tuple[summary.SummarySections, str]:
     return tried[lacks.index(min(lacks))] if tried else (summary.SummarySections(), "")
 
 
-def _judge(case: Case, way: str, text: str, own: str = "") -> ModelResult:
+def _judge(case: Case, way: str, text: str, own: str | None = None) -> ModelResult:
     """`text`: as it would stand in the view; `own`: what the model wrote of it."""
-    alone = measure_fidelity(case.removed, [own or text])
+    alone = measure_fidelity(case.removed, [text if own is None else own])
     score = measure_fidelity(case.removed, [text]).score
     return ModelResult(case.name, way, score=score, own=alone.score, kinds=alone.kinds)
 
