@@ -104,8 +104,7 @@ def driven(talk: Talk, under: Policy = OURS) -> ReplayOutcome:
 
 
 def test_a_summary_that_pays_is_asked_for_when_the_user_speaks_and_is_charged() -> None:
-    own = replace(OURS, compaction=replace(OURS.compaction, by_small_model=False))
-    outcome = driven(long_talk(needed=False), own)
+    outcome = driven(long_talk(needed=False))
 
     [made] = outcome.compactions
     assert made.by == "summary"
@@ -122,7 +121,8 @@ def test_a_summary_that_pays_is_asked_for_when_the_user_speaks_and_is_charged() 
 
 
 def test_a_summary_by_the_small_model_is_charged_at_its_price() -> None:
-    outcome, price = driven(long_talk(needed=False)), Prices.load().of(MODEL)
+    lean = replace(OURS, compaction=replace(OURS.compaction, by_small_model=True))
+    outcome, price = driven(long_talk(needed=False), lean), Prices.load().of(MODEL)
     assert price
     small = Prices.load().of(price.small)
     assert small

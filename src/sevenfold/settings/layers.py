@@ -232,11 +232,10 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
         bool,
         describe(
             "`bySize`: when the user speaks, the small model writes the summary from such a record, where "
-            "that is cheaper (`sideWork`). In the middle of a task, and for a full window, the model of "
-            "the conversation does.",
-            False,
+            "that is cheaper (`sideWork`). Otherwise the model of the conversation always does.",
+            True,
         ),
-    ] = True
+    ] = False
     margin: Annotated[
         Factor, describe("`bySize`: the expected saving must be this many times what it costs.")
     ] = 3.0
@@ -593,7 +592,13 @@ POLICIES: Final[dict[PolicyName, Json]] = {
     "balanced": {},
     "thrifty": {
         "micro": {"needWeight": 1.0},
-        "compaction": {"turnTokens": 75_000, "taskTokens": 110_000, "coldTokens": 60_000, "margin": 2.0},
+        "compaction": {
+            "turnTokens": 75_000,
+            "taskTokens": 110_000,
+            "coldTokens": 60_000,
+            "margin": 2.0,
+            "bySmallModel": True,
+        },
     },
 }
 """Under one name, the settings with which all layers spend: those that differ from their defaults, as a
