@@ -61,7 +61,8 @@ async def test_a_fork_reads_what_its_parent_marked_though_that_request_added_thi
 ) -> None:
     here, simulator = wire
     flags = {"dream": False, "notes": kind == "notes", "extraction": kind == "extract"}
-    options: dict[str, Any] = {"interactive": True, "settings": {"flags": flags, "sideWork": "fork"}}
+    settings = {"flags": flags, "sideWork": "fork", "notes": {"priced": True}}
+    options: dict[str, Any] = {"interactive": True, "settings": settings}
     async with (
         anthropic.AsyncAnthropic(api_key="k", base_url=simulator.url) as client,
         here.session(AnthropicSdk(client, MODEL), **options) as session,

@@ -77,7 +77,7 @@ async def test_lean_notes_tell_what_was_said(wire: tuple[Place, Simulator]) -> N
     here, simulator = wire
     settings = {
         "sideWork": "small",
-        "notes": {"firstAt": 1},
+        "notes": {"firstAt": 1, "priced": True},
         "flags": {"dream": False, "extraction": False},
     }
     async with here.session(MODEL, interactive=True, settings=settings) as session:

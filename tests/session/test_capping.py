@@ -18,6 +18,8 @@ from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Reply, Transcript
 from sevenfold.layers.ladder import make_standard_layers
 from sevenfold.session.spending import CappedForker, SpendingFile
+from sevenfold.settings.layers import NotesSettings
+from sevenfold.settings.schema import Settings
 from sevenfold.testing import FakeClock, ScriptedModel
 from sevenfold.testing.doubles import Line
 
@@ -96,6 +98,7 @@ async def test_the_notes_of_a_session_are_held_to_it(tmp_path: Path) -> None:
         clock=asking.clock,
         fork=asking.forks,
         background_fork=asking.capped,
+        settings=Settings(notes=NotesSettings(priced=True)),
     )
     layers = make_standard_layers("main", parts)
     request = replace(asking.request, frame=replace(noting.frame, model=MODEL))

@@ -104,13 +104,17 @@ class Compaction:
     def paying(
         self, request: Request, pressure: Pressure, margin: float | None = None
     ) -> tuple[CompactionPlan, SummaryWorth] | None:
-        """A plan for a summary that pays now; None where prices are unknown."""
+        """A plan for a summary that pays now; None where prices are unknown.
+
+        With a `margin` of its own it is asked for in a silence, before the cache expires.
+        """
         settings, view = self.settings, request.view
         on = settings.by_size and self._parts.switches.compact and self._parts.can_wait
         if not on or request.source != "main" or pressure.refused:
             return None
         size = settings.turn_tokens if is_turn_start(view) else settings.task_tokens
-        size = size if pressure.warm else min(size, settings.cold_tokens)
+        if not pressure.warm or margin is not None:
+            size = min(size, settings.cold_tokens)
         if pressure.tokens < scale_constant(size, pressure.window):
             return None
         price = self._parts.prices.of(request.frame.model)
