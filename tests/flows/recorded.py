@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
+from flows.wire import SteadySimulator
 from msgspec.structs import replace
 
 from benchmarks.ladder.run import BenchmarkClock, is_side_request
@@ -45,7 +46,6 @@ from sevenfold.replay.stand_ins import SUMMARY_OUTPUT, ReplayDisk
 from sevenfold.session.session import Session
 from sevenfold.settings.layers import PolicyName
 from sevenfold.settings.schema import make_settings
-from sevenfold.simulator import Simulator
 from sevenfold.simulator.script import ScriptReply
 from sevenfold.tools.file_tools import EDIT_SCHEMA
 
@@ -174,8 +174,9 @@ class RecordedConversation:
     # --- as a session -----------------------------------------------------------------------------------
 
     async def run_session(self, name: PolicyName) -> RequestWatch:
-        watch = RequestWatch()
-        async with Simulator(replies=self._answer, clock=self.clock, window=self.window) as simulator:
+        watch, events = RequestWatch(), list[Event]()
+        async with SteadySimulator(replies=self._answer, clock=self.clock, window=self.window) as simulator:
+            simulator.events = events
             environ = {"HOME": str(self.folder), "PATH": "/usr/bin:/bin", "ANTHROPIC_API_KEY": "k"}
             environ["ANTHROPIC_BASE_URL"] = simulator.url
             async with Session(
@@ -194,6 +195,7 @@ class RecordedConversation:
                     "dailyBackgroundLimit": None,
                 },
             ) as session:
+                session.subscribe(events.append)
                 session.subscribe(watch.note_event)
                 session.turn.tools = self
                 self._session = session

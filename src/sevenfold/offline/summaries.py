@@ -116,7 +116,7 @@ class _StoryCollector:
             return
         for result in message.results:
             if (path := self._open.pop(result.tool_use_id, None)) and not result.is_error:
-                self._in(path, _DEFINED.of(result))
+                self._in(path, _DEFINES.findall(result.text))
         if placed.by == "user" and message.text.strip():
             self._asked += 1
             self._use(sorted(find_names(message.text)), SAID)
@@ -168,15 +168,10 @@ def _find_changed_names(use: ToolUse) -> list[str]:
     return [*_DEFINES.findall(text), *sorted(find_names(text))]
 
 
-def _find_defined_names(result: ToolResult) -> list[str]:
-    return _DEFINES.findall(result.text)
-
-
-REMEMBERED: Final = 1_000  # Messages whose names are known: notes are written about the same ones again
+REMEMBERED: Final = 200  # Messages whose names are known: notes are written about the same ones again
 _TELLING: Final = IdentityCache(_find_step, REMEMBERED)
 _USED: Final = IdentityCache(_find_used_names, REMEMBERED)
 _CHANGED: Final = IdentityCache(_find_changed_names, REMEMBERED)
-_DEFINED: Final = IdentityCache(_find_defined_names, REMEMBERED)
 
 
 # --- who said it ----------------------------------------------------------------------------------------

@@ -51,7 +51,8 @@ _LASTING: Final = (
     r"|i (?:don['’]?t|do not) (?:like|use)\b|call me|my (?:name|team|role|job|boss|manager)\b"
     r"|we (?:use|don['’]?t use|do not use|decided|agreed|ship|release|deploy)\b"
     r"|our (?:team|rule|policy|standard|style|process)\w*"
-    r"|(?:by|on|until|before|next|from) (?:(?:mon|tues|wednes|thurs|fri|satur|sun)day|week|month|quarter)\b)"
+    r"|(?:by|on|until|before|next|from) "
+    r"(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day|week|month|quarter)\b)"
     r"|记住|記住|别忘|別忘|以后|以後|今后|今後|总是|總是|永远|永遠|从不|從不|每次|偏好|喜欢|喜歡|讨厌|討厭"
     r"|我是|我叫|我们用|我們用|我们不|我們不|决定|決定|截止|规定|規定|约定|約定"
 )
