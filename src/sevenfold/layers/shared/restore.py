@@ -87,7 +87,7 @@ class RestoreSource(Protocol):
 def restore_messages(
     view: View, cut: int | range, restorables: Iterable[RestoreSource], window: int, room: int | None = None
 ) -> list[Message]:
-    """The messages to put behind the one that stands for what left, in the order of `restorables`.
+    """The messages to put before the one that stands for what left, in the order of `restorables`.
 
     `cut` is where the kept messages begin, or the places that leave the view. `room` is how many tokens
     there are before the window is full again, if that is known. All have one budget; what is larger than it
