@@ -135,7 +135,9 @@ def _workspace(
     at: Project, home: Path, environment: Mapping[str, str], shells: Path, clock: Clock
 ) -> Workspace:
     tree = at.places.tree
-    made = Workspace(tree, home, environment, shells, clock, trusted=at.trusted)
+    made = Workspace(
+        tree, home, environment, shells, clock, trusted=at.trusted, sandbox=at.settings.sandbox
+    )
     made.cwd = at.cwd
     return made
 

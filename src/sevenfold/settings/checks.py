@@ -447,6 +447,8 @@ def _restricts(key: KeyPath, value: Any, limits: Settings) -> bool:
             return order.index(value) < order.index(limits.permissions.mode)
         case ("maxSteps",):
             return bool(value < limits.max_steps)
+        case ("sandbox",):
+            return bool(value == "all")
         case ("dailyBackgroundLimit",):
             now = limits.daily_background_limit
             return value is not None and (now is None or value < now)

@@ -34,6 +34,7 @@ from sevenfold.settings.layers import (
 )
 from sevenfold.tools import permissions as tools
 from sevenfold.tools.permissions import Mode
+from sevenfold.tools.workspace import SandboxUse
 
 STRICTEST_FIRST: Final[tuple[Mode, ...]] = (
     "plan",
@@ -109,6 +110,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         ),
     ] = "balanced"
     permissions: PermissionSettings = PermissionSettings()
+    sandbox: Annotated[
+        SandboxUse,
+        describe(
+            "Which commands run in the sandbox (Landlock, Linux 5.13 or newer). `unasked`: those that run "
+            "without a question; they write nothing, reach no network, and read the project and the "
+            "system's programs alone. `all`: also those that you allowed; they write inside the project "
+            "only. `off`: none.",
+            "all",
+        ),
+    ] = "unasked"
     hooks: HookEvents = HookEvents()
     env: Annotated[
         dict[str, str],

@@ -12,9 +12,12 @@ from typing import Final
 from sevenfold.core.messages import Json
 from sevenfold.core.protocols import Tool, ToolFailed
 from sevenfold.storage.files import make_private_dir
+from sevenfold.storage.places import find_repository
+from sevenfold.tools.command_rules import list_programs
 from sevenfold.tools.permissions import is_look_only
-from sevenfold.tools.processes import ProcessRun, is_group_alive, run_program, start_program
-from sevenfold.tools.readonly_commands import QUIET_GIT
+from sevenfold.tools.processes import ProcessRun, run_program, start_program
+from sevenfold.tools.readonly_commands import NO_USER_GIT, QUIET_GIT
+from sevenfold.tools.sandbox import SYSTEM, Sandbox, find_landlock_version
 from sevenfold.tools.shell import classify_command
 from sevenfold.tools.workspace import Workspace, resolve_path
 
@@ -32,6 +35,28 @@ _ESCAPES: Final = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,4096}(?:\x07|\x1b
 _UNWANTED: Final = frozenset(
     {"BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "CDPATH", "GLOBIGNORE"}
     | {"PWD", "OLDPWD"}  # else `cd ..` goes where the user's shell came from
+)
+# The variables of a command that runs unasked: no others, so none that holds a secret.
+_PLAIN: Final = r"PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_\w+|TZ|TERM|COLUMNS|LINES|NO_COLOR"
+# Those that an approved command does not get in the sandbox.
+_TELLING: Final = (
+    r"(?i).*(?:key|token|secret|passw|pwd|credential|auth|cookie|session|private|dsn|cert).*|.*_url"
+)
+# More that some programs have to read.
+_ACCOUNTS: Final = (Path("/etc/passwd"), Path("/etc/group"))
+_SYSTEM_STATE: Final = Path("/proc")  # Landlock keeps what belongs to other processes closed there
+_MORE_READ: Final[dict[str, tuple[Path, ...]]] = {
+    "df": (_SYSTEM_STATE,),
+    "groups": _ACCOUNTS,
+    "id": _ACCOUNTS,
+    "ps": (_SYSTEM_STATE, *_ACCOUNTS),
+    "uptime": (_SYSTEM_STATE,),
+    "whoami": _ACCOUNTS,
+}
+_WORK: Final = (_SYSTEM_STATE, Path("/sys"), Path("/etc/hosts"), Path("/etc/ssl"), *_ACCOUNTS)
+_DENIED: Final = r"Permission denied|Operation not permitted"
+_SANDBOXED: Final = (
+    "[it ran in the sandbox: without a question a command reads the project and system programs alone]"
 )
 
 SCHEMA: Final[Json] = {
@@ -84,10 +109,14 @@ class BashTool:
             raise ToolFailed("bash is not installed, or not on the PATH; install it to run commands")
         self._workspace.forget_ended()
         gone = self._leave_missing_folder()
-        if args.get("run_in_background", False):
-            return gone + await self._start_background(bash, command)
+        background = args.get("run_in_background", False)
+        approved = use_id in self._workspace.approved
+        self._workspace.approved.discard(use_id)
+        unasked = is_look_only(command) and not approved and not background
+        if background:
+            return gone + self._start_background(bash, command)
         seconds = min(args.get("timeout", DEFAULT_SECONDS * 1000) / 1000, MOST_SECONDS)
-        return gone + await self._run_foreground(bash, command, seconds)
+        return gone + await self._run_foreground(bash, command, seconds, unasked)
 
     def _leave_missing_folder(self) -> str:
         workspace = self._workspace
@@ -98,22 +127,27 @@ class BashTool:
             raise ToolFailed(f"the project folder {workspace.root} is gone; nothing can run in it")
         return f"[{gone} is gone; this ran in {workspace.root}]\n"
 
-    async def _run_foreground(self, bash: str, command: str, seconds: float) -> str:
+    async def _run_foreground(self, bash: str, command: str, seconds: float, unasked: bool) -> str:
         workspace = self._workspace
+        looking = is_look_only(command)
+        sandbox = make_sandbox(workspace, command, unasked=unasked)
         # A file without a name and no pipe: a process that inherits it cannot find or block anything.
         with tempfile.TemporaryFile() as place:
             ran = await run_program(
                 [bash, "-c", _FOREGROUND % place.fileno(), "bash", command],
                 cwd=workspace.cwd,
-                env=make_environment(workspace, looking=is_look_only(command)),
+                env=make_environment(workspace, looking=looking, unasked=unasked),
                 seconds=seconds,
+                watch=workspace.watch,
                 most=workspace.most_output,
                 keep=(place.fileno(),),
+                sandbox=sandbox,
             )
             moved = self._follow_folder(os.pread(place.fileno(), 1 << 16, 0))
-        if is_group_alive(ran.group):
+        if ran.left:
             workspace.leftovers.add(ran.group)
-        return _format_run(ran, seconds, moved)
+        barred = unasked and sandbox is not None and bool(re.search(_DENIED, ran.output.text))
+        return _format_run(ran, seconds, "\n".join(filter(None, (moved, _SANDBOXED if barred else ""))))
 
     def _follow_folder(self, said: bytes) -> str:
         """Move to the folder the command went to; returns a note about it."""
@@ -125,14 +159,20 @@ class BashTool:
             workspace.cwd = resolve_path(path)
         return f"[now in {workspace.cwd}]" if workspace.cwd != before else ""
 
-    async def _start_background(self, bash: str, command: str) -> str:
+    def _start_background(self, bash: str, command: str) -> str:
         workspace = self._workspace
         make_private_dir(workspace.outputs)
         fd, name = tempfile.mkstemp(".txt", "shell-", workspace.outputs)
         try:
             argv = [bash, "-c", _BACKGROUND, "bash", command]
-            env = make_environment(workspace, looking=False)
-            process = await start_program(argv, cwd=workspace.cwd, env=env, output=fd)
+            process = start_program(
+                argv,
+                cwd=workspace.cwd,
+                env=make_environment(workspace, looking=False),
+                output=fd,
+                watch=workspace.watch,
+                sandbox=make_sandbox(workspace, command, unasked=False),
+            )
         finally:
             os.close(fd)
         workspace.background.append(process)
@@ -142,17 +182,60 @@ class BashTool:
         )
 
 
-def make_environment(workspace: Workspace, *, looking: bool) -> dict[str, str]:
-    """The environment of a command, without variables that run code and relative search paths."""
+def make_environment(workspace: Workspace, *, looking: bool, unasked: bool = False) -> dict[str, str]:
+    """The environment of a command, without variables that run code and relative search paths.
+
+    `unasked`: without any that may hold a secret.
+    """
     env = {name: value for name, value in workspace.environment.items() if name not in _UNWANTED}
+    if unasked:
+        env = {name: value for name, value in env.items() if re.fullmatch(_PLAIN, name)}
+    elif workspace.sandbox == "all":
+        env = {name: value for name, value in env.items() if not re.fullmatch(_TELLING, name)}
+        env["TMPDIR"] = str(workspace.outputs)
     env["PATH"] = workspace.search_path
     env["GIT_OPTIONAL_LOCKS"] = "0"  # `git status` would lock the index
-    return {**env, **QUIET_GIT} if looking else env
+    if looking or unasked:
+        env |= QUIET_GIT
+    return {**env, **NO_USER_GIT} if unasked else env
 
 
-def _format_run(ran: ProcessRun, seconds: float, moved: str) -> str:
+def make_sandbox(workspace: Workspace, command: str, *, unasked: bool) -> Sandbox | None:
+    """The sandbox of a command; None: it runs without one."""
+    if workspace.sandbox == "off" or not find_landlock_version():
+        return None
+    own = (workspace.root, *workspace.writable)
+    if unasked:
+        programs = list_programs(command)
+        more = [path for name in programs for path in _MORE_READ.get(name, ())]
+        if "git" in programs:
+            more += _list_git_places(workspace)
+        found = [Path(path).resolve() for name in programs if (path := workspace.find_program(name))]
+        outside = [path for path in found if not any(path.is_relative_to(folder) for folder in own)]
+        return Sandbox((*own, *workspace.readable, *more), (*SYSTEM, *outside))
+    if workspace.sandbox != "all":
+        return None
+    make_private_dir(workspace.outputs)
+    bins = [Path(folder) for folder in workspace.search_path.split(os.pathsep)]
+    beside = [folder.parent / name for folder in bins for name in ("lib", "lib64", "libexec")]
+    return Sandbox(
+        (*workspace.readable, *_WORK, *_list_git_places(workspace)),
+        (*SYSTEM, *bins, *beside),
+        (*own, workspace.outputs),
+    )
+
+
+def _list_git_places(workspace: Workspace) -> list[Path]:
+    """What git reads outside the project: a work tree's repository, and patterns of the user's."""
+    own = workspace.home / ".config" / "git"
+    found = find_repository(workspace.root)
+    shared = [found.root / ".git"] if found is not None and found.root != found.tree else []
+    return [*shared, own / "ignore", own / "attributes"]
+
+
+def _format_run(ran: ProcessRun, seconds: float, note: str) -> str:
     said = strip_terminal_codes(ran.output.text).strip("\n")
-    notes = [moved] if moved else []
+    notes = [note] if note else []
     if ran.held and ran.code is not None:
         notes.append(
             "[something it started still runs; what it prints from now on is lost."

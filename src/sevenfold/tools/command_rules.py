@@ -7,6 +7,7 @@ cannot be parsed, for its first word anywhere.
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 import re
@@ -187,6 +188,23 @@ _GREPS: Final = frozenset({"grep", "egrep", "fgrep"})
 _RECURSIVE: Final = re.compile(r"-\w*[rRd]\w*|--[rd].*")
 _MOST_BELOW: Final = 5_000
 _MOVES: Final = frozenset({"pushd", "popd"})
+_RUNNERS: Final = frozenset({"timeout", "xargs"})
+# Options with which a program follows links, or reads the names of files from a file.
+_SUM_CHECK: Final = r"-\w*c\w*|--c.*"
+_FURTHER: Final[dict[str, str]] = {
+    "ls": r"-\w*[HL]\w*|--de.*",
+    "du": r"-\w*[DHL]\w*|--de.*|--f.*",
+    **dict.fromkeys(("fd", "fdfind"), r"-\w*L\w*|--follow"),
+    **dict.fromkeys(("cksum", "b2sum", "md5sum", "shasum"), _SUM_CHECK),
+    **dict.fromkeys((f"sha{bits}sum" for bits in (1, 224, 256, 384, 512)), _SUM_CHECK),
+    "find": r"-[HL]|-follow|-xtype",
+    "strings": r"@.*",
+    "tree": r"-\w*l\w*",
+    "wc": r"--f.*",
+}
+# Here the system answers each process otherwise: its folders, its open files, its root.
+_OWN_TO_PROCESS: Final = r"/proc/(?:self|thread-self|\d+)|/dev/(?:fd|stdin|stdout|stderr)"
+_MOST_LINKS: Final = 40
 
 
 class CommandReach(msgspec.Struct, frozen=True):
@@ -195,6 +213,7 @@ class CommandReach(msgspec.Struct, frozen=True):
     places: tuple[ResolvedPath, ...] = ()
     unclear: str = ""
     redirected: bool = False  # True if it reads input from a file, which a rule does not cover
+    detour: bool = False  # True if a path leads where only the running command can tell
 
 
 def find_reach(command: str, parts: Sequence[str] | None, cwd: Path, home: Path) -> CommandReach:
@@ -210,6 +229,7 @@ def find_reach(command: str, parts: Sequence[str] | None, cwd: Path, home: Path)
     whole, here, doubt = _find_folder_reads(parts or ())
     unclear = unclear or doubt
     places = {path: ResolvedPath.of(path) for path in folders[1:]}
+    detour = next(filter(None, map(find_detour, folders[1:])), "")
     for word in words:
         if word in programs and ("/" in word or word == "["):
             continue
@@ -217,18 +237,63 @@ def find_reach(command: str, parts: Sequence[str] | None, cwd: Path, home: Path)
             for text in _list_candidates(_fill_variables(word, folder, home)):
                 paths, doubt = _find_paths(text, folder, home)
                 unclear = unclear or doubt
+                detour = detour or next(filter(None, map(find_detour, paths)), "")
                 places |= {path: ResolvedPath.of(path) for path in paths if _is_relevant(path, word)}
     if whole:
         below, doubt = _list_below(dict.fromkeys((*places, *(folders if here else ()))))
         unclear = unclear or doubt
         places |= {path: ResolvedPath.of(path) for path in below}
     redirected = "<" in re.sub(_QUOTED, "_", read)
-    return CommandReach(tuple(places.values()), unclear or _explain_dynamic(hidden, words), redirected)
+    unclear = detour or unclear or _explain_dynamic(hidden, words)
+    return CommandReach(tuple(places.values()), unclear, redirected, bool(detour))
 
 
 def _is_relevant(path: Path, word: str) -> bool:
     """True if the path exists, or may be a secret file in an old revision (`HEAD:path`)."""
     return path not in _STREAMS and (os.path.lexists(path) or (":" in word and is_secret_file(path)))
+
+
+def find_detour(path: Path) -> str:
+    """The reason why a path may lead a command elsewhere than it leads us; empty: there is none."""
+    if path in _STREAMS:
+        return ""
+    waiting, at, links = [*reversed(path.parts[1:])], Path("/"), 0
+    while waiting:
+        part = waiting.pop()
+        if part == "..":
+            if not at.is_dir():
+                return f"{path} cannot be resolved"
+            at = at.parent
+            continue
+        at /= part
+        if re.fullmatch(_OWN_TO_PROCESS, str(at)):
+            return f"where {path} leads is only known when it runs"
+        try:
+            target = at.readlink()
+        except OSError as error:
+            # No link, or nothing there, as a pattern or a text that looks like a path: it goes no further.
+            if error.errno in (errno.EINVAL, errno.ENAMETOOLONG) or (
+                error.errno == errno.ENOENT and ".." not in waiting
+            ):
+                continue
+            return f"{path} cannot be resolved"
+        links += 1
+        if links > _MOST_LINKS:
+            return f"{path} cannot be resolved"
+        at = Path("/") if target.is_absolute() else at.parent
+        waiting += reversed(target.parts[1:] if target.is_absolute() else target.parts)
+    return ""
+
+
+def list_programs(command: str) -> frozenset[str]:
+    """The names of the programs that a command of plain parts runs."""
+    found: set[str] = set()
+    for part in parts_of(command) or ():
+        words = split_command(part) or [""]
+        found.add(_strip_folder(words[0]))
+        if words[0] in _RUNNERS:
+            found |= {word for word in words[1:] if "/" not in word}
+    return frozenset(found)
 
 
 def _hide_signs(quoted: re.Match[str]) -> str:
@@ -325,7 +390,7 @@ def _plain_parts(path: Path) -> list[str]:
 
 def _find_folder_reads(parts: Sequence[str]) -> tuple[bool, bool, str]:
     """True if whole folders are read, True if the working folder may be one, and what is unclear."""
-    whole = here = False
+    whole, here, unclear = False, False, ""
     for part in parts:
         words = split_command(part) or [""]
         while Path(words[0]).name == "timeout" and len(words) > 2:
@@ -334,6 +399,8 @@ def _find_folder_reads(parts: Sequence[str]) -> tuple[bool, bool, str]:
         options = [word for word in words[1:] if word.startswith("-") and word != "-"]
         if program == "xargs":
             return True, True, "which files xargs hands on is only known when it runs"
+        if program in _FURTHER and any(re.fullmatch(_FURTHER[program], word) for word in words[1:]):
+            unclear = "it may read what links or a list of names lead to"
         if program == "diff":
             whole = True
         elif (
@@ -343,7 +410,7 @@ def _find_folder_reads(parts: Sequence[str]) -> tuple[bool, bool, str]:
         ):
             alone = all(map(_ALONE["rg" if program == "rg" else "grep"].fullmatch, options))
             whole, here = True, here or not alone or len(words) - len(options) < 3
-    return whole, here, ""
+    return whole, here, unclear
 
 
 def _list_below(folders: Iterable[Path]) -> tuple[list[Path], str]:

@@ -57,6 +57,8 @@ class ConfinedTools:
             seen=dict(parent.seen),
             most_output=parent.most_output,
             window=parent.window,
+            watch=parent.watch,
+            sandbox=parent.sandbox,
         )
         self.workspace.cwd = self.folder
         if keeper is not None:

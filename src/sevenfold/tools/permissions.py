@@ -157,6 +157,7 @@ class PermissionCall(msgspec.Struct, frozen=True):
     why: str = ""  # The reason why a command is not read-only
     unclear: str = ""  # The reason why a command may reach more than `places`
     redirected: bool = False
+    detour: bool = False  # True if a path of it leads where only the running command can tell
 
 
 def parse_call(use: ToolUse, workspace: Workspace) -> PermissionCall:
@@ -209,6 +210,7 @@ def _decide_command(use: ToolUse, workspace: Workspace) -> PermissionCall:
         verdict.why,
         reached.unclear,
         reached.redirected,
+        reached.detour,
     )
 
 
@@ -239,6 +241,7 @@ class PermissionDecision(msgspec.Struct, frozen=True):
     reason: str
     rule: str = ""
     remedies: tuple[str, ...] = ()
+    unasked: bool = False  # True if no rule and no user allowed a command: it runs in the sandbox
 
 
 class _SharedMode(msgspec.Struct):
@@ -386,7 +389,9 @@ class Permissions:
     def _decide_command(self, call: PermissionCall, workspace: Workspace) -> PermissionDecision:
         missing = self._find_unallowed(call, workspace)
         if not missing:
-            return _make_approval("every command in it only reads or is allowed by a rule")
+            reason = "every command in it only reads or is allowed by a rule"
+            ruled = self._is_named_by_rule(call) or all(map(self._is_part_ruled, call.parts or ()))
+            return PermissionDecision("allow", reason, unasked=not ruled)
         reason = f"it may change something: {call.why}"
         if call.use.input.get("run_in_background", False):
             reason = "it goes on running in the background"
@@ -396,13 +401,18 @@ class Permissions:
             "ask", reason, remedies=tuple(PermissionRule.make_exact(part).text for part in missing)
         )
 
+    def _is_named_by_rule(self, call: PermissionCall) -> bool:
+        """True if a rule allows every command, or this very one."""
+        abouts = [rule.about for rule in self._allow if rule.tool == "Bash"]
+        return any(about is None or command_rules.is_exact_command(about, call.command) for about in abouts)
+
+    def _is_part_ruled(self, part: str) -> bool:
+        abouts = (rule.about for rule in self._allow if rule.tool == "Bash")
+        return any(about is not None and command_rules.is_command_allowed(about, part) for about in abouts)
+
     def _find_unallowed(self, call: PermissionCall, workspace: Workspace) -> list[str]:
         """The commands in it that are not harmless and that no rule allows."""
-        rules = [rule for rule in self._allow if rule.tool == "Bash"]
-        if any(rule.about is None for rule in rules):
-            return []
-        abouts = [rule.about for rule in rules if rule.about is not None]
-        if any(command_rules.is_exact_command(about, call.command) for about in abouts):
+        if self._is_named_by_rule(call):
             return []
         clear = not call.unclear and not self._find_doubt(call, workspace)
         if call.parts is None or (call.redirected and not clear):
@@ -411,9 +421,14 @@ class Permissions:
         return [
             part
             for part in call.parts
-            if not any(command_rules.is_command_allowed(about, part) for about in abouts)
+            if not self._is_part_ruled(part)
             and not (clear and not background and (is_read_only(part) or parse_cd(part)))
         ]
+
+    def list_folders(self, workspace: Workspace) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+        """The folders outside the project that may be read, and those that count as part of it."""
+        more = tuple(make_absolute(text, workspace.root, workspace.home) for text in self._more)
+        return (*self._readable, workspace.outputs), more
 
     def _is_reading(self, call: PermissionCall) -> bool:
         if call.kind == "run":
@@ -438,10 +453,8 @@ class Permissions:
         return ""
 
     def _is_within(self, place: ResolvedPath, workspace: Workspace, *, reading: bool = False) -> bool:
-        more = [make_absolute(text, workspace.root, workspace.home) for text in self._more]
-        folders = [workspace.root, *more]
-        if reading:
-            folders += [*self._readable, workspace.outputs]
+        readable, more = self.list_folders(workspace)
+        folders = (workspace.root, *more, *(readable if reading else ()))
         return any(is_inside(place.real, folder) for folder in folders)
 
     def _make_question(
@@ -481,7 +494,9 @@ def _is_restricted_at(root: Path, rule: PermissionRule, call: PermissionCall, wo
         return False
     # A file that may not be read may not be read by `cat` either, nor changed by `sed -i`.
     like = ToolUse("", rule.tool, {})
-    return any(rule.is_match(like, place, root, workspace.home, loose=True) for place in call.places)
+    return call.detour or any(
+        rule.is_match(like, place, root, workspace.home, loose=True) for place in call.places
+    )
 
 
 def _find_remedies(call: PermissionCall, workspace: Workspace) -> tuple[str, ...]:

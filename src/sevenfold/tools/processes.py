@@ -10,13 +10,15 @@ import contextlib
 import os
 import signal
 import subprocess
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import anyio
-from anyio.abc import Process
+
+from sevenfold.tools.sandbox import Sandbox, start_in_sandbox
 
 MOST_KEPT: Final = 100_000
 """Default for the bytes of output held in memory: half from the beginning, half from the end."""
@@ -25,6 +27,19 @@ HELD_GRACE: Final = 0.5  # Seconds to read output after the program ended, if an
 _POLL: Final = 0.05
 _CHUNK: Final = 1 << 16
 _PROC: Final = Path("/proc")
+# It reads which groups run and which have ended; when its input ends, it ends those that still run.
+_WATCHER: Final = """
+trap '' HUP INT TERM
+all=
+while read -r sign id; do
+  left=
+  for one in $all; do [ "$one" = "$id" ] || left="$left $one"; done
+  [ "$sign" = + ] && all="$left $id" || all=$left
+done
+for id in $all; do kill -s TERM -- "-$id"; done
+[ -z "$all" ] || sleep 1
+for id in $all; do kill -s KILL -- "-$id"; done
+"""
 
 
 @dataclass(slots=True)
@@ -65,6 +80,72 @@ class ProcessRun:
     output: ProcessOutput
     held: bool  # True if a process that it started still has the output open
     group: int
+    left: bool  # True if processes of its group still run
+
+
+class ChildProcess:
+    """A program that was started, the leader of a process group of its own."""
+
+    def __init__(self, started: subprocess.Popen[bytes]) -> None:
+        self._started = started
+
+    @property
+    def pid(self) -> int:
+        return self._started.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._started.poll()
+
+    async def wait(self) -> int:
+        if not hasattr(os, "pidfd_open"):
+            return await anyio.to_thread.run_sync(self._started.wait, abandon_on_cancel=True)
+        if self._started.poll() is None:
+            end = os.pidfd_open(self.pid)
+            try:
+                await anyio.wait_readable(end)
+            finally:
+                os.close(end)
+        return self._started.wait()
+
+
+@dataclass(eq=False)
+class GroupWatch:
+    """Ends process groups when our own process ends without ending them, killed for instance.
+
+    A shell waits at a pipe for that; it is started with the first group. The system's signal at the death
+    of a parent would reach the first process of a group alone, and comes when a mere thread ends.
+    """
+
+    _watcher: subprocess.Popen[bytes] | None = None
+
+    def add(self, group: int) -> None:
+        if self._watcher is None:
+            self._watcher = subprocess.Popen(
+                ["/bin/sh", "-c", _WATCHER],
+                bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                start_new_session=True,
+            )
+            weakref.finalize(self, _end_watcher, self._watcher)
+        self._tell("+", group)
+
+    def remove(self, group: int) -> None:
+        self._tell("-", group)
+
+    def _tell(self, sign: str, group: int) -> None:
+        if self._watcher is not None and self._watcher.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):  # another program has ended it
+                self._watcher.stdin.write(f"{sign} {group}\n".encode("ascii"))
+
+
+def _end_watcher(watcher: subprocess.Popen[bytes]) -> None:
+    if watcher.stdin is not None:
+        watcher.stdin.close()
+    watcher.wait()
 
 
 async def run_program(
@@ -73,17 +154,21 @@ async def run_program(
     cwd: Path,
     env: Mapping[str, str],
     seconds: float,
+    watch: GroupWatch,
     most: int = MOST_KEPT,
     keep: Sequence[int] = (),
+    sandbox: Sandbox | None = None,
 ) -> ProcessRun:
     """Run to the end, or for so many seconds. On cancellation or timeout the whole group is ended."""
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
-    process: Process | None = None
+    process: ChildProcess | None = None
     output, at_end = ProcessOutput(most), anyio.Event()
     try:
         try:
-            process = await start_program(argv, cwd=cwd, env=env, output=writing, keep=keep)
+            process = start_program(
+                argv, cwd=cwd, env=env, output=writing, watch=watch, keep=keep, sandbox=sandbox
+            )
         finally:
             os.close(writing)
         async with anyio.create_task_group() as tasks:
@@ -98,27 +183,44 @@ async def run_program(
     except BaseException:  # cancelled: end everything, also what the shell has left behind
         if process is not None:
             await _end_process(process)
+            watch.remove(process.pid)
         raise
     finally:
         os.close(reading)
     code = None if limit.cancelled_caught else process.returncode
-    return ProcessRun(code, output, not at_end.is_set(), process.pid)
+    left = is_group_alive(process.pid)
+    if not left:
+        watch.remove(process.pid)
+    return ProcessRun(code, output, not at_end.is_set(), process.pid, left)
 
 
-async def start_program(
-    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], output: int, keep: Sequence[int] = ()
-) -> Process:
+def start_program(
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    output: int,
+    watch: GroupWatch,
+    keep: Sequence[int] = (),
+    sandbox: Sandbox | None = None,
+) -> ChildProcess:
     """Start a program as the leader of its own session, both outputs going to one place."""
-    return await anyio.open_process(
-        argv,
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=output,
-        cwd=cwd,
-        env=env,
-        start_new_session=True,
-        pass_fds=keep,
-    )
+
+    def start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=cwd,
+            env=env,
+            start_new_session=True,
+            pass_fds=keep,
+        )
+
+    process = ChildProcess(start() if sandbox is None else start_in_sandbox(sandbox, start))
+    watch.add(process.pid)
+    return process
 
 
 async def _read_output(reading: int, output: ProcessOutput, at_end: anyio.Event) -> None:
@@ -132,7 +234,7 @@ async def _read_output(reading: int, output: ProcessOutput, at_end: anyio.Event)
             output.add_chunk(chunk)
 
 
-async def _end_process(process: Process) -> None:
+async def _end_process(process: ChildProcess) -> None:
     with anyio.CancelScope(shield=True):
         await end_groups({process.pid})
         await process.wait()

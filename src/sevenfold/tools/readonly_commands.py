@@ -48,6 +48,18 @@ QUIET_GIT: Mapping[str, str] = MappingProxyType(
     }
 )
 
+# Set beside them for a command that runs unasked: the settings of the user and of the system lie outside
+# the project and may hold tokens. Git runs unasked only in folders that the user trusts, whoever owns them.
+NO_USER_GIT: Mapping[str, str] = MappingProxyType(
+    {
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": "/dev/null",
+        "GIT_CONFIG_COUNT": str(len(_CONFIG) + 1),
+        f"GIT_CONFIG_KEY_{len(_CONFIG)}": "safe.directory",
+        f"GIT_CONFIG_VALUE_{len(_CONFIG)}": "*",
+    }
+)
+
 # Left out on purpose: --output, --ext-diff, --textconv, -O, --show-signature, --remerge-diff,
 # --diff-merges=, --submodule=diff.
 _DIFF = """
@@ -294,11 +306,11 @@ _LISTED: dict[str, ProgramOptions] = {
         " --exclude= --max-depth= --min-depth= --exact-depth= --size= --changed-within="
         " --changed-before= --owner= --max-results= --color= --and= --prune"
     ),
-    # Not -C (writes magic.mgc), nor -z (may start decompressors).
+    # Not -C (writes magic.mgc), -z (may start decompressors), nor -f (reads the names of other files).
     "file": parse_options(
-        "-b -h -i -k -L -N -n -0 -r -F= -f= --brief --mime --mime-type --mime-encoding"
+        "-b -h -i -k -L -N -n -0 -r -F= --brief --mime --mime-type --mime-encoding"
         " --dereference --no-dereference --keep-going --no-pad --print0 --raw --separator="
-        " --files-from= --extension"
+        " --extension"
     ),
     "hostname": parse_options("", most=0),
     # Not --pre, --hostname-bin, -z: they start programs.
@@ -359,7 +371,7 @@ _JQ = parse_options(
     " --rawfile== --args --jsonargs"
 )
 # `env` shows secrets; modules are programs that we do not see.
-_JQ_REFUSED = r"(?<![.\w$])(env|import|include)\b|\$ENV\b"
+_JQ_REFUSED = r"(?<![.\w])(env|import|include|modulemeta)\b|\bENV\b"
 _PS = parse_options(
     "-a -A -e -f -x -l -H -ef -eF -ax -aux -o= -eo= -axo= -p= -C= --sort= --pid= --ppid="
     " --no-headers --forest",

@@ -203,6 +203,7 @@ class ToolGate:
         self._confirm: dict[str, str] = {}
         # A file that may not be read is not found by searching either.
         workspace.hidden = lambda path: permissions.is_hidden(path, workspace)
+        workspace.readable, workspace.writable = permissions.list_folders(workspace)
 
     def make_agent_gate(
         self, permissions: Permissions, workspace: Workspace, who: str, asks: Callable[[], bool]
@@ -252,6 +253,7 @@ class ToolGate:
                 if decision.behaviour == "ask":
                     return await self._ask_user(use, decision, self._ask)
         if decision.behaviour == "allow":
+            self._note_approval(use, given=not decision.unasked)
             return None
         return decision.reason if decision.behaviour == "deny" else _explain_unasked(decision)
 
@@ -261,7 +263,15 @@ class ToolGate:
         if answer == "always":
             for rule in decision.remedies:
                 self.permissions.allow(rule)
-        return None if answer else "the person said no to it"
+        if not answer:
+            return "the person said no to it"
+        self._note_approval(use, given=True)
+        return None
+
+    def _note_approval(self, use: ToolUse, *, given: bool) -> None:
+        """What was approved runs as it is; the rest runs in the sandbox."""
+        if use.name == "Bash":
+            (self._workspace.approved.add if given else self._workspace.approved.discard)(use.id)
 
 
 def _explain_unasked(decision: PermissionDecision) -> str:

@@ -16,17 +16,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol
+from typing import BinaryIO, Final, Literal, Protocol, TypeAlias
 
 import anyio
 import msgspec
-from anyio.abc import Process
 
 from sevenfold.core.protocols import Clock, ToolFailed
 from sevenfold.core.tokens import REFERENCE_WINDOW
 from sevenfold.storage.walk import translate_glob
-from sevenfold.tools.processes import MOST_KEPT, TERM_GRACE, end_groups, is_group_alive
+from sevenfold.tools.processes import (
+    MOST_KEPT,
+    TERM_GRACE,
+    ChildProcess,
+    GroupWatch,
+    end_groups,
+    is_group_alive,
+)
 
+SandboxUse: TypeAlias = Literal["unasked", "all", "off"]
 _SECRET_NAME: Final = r"""(?ix)
       \.env(?!\.(?:example|sample|template|dist|defaults)$)(?:\..*)?    # .env, .env.local
     | .*\.(?:pem|key|p12|pfx|jks|keystore|kdbx|ppk)
@@ -248,9 +255,18 @@ class Workspace:
     trusted: bool = False
     """True if the user trusts this folder: only then may git run what its files say, unasked."""
     seen: dict[Path, SeenFile] = field(default_factory=dict)  # By real path, least recently used first
-    background: list[Process] = field(default_factory=list)  # Commands that were started in the background
+    background: list[ChildProcess] = field(default_factory=list)  # Commands started in the background
     leftovers: set[int] = field(default_factory=set)
     """Process groups of commands that ended and left something running."""
+    watch: GroupWatch = field(default_factory=GroupWatch)  # Ends all of them if our own process is killed
+    approved: set[str] = field(default_factory=set)
+    """Ids of calls that the user or a rule has allowed: their commands run outside the sandbox."""
+    sandbox: SandboxUse = "unasked"
+    """The commands that run in the sandbox, where the system has one."""
+    readable: tuple[Path, ...] = ()
+    """Folders outside the project that may be read without a question."""
+    writable: tuple[Path, ...] = ()
+    """Folders outside the project that count as part of it."""
     hidden: Callable[[Path], bool] = is_secret_file  # Files that a search over a folder leaves out
     keeper: FileKeeper = field(default_factory=_NoKeeper)  # The keeper of special files
     most_output: int = MOST_KEPT
@@ -304,17 +320,21 @@ class Workspace:
         """End everything that still runs."""
         background, self.background = self.background, []
         leftovers, self.leftovers = self.leftovers, set()
-        if not background and not leftovers:
-            return
-        await end_groups({process.pid for process in background} | leftovers)
-        with anyio.CancelScope(shield=True), anyio.move_on_after(TERM_GRACE):
-            for process in background:
-                await process.wait()
+        if background or leftovers:
+            await end_groups({process.pid for process in background} | leftovers)
+            with anyio.CancelScope(shield=True), anyio.move_on_after(TERM_GRACE):
+                for process in background:
+                    await process.wait()
+        for group in {process.pid for process in background} | leftovers:
+            self.watch.remove(group)
 
     def forget_ended(self) -> None:
         """Forget processes that have ended: their numbers may be reused soon."""
+        before = {process.pid for process in self.background} | self.leftovers
         self.background = [p for p in self.background if p.returncode is None or is_group_alive(p.pid)]
         self.leftovers = {group for group in self.leftovers if is_group_alive(group)}
+        for group in before - {process.pid for process in self.background} - self.leftovers:
+            self.watch.remove(group)
 
 
 def make_search_path(environment: Mapping[str, str]) -> str:
