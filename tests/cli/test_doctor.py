@@ -12,6 +12,7 @@ from cli.world import World
 from sevenfold.cache.prices import Prices
 from sevenfold.session.project import DEFAULT_MODEL
 from sevenfold.simulator import run_in_thread
+from sevenfold.tools.sandbox import find_landlock_version
 
 
 def checks(here: Here, *words: str) -> dict[str, list[Any]]:
@@ -36,8 +37,20 @@ def test_a_fresh_machine_is_fine(here: Here, world: World) -> None:
 def test_it_looks_at_everything(here: Here) -> None:
     assert set(checks(here)) >= {
         *("python", "sevenfold", "home", "project", "trust", "settings", "model", "key", "endpoint"),
-        *("memory", "bash", "git", "rg", "prices", "flags"),
+        *("memory", "bash", "git", "rg", "sandbox", "prices", "flags"),
     }
+
+
+@pytest.mark.parametrize(
+    ("use", "told"), [("unasked", "run unasked"), ("all", "every command"), ("off", "off")]
+)
+def test_it_says_what_runs_in_the_sandbox(here: Here, world: World, use: str, told: str) -> None:
+    world.home.mkdir(parents=True)
+    (world.home / "settings.json").write_text(json.dumps({"sandbox": use}), "utf-8")
+
+    (found,) = checks(here)["sandbox"]
+
+    assert (told if find_landlock_version() else "this system has no Landlock") in found["found"]
 
 
 def test_keys_are_never_shown(here: Here, world: World) -> None:

@@ -36,7 +36,9 @@ def test_it_says_where_it_is_and_serves_until_told_to_stop(
         url = process.stdout.readline().decode().removeprefix("ready: ").strip()
         reply = message(url, "hello").json()
         assert "offline engine" in reply["content"][0]["text"]
-        assert httpx.get(f"{url}/sevenfold/ledger").json()["requests"]
+        token = {"x-sevenfold-token": process.stdout.readline().decode().removeprefix("token: ").strip()}
+        assert httpx.get(f"{url}/sevenfold/ledger", headers=token).json()["requests"]
+        assert httpx.get(f"{url}/sevenfold/ledger").status_code == 401
         process.send_signal(number)
 
         assert process.wait(PATIENCE) == code
@@ -50,11 +52,12 @@ def test_ready_as_json_a_script_a_model_and_a_clock_to_drive(world: World) -> No
     process = world.start("simulate", "--json", *words)
     with process:
         assert process.stdout is not None
-        url = json.loads(process.stdout.readline())["url"]
+        ready = json.loads(process.stdout.readline())
+        url, token = ready["url"], {"x-sevenfold-token": ready["token"]}
         assert message(url, "hello").json()["content"][0]["text"] == "As written."
         assert message(url, "hello", model="claude-haiku-4-5").status_code == 404
-        before = httpx.get(f"{url}/sevenfold/clock").json()["now"]
-        moved = httpx.post(f"{url}/sevenfold/clock", json={"advance": 300}).json()
+        before = httpx.get(f"{url}/sevenfold/clock", headers=token).json()["now"]
+        moved = httpx.post(f"{url}/sevenfold/clock", json={"advance": 300}, headers=token).json()
         assert moved["now"] == before + 300
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE) == 0

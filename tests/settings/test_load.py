@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from sevenfold.core.errors import SettingsError
 from sevenfold.hooks.hooks import HookCommand, HookMatcher
 from sevenfold.settings import Environment, LoadedSettings, Settings, load_settings
+from sevenfold.settings.checks import describe_settings
 from sevenfold.settings.layers import Switches
 from sevenfold.settings.schema import STRICTEST_FIRST
 
@@ -196,6 +197,29 @@ def test_a_typo_warns_and_the_rest_of_the_file_holds(places: Places) -> None:
     assert loaded.settings.cache_ttl == "1h"
     (warning,) = loaded.warnings
     assert warning.startswith(f"{places.user_file}:2: maxStep is not a setting; did you mean")
+
+
+def test_a_typo_among_the_permissions_is_no_different(places: Places) -> None:
+    places.write(places.user_file, {"permissions": {"alow": ["Bash(ls)"], "deny": ["Read(x)"]}})
+
+    loaded = places.load()
+
+    assert loaded.settings.permissions.deny == ("Read(x)",)
+    (warning,) = loaded.warnings
+    assert warning.startswith(
+        f'{places.user_file}:3: permissions.alow is not a setting; did you mean "allow"'
+    )
+
+
+@pytest.mark.parametrize(
+    "group", sorted({row[0].split(".")[0] for row in describe_settings() if "." in row[0]})
+)
+def test_a_typo_in_any_group_warns(places: Places, group: str) -> None:
+    places.write(places.user_file, {group: {"tpyo": 1}})
+
+    (warning,) = places.load().warnings
+
+    assert f"{group}.tpyo is not a setting" in warning
 
 
 # --- trust ----------------------------------------------------------------------------------------------

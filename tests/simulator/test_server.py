@@ -26,7 +26,8 @@ async def sim() -> AsyncIterator[Simulator]:
 
 @pytest.fixture
 async def client(sim: Simulator) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=sim.url, headers=KEY, trust_env=False) as http:
+    headers = {**KEY, "x-sevenfold-token": sim.token}
+    async with httpx.AsyncClient(base_url=sim.url, headers=headers, trust_env=False) as http:
         yield http
 
 
@@ -130,8 +131,10 @@ async def test_the_clock_can_be_driven_from_outside(client: httpx.AsyncClient) -
 
 
 async def test_a_real_clock_cannot_be_driven() -> None:
-    async with Simulator() as sim, httpx.AsyncClient(base_url=sim.url, trust_env=False) as client:
-        response = await client.post("/sevenfold/clock", json={"advance": 1})
+    async with Simulator(token="t") as sim, httpx.AsyncClient(base_url=sim.url, trust_env=False) as client:
+        response = await client.post(
+            "/sevenfold/clock", json={"advance": 1}, headers={"x-sevenfold-token": "t"}
+        )
     assert response.status_code == 409
     assert "Start the simulator with a manual clock" in response.text
 
@@ -225,7 +228,7 @@ async def test_an_address_that_cannot_be_read_is_told_so_and_harms_nobody(
 async def test_a_client_that_waits_for_leave_to_send_gets_it(sim: Simulator) -> None:
     raw = json.dumps(body(user("a"))).encode()
     head = (
-        "POST /v1/messages HTTP/1.1\r\nHost: x\r\nx-api-key: k\r\nExpect: 100-continue\r\n"
+        "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nx-api-key: k\r\nExpect: 100-continue\r\n"
         f"Content-Length: {len(raw)}\r\n\r\n"
     )
     async with await anyio.connect_tcp("127.0.0.1", sim.port) as stream:

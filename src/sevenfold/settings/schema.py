@@ -51,7 +51,9 @@ Url: TypeAlias = Annotated[
 Rules: TypeAlias = tuple[Annotated[str, Meta(min_length=1)], ...]
 
 
-class PermissionSettings(tools.PermissionRules, frozen=True, kw_only=True, rename="camel"):
+class PermissionSettings(
+    tools.PermissionRules, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=False
+):
     """Rules for tools: allowed, asked about, denied."""
 
     mode: Annotated[

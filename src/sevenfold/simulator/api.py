@@ -398,7 +398,7 @@ def decode_body(raw: bytes) -> Any:
     """A request's body from the wire; raises what the API says of something that is not JSON."""
     try:
         return msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise make_invalid_request(f"The request body is not valid JSON: {error}") from error
 
 

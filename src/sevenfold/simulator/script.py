@@ -146,7 +146,8 @@ def find_last_user_text(body: Json) -> str:
     """The text of the last user message that has any."""
     for message in reversed(body.get("messages") or ()):
         if message.get("role") == "user":
-            texts = [b["text"] for b in to_blocks(message.get("content")) if b.get("type") == "text"]
+            blocks = [b for b in to_blocks(message.get("content")) if b.get("type") == "text"]
+            texts = [b["text"] for b in blocks if isinstance(b.get("text"), str)]
             if texts:
                 return "\n".join(texts)
     return ""

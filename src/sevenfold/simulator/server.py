@@ -5,7 +5,9 @@ A small HTTP/1.1 server on h11: enough for API clients on this machine, streamin
 
 from __future__ import annotations
 
+import hmac
 import inspect
+import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -41,6 +43,10 @@ from sevenfold.simulator.script import Replies, Script, ScriptStep, make_echo, p
 
 READ: Final = 65_536
 GONE: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream)
+SURPRISES: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""Errors of our own that a strange request may bring about: they must not end the server."""
+FURTHEST: Final = 1_000_000_000  # Seconds that the clock can be moved at once
+TOKEN_HEADER: Final = "x-sevenfold-token"
 
 
 @dataclass(slots=True)
@@ -81,7 +87,7 @@ async def serve_connection(stream: SocketStream, handle: Handle, limit: int) -> 
         try:
             while await wire.exchange(handle):
                 pass
-        except (*GONE, ConnectionCut):
+        except (*GONE, *SURPRISES, ConnectionCut, h11.LocalProtocolError):
             return
         except h11.RemoteProtocolError as error:
             await wire.complain(error)
@@ -177,7 +183,7 @@ class _ServerConnection:
         said = f"This is not HTTP: {error}".encode()
         try:
             await self._write(HttpAnswer(error.error_status_hint, {"connection": "close"}, said), False)
-        except GONE:
+        except (*GONE, h11.LocalProtocolError):  # the answer to a HEAD has no body
             return
 
 
@@ -312,6 +318,7 @@ class Simulator:
 
     `clock` needs `now()`; with `advance(seconds)` it can be driven over HTTP as well. `replies` answers
     what the script does not. `models` closes the list of models; `window` sets every model's window.
+    `token` is what the addresses below `/sevenfold` want to see; a new one each time unless it is given.
     """
 
     def __init__(
@@ -326,9 +333,11 @@ class Simulator:
         bad_keys: Sequence[str] = ("sk-wrong",),
         port: int = 0,
         host: str = HOST,
+        token: str | None = None,
     ) -> None:
         if isinstance(script, Path):
             script = read_script(script)
+        self.token = token or secrets.token_urlsafe(16)
         self.api = Api(
             clock or SystemClock(),
             script=script,
@@ -386,17 +395,39 @@ class Simulator:
         try:
             return await self._route(call)
         except ApiError as error:
-            opened = self.api.open()
-            if call.path in (MESSAGES, ENDPOINT):  # not even readable, and still a request
-                outcome = self.api.refuse(opened, call.path, None, call.headers, error)
-                return _json(outcome.body, outcome.status, outcome.headers)
-            headers = self.api.headers(opened.id) | error.headers
-            return _json(error.as_messages(opened.id), error.status, headers)
+            return self._refuse(call, error)
+        except SURPRISES as error:
+            return self._refuse(call, ApiError(500, f"The simulator failed: {error!r}"))
+
+    def _refuse(self, call: HttpCall, error: ApiError) -> HttpAnswer:
+        opened = self.api.open()
+        if call.path in (MESSAGES, ENDPOINT):  # not even readable, and still a request
+            outcome = self.api.refuse(opened, call.path, None, call.headers, error)
+            return _json(outcome.body, outcome.status, outcome.headers)
+        headers = self.api.headers(opened.id) | error.headers
+        return _json(error.as_messages(opened.id), error.status, headers)
+
+    def _check_sender(self, call: HttpCall, path: str) -> None:
+        """Raise for a web page, which could reach us from a browser, and for control without the token."""
+        host, origin = call.headers.get("host", ""), call.headers.get("origin", "")
+        if host and not _is_here(host) and _is_here(self.host):
+            raise ApiError(403, f"This is {self.url}; requests to another host are not answered")
+        site = call.headers.get("sec-fetch-site", "none")
+        if origin not in ("", f"http://{host}") or site not in ("none", "same-origin"):
+            raise ApiError(403, "Requests of web pages are not answered")
+        given = call.headers.get(TOKEN_HEADER, "").encode("utf-8")
+        if f"{path}/".startswith("/sevenfold/") and not hmac.compare_digest(
+            given, self.token.encode("utf-8")
+        ):
+            raise ApiError(
+                401, f"The header {TOKEN_HEADER} is missing or wrong; the simulator printed its value"
+            )
 
     async def _route(self, call: HttpCall) -> HttpAnswer:
         if call.too_large:
             raise ApiError(413, "Request exceeds the maximum size of 32 MB")
         path = call.path.rstrip("/") or "/"
+        self._check_sender(call, path)
         routes: dict[tuple[str, str], Callable[[HttpCall], Awaitable[HttpAnswer]]] = {
             ("POST", MESSAGES): partial(self._reply, self.api, events=iterate_message_events),
             ("POST", "/v1/messages/count_tokens"): self._count_tokens,
@@ -428,7 +459,8 @@ class Simulator:
 
     async def _count_tokens(self, call: HttpCall) -> HttpAnswer:
         self.api.check_key(call.headers)
-        return _json(self.api.count_tokens(decode_body(call.body)))
+        with _blame_body():
+            return _json(self.api.count_tokens(decode_body(call.body)))
 
     async def _models(self, call: HttpCall) -> HttpAnswer:
         self.api.check_key(call.headers)
@@ -445,8 +477,12 @@ class Simulator:
 
     async def _move_clock(self, call: HttpCall) -> HttpAnswer:
         seconds = _object(call).get("advance")
-        if not isinstance(seconds, int | float) or isinstance(seconds, bool) or seconds < 0:
-            raise make_invalid_request("advance: a number of seconds is needed, 0 or more")
+        if (
+            isinstance(seconds, bool)
+            or not isinstance(seconds, int | float)
+            or not 0 <= seconds <= FURTHEST
+        ):
+            raise make_invalid_request(f"advance: a number of seconds is needed, 0 to {FURTHEST:,}")
         advance = getattr(self.api.clock, "advance", None)
         if advance is None:
             raise ApiError(409, "The clock is real. Start the simulator with a manual clock.")
@@ -472,7 +508,8 @@ class Simulator:
     async def _reply(
         self, endpoint: ApiEndpoint, call: HttpCall, events: Callable[[Json], Iterator[bytes]]
     ) -> HttpAnswer:
-        pending = endpoint.prepare(decode_body(call.body), call.headers)
+        with _blame_body():
+            pending = endpoint.prepare(decode_body(call.body), call.headers)
         if isinstance(pending, ApiOutcome):
             return _json(pending.body, pending.status, pending.headers)
         try:
@@ -519,6 +556,26 @@ async def _faulty(events: Iterator[bytes], step: ScriptStep, call: HttpCall) -> 
         if n and step.slow is not None and step.slow.chunk_delay_ms:
             await anyio.sleep(step.slow.chunk_delay_ms / 1_000)
         yield data
+
+
+def _is_here(host: str) -> bool:
+    """True if a name, with a port or without, means this machine."""
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return False
+    return name in ("localhost", "::1") or (name.startswith("127.") and name.replace(".", "").isdecimal())
+
+
+@contextmanager
+def _blame_body() -> Iterator[None]:
+    """A body that our checks let pass and that cannot be read all the same is a wrong request."""
+    try:
+        yield
+    except RecursionError as error:
+        raise make_invalid_request("The request body is nested too deeply") from error
+    except SURPRISES as error:
+        raise make_invalid_request(f"The request body cannot be read: {error!r}") from error
 
 
 def _object(call: HttpCall) -> Json:

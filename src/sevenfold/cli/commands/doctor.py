@@ -33,8 +33,9 @@ from sevenfold.settings.checks import NEVER
 from sevenfold.settings.environment import Environment
 from sevenfold.settings.layers import Switches
 from sevenfold.settings.place import MemoryPlace
+from sevenfold.tools.sandbox import find_landlock_version
 from sevenfold.tools.toolbox import make_standard_tools
-from sevenfold.tools.workspace import Workspace
+from sevenfold.tools.workspace import SandboxUse, Workspace
 
 CONNECT_SECONDS: Final = 2.0
 PORTS: Final = {"https": 443, "http": 80}
@@ -99,6 +100,7 @@ def run_checks(shared: SharedOptions) -> Iterator[DoctorCheck]:
     yield from _check_memory(at.memory)
     yield from _check_model(at)
     yield from _check_programs(around.environment)
+    yield _check_sandbox(loaded.settings.sandbox)
     price = prices.of(at.default_model)
     dated = f"{at.default_model} as of {price.as_of}" if price else f"none is known for {at.default_model}"
     yield DoctorCheck("prices", "ok", f"{sum(1 for _ in prices)} models; {dated}")
@@ -234,6 +236,19 @@ def _check_programs(environment: Environment) -> Iterator[DoctorCheck]:
     for name, state, fix in needed:
         found = shutil.which(name, path=environment.variables.get("PATH"))
         yield DoctorCheck(name, "ok", found) if found else DoctorCheck(name, state, "not found", fix)
+
+
+def _check_sandbox(use: SandboxUse) -> DoctorCheck:
+    version = find_landlock_version()
+    if not version:
+        why = "none: this system has no Landlock (Linux 5.13 or newer has)"
+        return DoctorCheck("sandbox", "note", f"{why}; paths through /proc and /dev are asked about")
+    told = {
+        "unasked": "commands that run unasked read the project and system programs alone",
+        "all": "every command; what you allow writes inside the project only",
+        "off": "switched off by the setting sandbox; paths through /proc and /dev are asked about",
+    }
+    return DoctorCheck("sandbox", "note" if use == "off" else "ok", f"Landlock {version}: {told[use]}")
 
 
 def _check_flags(flags: Switches) -> DoctorCheck:

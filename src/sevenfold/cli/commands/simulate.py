@@ -29,8 +29,9 @@ def run_simulator(
     async def serve() -> int:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             async with simulator:
-                url = simulator.url
-                print_result(shared, f"ready: {url}", {"url": url, "port": simulator.port, "ready": True})
+                url, token = simulator.url, simulator.token
+                value = {"url": url, "port": simulator.port, "token": token, "ready": True}
+                print_result(shared, f"ready: {url}\ntoken: {token}", value)
                 print_message(shared, f"point a client at it with ANTHROPIC_BASE_URL={url}; Ctrl-C ends it")
                 async for number in signals:
                     return INTERRUPTED if number == signal.SIGINT else 0
