@@ -262,6 +262,20 @@ def test_a_folder_that_is_trusted_may_bring_hooks(world: World) -> None:
         assert t.wait_for_end() == 0
     assert (world.top / "ran").exists()
 
+    (world.top / "ran").unlink()
+    hook["hooks"][0]["command"] += " --other"
+    world.write(".sevenfold/settings.json", json.dumps({"hooks": {"SessionStart": [hook]}}))
+    for asked in (True, False):  # once for each state of the files
+        with at_terminal(world) as t:
+            if asked:
+                assert "is not as you trusted it" in t.wait_for("--other", "Trust it? [y/N]")
+                t.line("n")
+            assert asked or "Trust it?" not in t.wait_for(PROMPT)
+            t.wait_for(PROMPT)
+            t.line("/exit")
+            assert t.wait_for_end() == 0
+    assert not (world.top / "ran").exists()
+
 
 def test_a_rebuilt_cache_is_announced_with_its_price_before_it_is_paid(world: World) -> None:
     with run_in_thread(script=Script(parse_steps('{"reply": {"text": "Yes."}, "times": 2}'))) as sim:

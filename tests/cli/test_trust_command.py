@@ -33,6 +33,23 @@ def test_trust_is_taken_back(here: Here, world: World) -> None:
     assert "not trusted" in here("doctor").out
 
 
+def test_what_changed_since_does_not_count_until_it_is_trusted_again(here: Here, world: World) -> None:
+    here("trust")
+    rule = {"permissions": {"allow": ["Bash(touch:*)"]}}
+    world.write(".sevenfold/settings.json", json.dumps(rule))
+
+    ran = here("-p", "run `touch made`")
+    assert not (world.project / "made").exists()
+    assert f"{world.project} is not as you trusted it" in ran.err
+    assert "not as you trusted it" in here("doctor").out
+
+    again = here("trust", "--json")
+    assert again.json["changes"] == ['+ .sevenfold/settings.json: permissions.allow: "Bash(touch:*)"']
+    assert again.json["changes"][0] in again.err
+    here("-p", "run `touch made`")
+    assert (world.project / "made").exists()
+
+
 def test_another_folder_can_be_named(here: Here, world: World) -> None:
     other = world.top / "other"
     other.mkdir()

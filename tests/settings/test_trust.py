@@ -204,3 +204,115 @@ def test_nothing_is_lost_when_two_processes_add_and_revoke_at_once(
     assert [worker.returncode for worker in workers] == [0, 0]
     assert [path for path in old if trust.is_trusted(path)] == []
     assert set(trust.list()) == set(new)
+
+
+# --- trust is bound to what was trusted -------------------------------------------------------------------
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, "utf-8")
+
+
+HOOK = '{"hooks": {"Stop": [{"hooks": [{"command": "./check.sh"}]}]}}'
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "line"),
+    [
+        (".sevenfold/settings.json", HOOK, "hooks.Stop"),
+        (".sevenfold/settings.json", '{"permissions": {"allow": ["Bash(rm:*)"]}}', 'allow: "Bash(rm:*)"'),
+        (".sevenfold/settings.json", '{"permissions": {"additionalDirectories": ["/"]}}', "additionalDir"),
+        (".sevenfold/settings.local.json", '{"anthropicBaseUrl": "http://evil"}', '"http://evil"'),
+        (".sevenfold/agents/helper.md", "---\nname: x\n---\n", "agents/helper.md"),
+        (".sevenfold/settings.json", "{", "settings.json: digest"),
+        (".claude/agents/deep/helper.md", "x", "agents/deep/helper.md"),
+        (".claude/settings.json", HOOK, ".claude/settings.json: hooks.Stop"),
+        (".mcp.json", '{"mcpServers": {"x": {"command": "evil"}}}', ".mcp.json"),
+    ],
+)
+def test_what_changed_since_is_not_trusted_until_the_user_says_so_again(
+    trust: TrustedFolders, tmp_path: Path, file: str, text: str, line: str
+) -> None:
+    project = folder(tmp_path / "project")
+    write(project / ".sevenfold" / "agents" / "old.md", "old")
+    trust.add(project)
+    assert trust.is_trusted(project)
+
+    write(project / file, text)
+
+    assert not trust.is_trusted(project)
+    (change,) = trust.list_changes(project)
+    assert change.startswith("+ ")
+    assert line in change
+    assert change in trust.describe_changes(project)
+    trust.add(project)
+    assert trust.is_trusted(project)
+    (project / file).unlink()
+    assert trust.list_changes(project) == (f"- {change[2:]}",)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"permissions": {"deny": ["Bash(rm:*)"], "ask": ["Bash"]}}', "{}", '{"$schema": "x"}']
+)
+def test_what_only_restricts_is_no_change(trust: TrustedFolders, tmp_path: Path, text: str) -> None:
+    project = folder(tmp_path / "project")
+    trust.add(project)
+
+    write(project / ".sevenfold" / "settings.json", text)
+
+    assert trust.is_trusted(project)
+
+
+def test_a_repository_inside_a_trusted_folder_is_its_own(trust: TrustedFolders, tmp_path: Path) -> None:
+    project = folder(tmp_path / "project")
+    nested, plain = folder(project / "vendor" / "nested"), folder(project / "plain")
+    folder(nested / ".git")
+    below = folder(nested / "src")
+    trust.add(project)
+
+    assert [trust.is_trusted(path) for path in (project, plain)] == [True, True]
+    assert [trust.is_trusted(path) for path in (nested, below)] == [False, False]
+    assert trust.covering(below) is None
+    trust.add(nested)
+    assert trust.is_trusted(below)
+
+
+def test_a_folder_below_with_files_of_its_own_is_asked_about(trust: TrustedFolders, tmp_path: Path) -> None:
+    project = folder(tmp_path / "project")
+    trust.add(project)
+
+    write(project / "inner" / ".sevenfold" / "settings.json", HOOK)
+
+    assert not trust.is_trusted(project / "inner")
+    assert trust.is_trusted(project)
+
+
+def test_a_work_tree_is_trusted_as_long_as_it_says_what_the_repository_said(
+    trust: TrustedFolders, tmp_path: Path
+) -> None:
+    root, tree = folder(tmp_path / "project"), folder(tmp_path / "tree")
+    for place in (root, tree):
+        write(place / ".sevenfold" / "settings.json", HOOK)
+    trust.add(root)
+    assert trust.is_trusted(root, tree)
+
+    write(tree / ".sevenfold" / "settings.json", HOOK.replace("check", "other"))
+
+    assert not trust.is_trusted(root, tree)
+    assert len(trust.list_changes(root, tree)) == 2
+    trust.add(root, tree)
+    assert trust.is_trusted(root, tree)
+    assert trust.is_trusted(root)
+
+
+def test_very_many_lines_are_kept_as_a_digest(trust: TrustedFolders, tmp_path: Path) -> None:
+    project, file = folder(tmp_path / "project"), tmp_path / "project" / ".sevenfold" / "settings.json"
+    rules = ", ".join(f'"Bash(x{number})"' for number in range(2_000))
+    write(file, f'{{"permissions": {{"allow": [{rules}]}}}}')
+    trust.add(project)
+    assert trust.is_trusted(project)
+
+    write(file, f'{{"permissions": {{"allow": [{rules}, "Bash"]}}}}')
+
+    assert not trust.is_trusted(project)

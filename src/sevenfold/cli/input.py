@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import hashlib
 import os
 import re
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from time import monotonic
@@ -17,7 +18,7 @@ import anyio
 import msgspec
 
 from sevenfold.cli.output import make_printable, to_one_line
-from sevenfold.cli.startup import list_ignored_settings
+from sevenfold.cli.startup import list_changed_lines, list_ignored_settings
 from sevenfold.core.messages import ToolUse
 from sevenfold.storage.files import make_private_dir, read_if_there, write_atomic
 from sevenfold.tools.toolbox import PermissionAnswer
@@ -187,17 +188,18 @@ async def ask_choice(prompts: PromptSession[str], text: str, answers: dict[str, 
 
 
 class TrustQuestions:
-    """The folders whose trust the user was asked about: no folder is asked about twice."""
+    """The folders whose trust the user was asked about, as they were then: none is asked about twice."""
 
     def __init__(self, home: Path) -> None:
         self._path = home / "trust-asked.json"
 
-    def has_asked(self, root: Path) -> bool:
-        return str(root) in self._read_asked()
+    def has_asked(self, root: Path, changes: Sequence[str]) -> bool:
+        return _name_question(root, changes) in self._read_asked()
 
-    def add(self, root: Path) -> None:
+    def add(self, root: Path, changes: Sequence[str]) -> None:
         make_private_dir(self._path.parent)
-        write_atomic(self._path, msgspec.json.encode(sorted({*self._read_asked(), str(root)})))
+        known = {*self._read_asked(), _name_question(root, changes)}
+        write_atomic(self._path, msgspec.json.encode(sorted(known)))
 
     def _read_asked(self) -> list[str]:
         try:
@@ -207,14 +209,22 @@ class TrustQuestions:
             return []
 
 
-async def ask_trust(prompts: PromptSession[str], root: Path, ignored: tuple[str, ...], tree: Path) -> bool:
-    """Default no, also at the end of the input and after Ctrl-C."""
-    listed = "\n".join(f"  {line}" for line in list_ignored_settings(ignored, tree))
-    print(
-        f"{root} has settings that could run commands or widen what is allowed:\n{listed}\n"
-        "They are ignored unless you trust this folder and everything that is in it.",
-        flush=True,
-    )
+def _name_question(root: Path, changes: Sequence[str]) -> str:
+    digest = hashlib.sha256("\n".join(changes).encode("utf-8", "surrogateescape")).hexdigest()
+    return f"{root} {digest[:16]}"
+
+
+async def ask_trust(
+    prompts: PromptSession[str], root: Path, ignored: tuple[str, ...], tree: Path, changes: Sequence[str]
+) -> bool:
+    """Default no, also at the end of the input and after Ctrl-C. `changes`: since it was trusted before."""
+    if changes:
+        listed = "\n".join(list_changed_lines(changes))
+        said = f"{root} is not as you trusted it. What came (+) and went (-):\n{listed}\n"
+    else:
+        listed = "\n".join(f"  {line}" for line in list_ignored_settings(ignored, tree))
+        said = f"{root} has settings that could run commands or widen what is allowed:\n{listed}\n"
+    print(f"{said}They are ignored unless you trust this folder and everything that is in it.", flush=True)
     try:
         return bool(await ask_choice(prompts, "Trust it? [y/N] ", {**_ANSWERS, "": False}))
     except KeyboardInterrupt:

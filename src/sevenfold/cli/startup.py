@@ -61,7 +61,8 @@ def read_command_context(shared: SharedOptions) -> CommandContext:
     environment = read_environment(shared)
     places = find_places(shared.project, environment.home)
     trust = TrustedFolders(environment.home)
-    return CommandContext(environment, shared.project, places, trust, trust.is_trusted(places.root))
+    trusted = trust.is_trusted(places.root, places.tree)
+    return CommandContext(environment, shared.project, places, trust, trusted)
 
 
 def find_chosen_session(places: ProjectPaths, session: str | None) -> Path:
@@ -196,24 +197,33 @@ def _format_value(value: Any) -> Iterator[str]:
             yield msgspec.json.encode(value).decode("utf-8")
 
 
+def list_changed_lines(changes: Iterable[str]) -> Iterator[str]:
+    """The difference to what was trusted. Nothing is cut: the end of a line may be what changed."""
+    yield from (f"  {make_printable(line)}" for line in changes)
+
+
 def run_trust(shared: SharedOptions, path: Path | None, revoke: bool) -> int:
     """Trust or stop trusting the project that this folder belongs to."""
     if path is not None and not (path := path.expanduser()).is_dir():
         raise Mistake(f"{path} {'is not a folder' if path.exists() else 'does not exist'}")
     environment = read_environment(shared)
     known = TrustedFolders(environment.home)
-    root = find_places(path or shared.project, environment.home).root
+    places = find_places(path or shared.project, environment.home)
+    root, changes = places.root, known.list_changes(places.root, places.tree)
     if revoke:
         known.revoke(root)
         if (wider := known.covering(root)) is not None:
             raise Mistake(f"{root} is trusted because {wider} is; run: sevenfold trust --revoke {wider}")
         print_message(shared, f"{root} is not trusted; its settings can only restrict")
     else:
-        root = known.add(root)
+        root = known.add(root, places.tree)
+        for line in list_changed_lines(changes):
+            print_message(shared, line)
         print_message(
             shared, f"{root} is trusted; its settings may now bring hooks, permissions and addresses"
         )
     listed = known.list()
-    value = {"path": str(root), "trusted": not revoke, "all": [str(path) for path in listed]}
+    value: dict[str, Any] = {"path": str(root), "trusted": not revoke}
+    value |= {"all": [str(path) for path in listed]} | ({} if revoke else {"changes": changes})
     print_result(shared, "\n".join(str(path) for path in listed), value)
     return 0

@@ -453,7 +453,7 @@ class Memory(MemoryStore):
         if home:
             environment = environment.based(Path(home))
         places = find_places(Path(project), environment.home)
-        trusted = TrustedFolders(environment.home).is_trusted(places.root)
+        trusted = TrustedFolders(environment.home).is_trusted(places.root, places.tree)
         known = load_settings(places.tree, environment, settings or {}, trusted).settings
         if known.scope != places.scope:
             places = find_places(Path(project), environment.home, known.scope)

@@ -57,12 +57,13 @@ class Project:
     def open(cls, cwd: Path, environment: Environment, overrides: Mapping[str, Any], emit: Emit) -> Project:
         """Find the project and read its settings. What the user should know is said here, once."""
         places, trust = find_places(cwd, environment.home), TrustedFolders(environment.home)
-        trusted = trust.is_trusted(places.root)
+        trusted = trust.is_trusted(places.root, places.tree)
         loaded = load_settings(places.tree, environment, overrides, trusted)
         if loaded.settings.scope != places.scope:
             places = find_places(cwd, environment.home, loaded.settings.scope)
         memory = find_memory_place(places, environment, loaded.settings)
-        for text in (places.note, trust.problem, memory.note, *loaded.warnings):
+        changed = "" if trusted else trust.describe_changes(places.root, places.tree)
+        for text in (places.note, trust.problem, changed, memory.note, *loaded.warnings):
             if text:
                 emit(Notice(text, "warning"))
         if loaded.ignored:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +15,7 @@ from sevenfold.core.errors import Refused, StorageFailure
 from sevenfold.settings import explain_memory_off, find_configured_path
 from sevenfold.settings.environment import Environment
 from sevenfold.settings.schema import Settings
+from sevenfold.settings.trust import compare_content, format_line, list_trusted_content
 from sevenfold.storage.files import (
     check_folder_setting,
     make_private_dir,
@@ -114,14 +116,22 @@ def claim_memory_place(place: MemoryPlace) -> MemoryPlace:
 
 NAME: Final = "trust.json"
 _LARGEST: Final = 10_000_000
+_MOST_SHOWN: Final = 5
 
 
 class _TrustFile(msgspec.Struct, forbid_unknown_fields=True):
     trusted: list[str]
+    content: dict[str, tuple[str, ...]] = {}
+    """By folder: the lines of `list_trusted_content` when the user trusted it."""
 
 
 class TrustedFolders:
-    """The trusted folders, as the file has them at the moment of asking."""
+    """The trusted folders, as the file has them at the moment of asking.
+
+    A folder is trusted with what is below it, but for repositories there, and as it was then: when its
+    files come to run or widen something else, the user has to say so again. `tree` is the folder of these
+    files, if it is not `root`.
+    """
 
     def __init__(self, home: Path, user_home: Path | None = None) -> None:
         self._file = home / NAME
@@ -129,16 +139,32 @@ class TrustedFolders:
         self.problem: str | None = None
         """The problem of the file at the last read; nothing was trusted then."""
 
-    def is_trusted(self, root: Path) -> bool:
-        """True if this folder, or one above it, was trusted."""
-        try:
-            folder = root.resolve(strict=True)
-        except (OSError, RuntimeError):
-            return False
-        return any(folder.is_relative_to(known) for known in self.list())
+    def is_trusted(self, root: Path, tree: Path | None = None) -> bool:
+        """True if this folder, or one above it, was trusted, and is as it was then."""
+        return self.covering(root) is not None and not self.list_changes(root, tree)
 
-    def add(self, root: Path) -> Path:
-        """Trust a folder; its real path is handed back. `Refused` says why a folder cannot be."""
+    def list_changes(self, root: Path, tree: Path | None = None) -> tuple[str, ...]:
+        """The lines that came (`+`) and went (`-`) since it was trusted; all of them if it never was."""
+        now, content = list_trusted_content(tree or root), self._read().content
+        if self.covering(root) is None:
+            return compare_content((), now)
+        # A work tree of a trusted repository is held against the repository until it is trusted itself.
+        places = (str(path.resolve()) for path in (tree or root, root))
+        before = next((content[place] for place in places if place in content), ())
+        return compare_content(before, now)
+
+    def describe_changes(self, root: Path, tree: Path | None = None) -> str:
+        """A warning about a folder that was trusted and has changed; empty for any other."""
+        if self.covering(root) is None or not (lines := self.list_changes(root, tree)):
+            return ""
+        shown = [*map(format_line, lines[:_MOST_SHOWN]), *(["…"] if len(lines) > _MOST_SHOWN else [])]
+        return (
+            f"{root} is not as you trusted it, so its settings may only restrict: {'; '.join(shown)}. "
+            "If that is right: 'sevenfold trust'"
+        )
+
+    def add(self, root: Path, tree: Path | None = None) -> Path:
+        """Trust a folder as it is now; its real path is handed back. `Refused`: it cannot be trusted."""
         try:
             folder = root.resolve(strict=True)
         except (OSError, RuntimeError) as error:
@@ -146,49 +172,55 @@ class TrustedFolders:
         if why := self._too_much(folder):
             raise Refused(f"{folder} cannot be trusted as a whole: {why}. Trust the project itself.")
         with hold_file_lock(self._file):
-            known = self.list()
-            if folder not in known:
-                self._write((*known, folder))
+            known, content = self.list(), self._read().content
+            lines = {str((tree or root).resolve()): list_trusted_content(tree or root)}
+            self._write(dict.fromkeys((*known, folder)), {**content, **lines})
         return folder
 
     def revoke(self, root: Path) -> bool:
         """Take a folder, and what was trusted below it, off the list. False: it was not on it."""
         folder = root.resolve()
         with hold_file_lock(self._file):
-            known = self.list()
+            known, content = self.list(), self._read().content
             left = tuple(path for path in known if not path.is_relative_to(folder))
             if left != known:
-                self._write(left)
+                self._write(
+                    left, {at: v for at, v in content.items() if not Path(at).is_relative_to(folder)}
+                )
         return left != known
 
     def covering(self, root: Path) -> Path | None:
         """The entry by which a folder is trusted: what has to be revoked to end it."""
-        folder = root.resolve()
-        return next((path for path in self.list() if folder.is_relative_to(path)), None)
+        try:
+            folder = root.resolve(strict=True)
+        except (OSError, RuntimeError):
+            return None
+        return next((path for path in self.list() if _is_part(folder, path)), None)
 
     def list(self) -> tuple[Path, ...]:
         """Every trusted folder, in the order in which they were trusted."""
+        folders = (Path(text) for text in self._read().trusted)
+        return tuple(path for path in folders if path.is_absolute() and not self._too_much(path))
+
+    def _read(self) -> _TrustFile:
         self.problem = None
         try:
             data = read_if_there(self._file, _LARGEST)
             if data is None:
-                return ()
+                return _TrustFile([])
             if why := self._exposed():
                 self.problem = why
-                return ()
-            kept = msgspec.json.decode(data, type=_TrustFile).trusted
+                return _TrustFile([])
+            return msgspec.json.decode(data, type=_TrustFile)
         except StorageFailure as error:
             self.problem = f"{error}; until then no folder is trusted."
-            return ()
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             self._set_aside(str(error))
-            return ()
-        folders = (Path(text) for text in kept)
-        return tuple(path for path in folders if path.is_absolute() and not self._too_much(path))
+        return _TrustFile([])
 
-    def _write(self, folders: tuple[Path, ...]) -> None:
+    def _write(self, folders: Iterable[Path], content: dict[str, tuple[str, ...]]) -> None:
         make_private_dir(self._file.parent)
-        data = msgspec.json.encode(_TrustFile([str(path) for path in folders]))
+        data = msgspec.json.encode(_TrustFile([str(path) for path in folders], content))
         write_atomic(self._file, msgspec.json.format(data, indent=2) + b"\n")
 
     def _too_much(self, folder: Path) -> str:
@@ -222,6 +254,14 @@ class TrustedFolders:
             f"{self._file} is damaged ({why}), so no folder is trusted; what it held is in {aside}. "
             "Trust your projects again with: sevenfold trust"
         )
+
+
+def _is_part(folder: Path, known: Path) -> bool:
+    """True if a folder is the known one or below it, and no repository of its own begins in between."""
+    if not folder.is_relative_to(known):
+        return False
+    between = (folder, *folder.parents)[: len(folder.parts) - len(known.parts)]
+    return not any(os.path.lexists(path / ".git") for path in between)
 
 
 def _user_home() -> Path:

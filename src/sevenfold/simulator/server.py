@@ -24,6 +24,7 @@ from anyio.abc import SocketAttribute, SocketStream
 from sevenfold.cache.prices import Prices
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Mistake, ScriptError, SevenfoldError
+from sevenfold.models.capabilities import is_loopback
 from sevenfold.models.sse import write_event
 from sevenfold.simulator.api import (
     MESSAGES,
@@ -410,7 +411,7 @@ class Simulator:
     def _check_sender(self, call: HttpCall, path: str) -> None:
         """Raise for a web page, which could reach us from a browser, and for control without the token."""
         host, origin = call.headers.get("host", ""), call.headers.get("origin", "")
-        if host and not _is_here(host) and _is_here(self.host):
+        if host and not is_loopback(f"http://{host}") and is_loopback(self.url):
             raise ApiError(403, f"This is {self.url}; requests to another host are not answered")
         site = call.headers.get("sec-fetch-site", "none")
         if origin not in ("", f"http://{host}") or site not in ("none", "same-origin"):
@@ -556,15 +557,6 @@ async def _faulty(events: Iterator[bytes], step: ScriptStep, call: HttpCall) -> 
         if n and step.slow is not None and step.slow.chunk_delay_ms:
             await anyio.sleep(step.slow.chunk_delay_ms / 1_000)
         yield data
-
-
-def _is_here(host: str) -> bool:
-    """True if a name, with a port or without, means this machine."""
-    try:
-        name = urlsplit(f"//{host}").hostname or ""
-    except ValueError:
-        return False
-    return name in ("localhost", "::1") or (name.startswith("127.") and name.replace(".", "").isdecimal())
 
 
 @contextmanager

@@ -234,14 +234,16 @@ class Chat:
 
     async def _ask_for_trust(self) -> None:
         around = self._context
+        root, tree = around.places.root, around.places.tree
         ignored = around.load_settings(self._options.settings).ignored
-        asked = TrustQuestions(around.home)
-        if around.trusted or not ignored or asked.has_asked(around.places.root):
+        asked, changes = TrustQuestions(around.home), around.trust.list_changes(root, tree)
+        known = around.trust.covering(root) is not None
+        if around.trusted or not (ignored or known) or asked.has_asked(root, changes):
             return
-        asked.add(around.places.root)
+        asked.add(root, changes)
         self._ignored_settings = ignored
-        if await ask_trust(self._questions, around.places.root, ignored, around.places.tree):
-            around.trust.add(around.places.root)
+        if await ask_trust(self._questions, root, ignored, tree, changes if known else ()):
+            around.trust.add(root, tree)
             self._context = read_command_context(self._options.shared)
 
     # --- talking ------------------------------------------------------------------------------------------

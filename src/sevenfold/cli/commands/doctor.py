@@ -125,6 +125,8 @@ def _check_trust(around: CommandContext) -> DoctorCheck:
         return DoctorCheck(
             "trust", "ok", f"trusted, because {around.trust.covering(around.places.root)} is"
         )
+    if changed := around.trust.describe_changes(around.places.root, around.places.tree):
+        return DoctorCheck("trust", "note", changed, "look at the difference, then: sevenfold trust")
     return DoctorCheck("trust", "note", "not trusted: its settings can only restrict", "sevenfold trust")
 
 
