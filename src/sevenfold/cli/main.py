@@ -252,7 +252,7 @@ def simulate(
 @app.command()
 @add_shared_options
 def trust(shared: SharedOptions, path: option.TrustPath = None, revoke: option.Revoke = False) -> int:
-    """Trust a folder. Its settings may then bring hooks, permissions and addresses of their own."""
+    """Trust a folder as it is. Its settings may then bring hooks, permissions and addresses."""
     from sevenfold.cli.startup import run_trust as run
 
     return run(shared, path, revoke)

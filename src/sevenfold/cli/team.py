@@ -106,8 +106,9 @@ def _make_team(shared: SharedOptions, memory: Memory) -> Team:
     from sevenfold.memory.team.team import Team
 
     around = read_command_context(shared)
-    own = around.environment.tool_environment(around.load_settings().settings.env)
-    return Team(memory, SystemClock(), own, project=around.places.tree)
+    settings = around.load_settings().settings
+    own, plain = around.environment.tool_environment(settings.env), settings.team_plain_remotes
+    return Team(memory, SystemClock(), own, project=around.places.tree, plain=plain)
 
 
 def _format_address(remote: str) -> str:

@@ -405,7 +405,8 @@ def _team(session: Session, store: MemoryStore) -> Team | None:
     from sevenfold.memory.team.team import Team
 
     at = session.at
-    team = Team(store, session.clock, at.environment.tool_environment(at.settings.env))
+    own = at.environment.tool_environment(at.settings.env)
+    team = Team(store, session.clock, own, plain=at.settings.team_plain_remotes)
     return team if team.joined else None
 
 

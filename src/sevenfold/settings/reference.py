@@ -31,9 +31,14 @@ hooks have the same shape and can be copied.
 ## Before a folder is trusted
 
 Until you trust a folder (`sevenfold trust`), the two files in it can only restrict: `deny` and `ask`
-rules, a stricter `permissions.mode`, a lower `maxSteps` or `dailyBackgroundLimit`, and `false` for
-`memoryEnabled`, `telemetry.enabled` and every flag. Everything else in them is ignored and named once.
-A link that leads out of the project is not followed.
+rules, a stricter `permissions.mode`, `sandbox` set to `all`, a lower `maxSteps` or `dailyBackgroundLimit`,
+and `false` for `memoryEnabled`, `telemetry.enabled` and every flag. Everything else in them is ignored and
+named once. A link that leads out of the project is not followed.
+
+You trust a folder as it is: what these files, those in `.claude`, the agents in both and `.mcp.json` say
+is kept in `trust.json`. When it changes, the folder counts as not trusted until you say so again; chat,
+`doctor` and `sevenfold trust` show what came and went. `deny` and `ask` rules may change freely. A
+repository inside a trusted folder is not trusted with it. The scripts that a hook runs are not looked at.
 
 What is wrong in one of these files stops nobody until the folder is trusted: a wrong value is left out with
 a warning, and of a file that cannot be read at all (broken JSON) nothing holds, what it denies neither. The

@@ -222,6 +222,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         ),
     ] = None
     scope: Annotated[Scope, describe("What shares one memory.", "worktree")] = "repository"
+    team_plain_remotes: Annotated[
+        bool,
+        describe(
+            "The repository of a team may be reached over `http://` and `git://`, where anybody on the "
+            "way can read and change what is sent.",
+            True,
+        ),
+    ] = False
     guidelines: Annotated[
         str | None,
         describe("Text added to the rules of memory in the prompt.", "Never save names of customers."),

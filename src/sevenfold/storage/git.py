@@ -35,18 +35,23 @@ _KEPT: Final = re.compile(
 """Variables of git that the user may set: where its configuration is, and how it reaches a remote."""
 _SET: Final = {
     "LC_ALL": "C", "LANGUAGE": "", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0",
-    "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh", "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_ALLOW_PROTOCOL": "file:https:ssh", "GIT_NO_REPLACE_OBJECTS": "1",
     "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0", "GIT_ATTR_NOSYSTEM": "1",
     "GCM_INTERACTIVE": "never", "SSH_ASKPASS_REQUIRE": "never",
 }  # fmt: skip
 
 
 class GitProgram:
-    """The git binary at a path, with its options and its environment."""
+    """The git binary at a path, with its options and its environment.
 
-    def __init__(self, path: str, variables: Mapping[str, str]) -> None:
+    `plain`: it may also use `http` and `git`, which anybody on the way can read and change.
+    """
+
+    def __init__(self, path: str, variables: Mapping[str, str], *, plain: bool = False) -> None:
         self.path = path
         self.environment = make_git_environment(variables)
+        if plain:
+            self.environment["GIT_ALLOW_PROTOCOL"] += ":http:git"
 
     def command(self, words: Sequence[str]) -> list[str]:
         return [self.path, *OPTIONS, *words]

@@ -240,6 +240,32 @@ def test_addresses_that_could_run_something_are_refused(tmp_path: Path, address:
     assert list(tmp_path.rglob("pwned")) == []
 
 
+@pytest.mark.parametrize(
+    "address", ["http://127.0.0.1:9/x.git", "git://127.0.0.1:9/x.git", "HTTP://127.0.0.1:9/x"]
+)
+def test_addresses_that_protect_nothing_are_refused_unless_allowed(tmp_path: Path, address: str) -> None:
+    ann = Clone(tmp_path, "ann")
+    with pytest.raises(Refused, match="teamPlainRemotes"):
+        ann.team.join(address, tmp_path)
+    assert not ann.team.joined
+
+    allowed = Team(ann.store, SystemClock(), environment(tmp_path), plain=True)
+    with pytest.raises(GitFailed) as failed:
+        allowed.join(address, tmp_path)
+    assert "refused as" not in str(failed.value)
+
+
+def test_a_team_that_was_joined_over_such_an_address_is_not_reached_any_more(tmp_path: Path) -> None:
+    ann = Clone(tmp_path, "ann")
+    ann.team.init(str(tmp_path / "remote.git"), tmp_path)
+    files = [file for file in ann.store.local.rglob("*") if file.is_file()]
+    remote = str(tmp_path / "remote.git")
+    (state,) = [file for file in files if file.suffix == ".json" and remote in file.read_text("utf-8")]
+    state.write_text(state.read_text("utf-8").replace(remote, "http://127.0.0.1:9/x"), "utf-8")
+
+    assert "teamPlainRemotes" in str(ann.team.sync().offline)
+
+
 @pytest.mark.parametrize("address", ["", "  ", "a\nb", "x" * 3_000, "https:///x", "file://host/x"])
 def test_what_is_no_address_is_a_mistake(tmp_path: Path, address: str) -> None:
     with pytest.raises(Mistake):

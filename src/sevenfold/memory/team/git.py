@@ -29,6 +29,7 @@ from sevenfold.storage.files import make_private_dir, make_storage_failure
 from sevenfold.storage.git import GitProgram
 
 SCHEMES: Final = ("file", "ssh", "git+ssh", "ssh+git", "https", "http", "git")
+PLAIN: Final = ("http://", "git://")
 LONGEST: Final = 2_000
 _HELPER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9+.\-]*::")
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://([^/?#]*)([^?#]*)")
@@ -46,6 +47,17 @@ class RemoteAddress(msgspec.Struct, frozen=True):
 
     given: str  # The address for git
     path: str = ""  # The folder, if it is on this machine
+
+    @property
+    def weakness(self) -> str:
+        """The reason why this address is refused unless a setting allows it; empty: there is none."""
+        scheme = next((scheme for scheme in PLAIN if self.given.startswith(scheme)), "")
+        if not scheme:
+            return ""
+        return (
+            f"{scheme} is refused as a team's repository: anybody on the way can read and change what is "
+            "sent; use https:// or ssh://, or set teamPlainRemotes to true in your settings"
+        )
 
     @property
     def shown(self) -> str:
@@ -333,9 +345,17 @@ class TeamGit:
     """Runs git on one bare repository. `folder` is for its output and the record of a running command."""
 
     def __init__(
-        self, repository: Path, folder: Path, environment: Mapping[str, str], *, largest: int = LARGEST
+        self,
+        repository: Path,
+        folder: Path,
+        environment: Mapping[str, str],
+        *,
+        largest: int = LARGEST,
+        plain: bool = False,
     ) -> None:
+        """`plain`: remotes may be reached over http:// and git://."""
         self.repository, self._folder, self._largest = repository, folder, largest
+        self.plain = plain
         self._environment = environment
         self._process: subprocess.Popen[bytes] | None = None
         self._stop = threading.Event()
@@ -356,6 +376,8 @@ class TeamGit:
 
     def far(self, remote: RemoteAddress, *words: str, pushing: bool = False) -> bytes:
         """Run a command that talks to the remote."""
+        if remote.weakness and not self.plain:
+            raise GitFailed(remote.weakness)
         for _ in range(_AGAIN):
             try:
                 return self._run(words, b"", FAR, remote, pushing)
@@ -414,7 +436,7 @@ class TeamGit:
         path = shutil.which("git", path=self._environment.get("PATH", os.defpath))
         if path is None:
             raise Mistake("git was not found; team memory needs it: install git")
-        return GitProgram(path, self._environment).start(
+        return GitProgram(path, self._environment, plain=self.plain).start(
             [*own, f"--git-dir={self.repository}", *words],
             self._folder,
             streams,

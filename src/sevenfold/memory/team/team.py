@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
-from sevenfold.core.errors import Mistake, StorageFailure
+from sevenfold.core.errors import Mistake, Refused, StorageFailure
 from sevenfold.core.protocols import Clock
 from sevenfold.memory.folder.folder import FolderTransaction
 from sevenfold.memory.folder.names import INDEX_NAME, TEAM, is_copy
@@ -90,9 +90,11 @@ class Team:
         project: Path | None = None,
         most: int = MOST,
         pause: Callable[[float], None] | None = None,
+        plain: bool = False,
     ) -> None:
         """`environment` is for git: PATH, HOME, the ssh agent. The remote must not lie in `project`. `most`
-        is the limit of files. `pause` waits before another try to push."""
+        is the limit of files. `pause` waits before another try to push. `plain`: the remote may be reached
+        over http:// and git://."""
         self.store, self._clock, self._most, self._pause = store, clock, most, pause
         self._project = project
         self._handled: dict[str, str] | None = None
@@ -100,7 +102,7 @@ class Team:
         self._folder = store.local / STATE
         self._file = TeamStateFile(self._folder)
         repository = self._folder / "repository"
-        self._git = TeamGit(repository, self._folder, environment)
+        self._git = TeamGit(repository, self._folder, environment, plain=plain)
         self._repository = TeamRepository(repository, self._git)
 
     @property
@@ -153,6 +155,8 @@ class Team:
 
     def _address(self, remote: str, start: Path) -> RemoteAddress:
         address = parse_address(remote, start)
+        if address.weakness and not self._git.plain:
+            raise Refused(address.weakness)
         for folder in (self.store.path_of(), self.store.local):
             if address.path and Path(address.path).is_relative_to(folder):
                 raise Mistake(f"{address.shown} is a part of the memory itself; use another folder")
