@@ -13,6 +13,7 @@ from tools.test_bash import alive, ended, numbers
 
 from sevenfold.core.messages import ToolResult, ToolUse
 from sevenfold.core.protocols import ToolFailed
+from sevenfold.storage.places import find_git_folder
 from sevenfold.testing import FakeClock
 from sevenfold.tools.bash_tool import BashTool, make_environment
 from sevenfold.tools.permissions import Mode, PermissionRules, Permissions
@@ -169,6 +170,43 @@ async def test_with_the_setting_even_what_was_allowed_stays_in_the_project(
     assert "denied" in said.text or "not permitted" in said.text
     assert (place.home / ".ssh" / "id_rsa").read_text("utf-8") == "TOPSECRET\n"
     assert "TOKENVALUE" not in (await call(place, "env", yes=True)).text
+
+
+@needs_sandbox
+@pytest.mark.parametrize("kind", ["worktree", "submodule"])
+async def test_git_reads_a_repository_that_lies_elsewhere(place: Workspace, kind: str) -> None:
+    git = ["git", "-c", "user.name=x", "-c", "user.email=x@y", "-c", "protocol.file.allow=always"]
+    main, other = place.home / "main", place.home / "other"
+    for folder in (main, other):
+        await anyio.run_process([*git, "init", "-q", str(folder)])
+        await anyio.run_process([*git, "commit", "-qm", "in the repository", "--allow-empty"], cwd=folder)
+    if kind == "worktree":
+        await anyio.run_process([*git, "worktree", "add", "-q", "tree"], cwd=main)
+    else:
+        await anyio.run_process([*git, "submodule", "--quiet", "add", str(other), "tree"], cwd=main)
+    inside = Workspace(
+        main / "tree", place.home, place.environment, place.outputs, FakeClock(), trusted=True
+    )
+
+    assert "in the repository" in (await call(inside, "git log && git status")).text
+
+
+@needs_sandbox
+async def test_a_git_file_opens_no_folder_that_does_not_know_of_it(place: Workspace) -> None:
+    (place.root / ".git").write_text("gitdir: ../.ssh\n", "utf-8")
+
+    assert find_git_folder(place.root) is None
+
+
+@needs_sandbox
+@pytest.mark.parametrize(
+    "command", ["ps aux | head -3", "df .", "id -un", "whoami", "uptime", "ls -l", "date"]
+)
+async def test_programs_that_tell_of_the_system_still_do(place: Workspace, command: str) -> None:
+    said = await call(place, command)
+
+    assert not said.is_error, said.text
+    assert "cannot" not in said.text
 
 
 @pytest.mark.parametrize("sandbox", ["unasked", "off"])

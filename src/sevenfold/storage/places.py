@@ -83,6 +83,18 @@ def _by_file(folder: Path, git: Path) -> GitRepository:
     return GitRepository(folder, folder, _unbelieved(git, main))
 
 
+def find_git_folder(tree: Path) -> Path | None:
+    """The git folder that the `.git` file of a working folder names, if the two name each other."""
+    points_to = _pointed(tree / ".git", tree, "gitdir:") if (tree / ".git").is_file() else None
+    if points_to is None or not points_to.is_dir():
+        return None
+    shared = _pointed(points_to / "commondir", points_to)
+    if shared is None:
+        return points_to if _main_folder(points_to) == tree else None
+    found = _by_file(tree, tree / ".git")
+    return shared if not found.note else None
+
+
 def _unbelieved(git: Path, other: Path) -> str:
     return f"{git} claims to belong to {other}, which does not know of it; it was ignored"
 

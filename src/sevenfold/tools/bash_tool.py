@@ -12,7 +12,7 @@ from typing import Final
 from sevenfold.core.messages import Json
 from sevenfold.core.protocols import Tool, ToolFailed
 from sevenfold.storage.files import make_private_dir
-from sevenfold.storage.places import find_repository
+from sevenfold.storage.places import find_git_folder
 from sevenfold.tools.command_rules import list_programs
 from sevenfold.tools.permissions import is_look_only
 from sevenfold.tools.processes import ProcessRun, run_program, start_program
@@ -129,14 +129,13 @@ class BashTool:
 
     async def _run_foreground(self, bash: str, command: str, seconds: float, unasked: bool) -> str:
         workspace = self._workspace
-        looking = is_look_only(command)
         sandbox = make_sandbox(workspace, command, unasked=unasked)
         # A file without a name and no pipe: a process that inherits it cannot find or block anything.
         with tempfile.TemporaryFile() as place:
             ran = await run_program(
                 [bash, "-c", _FOREGROUND % place.fileno(), "bash", command],
                 cwd=workspace.cwd,
-                env=make_environment(workspace, looking=looking, unasked=unasked),
+                env=make_environment(workspace, looking=is_look_only(command), unasked=unasked),
                 seconds=seconds,
                 watch=workspace.watch,
                 most=workspace.most_output,
@@ -192,7 +191,7 @@ def make_environment(workspace: Workspace, *, looking: bool, unasked: bool = Fal
         env = {name: value for name, value in env.items() if re.fullmatch(_PLAIN, name)}
     elif workspace.sandbox == "all":
         env = {name: value for name, value in env.items() if not re.fullmatch(_TELLING, name)}
-        env["TMPDIR"] = str(workspace.outputs)
+        env |= {"TMPDIR": str(workspace.outputs)} if find_landlock_version() else {}
     env["PATH"] = workspace.search_path
     env["GIT_OPTIONAL_LOCKS"] = "0"  # `git status` would lock the index
     if looking or unasked:
@@ -227,10 +226,8 @@ def make_sandbox(workspace: Workspace, command: str, *, unasked: bool) -> Sandbo
 
 def _list_git_places(workspace: Workspace) -> list[Path]:
     """What git reads outside the project: a work tree's repository, and patterns of the user's."""
-    own = workspace.home / ".config" / "git"
-    found = find_repository(workspace.root)
-    shared = [found.root / ".git"] if found is not None and found.root != found.tree else []
-    return [*shared, own / "ignore", own / "attributes"]
+    own, shared = workspace.home / ".config" / "git", find_git_folder(workspace.root)
+    return [*([shared] if shared else []), own / "ignore", own / "attributes"]
 
 
 def _format_run(ran: ProcessRun, seconds: float, note: str) -> str:

@@ -202,8 +202,10 @@ _FURTHER: Final[dict[str, str]] = {
     "tree": r"-\w*l\w*",
     "wc": r"--f.*",
 }
-# Here the system answers each process otherwise: its folders, its open files, its root.
-_OWN_TO_PROCESS: Final = r"/proc/(?:self|thread-self|\d+)|/dev/(?:fd|stdin|stdout|stderr)"
+# Here the system leads each process elsewhere: to its folder, its root, its open files.
+_OWN_TO_PROCESS: Final = (
+    r"/proc/[^/]+(?:/task/[^/]+)?/(?:cwd|root|fd|exe|map_files)|/dev/(?:fd|stdin|stdout|stderr)"
+)
 _MOST_LINKS: Final = 40
 
 

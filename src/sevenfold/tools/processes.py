@@ -128,6 +128,7 @@ class GroupWatch:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 cwd="/",
+                env={"PATH": os.defpath},
                 start_new_session=True,
             )
             weakref.finalize(self, _end_watcher, self._watcher)

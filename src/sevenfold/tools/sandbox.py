@@ -26,7 +26,6 @@ _Started = TypeVar("_Started")
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on every machine
 _NO_NEW_PRIVS, _SET_SECCOMP, _FILTER_MODE = 38, 22, 2  # of prctl
 _CAPABILITIES_VERSION, _READ_ANY_FILE = 0x20080522, 0b110  # all that root keeps of its powers
-
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE, _IOCTL = 1, 2, 4, 8, 1 << 14, 1 << 15
 _OF_FILES: Final = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL
 _READS: Final = _READ_FILE | _READ_DIR
@@ -101,7 +100,8 @@ def _check(result: int) -> int:
 def _open_ruleset(sandbox: Sandbox) -> Iterator[int]:
     version = find_landlock_version()
     rights = (1 << _RIGHTS_BITS.get(version, 16)) - 1
-    asked = struct.pack("=QQQ", rights, _PORTS * (version >= 4), _SCOPES * (version >= 6))
+    scopes = _SCOPES * (version >= 6 and not sandbox.writable)  # else no command could end another
+    asked = struct.pack("=QQQ", rights, _PORTS * (version >= 4), scopes)
     ruleset = _check(_load_libc().syscall(_CREATE_RULESET, asked, len(asked), 0))
     try:
         _add_rules(ruleset, sandbox.readable, _READS)
