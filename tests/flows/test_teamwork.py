@@ -51,7 +51,7 @@ async def test_a_remote_that_does_not_answer_is_told_and_costs_little(tmp_path: 
     heard: list[Event] = []
     with socket.create_server(("127.0.0.1", 0)) as silent:
         known = file.load()
-        address = f"git://127.0.0.1:{silent.getsockname()[1]}/x"
+        address = f"https://127.0.0.1:{silent.getsockname()[1]}/x"
         file.save(msgspec.structs.replace(known, remote=address, path="", offline="silent"))
         async with opened(tmp_path, ScriptedModel(["hello"])) as session:
             session.subscribe(heard.append)

@@ -33,14 +33,14 @@ _RIGHTS_BITS: Final = {1: 13, 2: 14, 3: 15, 4: 15}  # from version 5 on: 16
 _PORTS: Final = 0b11  # Version 4: to bind and to connect TCP
 _SCOPES: Final = 0b11  # Version 6: abstract sockets and signals stay inside
 
-# `socket` and `io_uring_setup`; then calls for modes, owners, times and attributes, which Landlock lets be.
+# `socket` and `io_uring_setup`; then calls for lengths, modes, owners, times and attributes.
 _CALLS: Final[dict[str, tuple[int, tuple[int, ...], tuple[int, ...]]]] = {
     "x86_64": (
         0xC000003E,
         (41, 425),
-        (90, 91, 92, 93, 94, 132, 188, 189, 190, 197, 198, 199, 235, 260, 261, 268, 280, 452, 463, 466),
+        (76, 90, 91, 92, 93, 94, 132, 188, 189, 190, 197, 198, 199, 235, 260, 261, 268, 280, 452, 463, 466),
     ),
-    "aarch64": (0xC00000B7, (198, 425), (5, 6, 7, 14, 15, 16, 52, 53, 54, 55, 88, 452, 463, 466)),
+    "aarch64": (0xC00000B7, (198, 425), (5, 6, 7, 14, 15, 16, 45, 52, 53, 54, 55, 88, 452, 463, 466)),
 }
 _FOREIGN: Final = 0x40000000  # System calls from here on are those of another binary format
 _ALLOWED, _REFUSED = 0x7FFF0000, 0x00050000 | errno.EPERM
@@ -74,8 +74,8 @@ def find_landlock_version() -> int:
     return max(0, int(_load_libc().syscall(_CREATE_RULESET, None, 0, 1)))
 
 
-def start_in_sandbox(sandbox: Sandbox, start: Callable[[], _Started]) -> _Started:
-    """Call `start` in a thread that is in the sandbox; raises `OSError` if that cannot be."""
+def start_in_sandbox(sandbox: Sandbox, start: Callable[[], _Started], version: int = 0) -> _Started:
+    """Call `start` in a thread that is in the sandbox, of an older version if one is given."""
     started: Future[_Started] = Future()
 
     def run() -> None:
@@ -85,7 +85,7 @@ def start_in_sandbox(sandbox: Sandbox, start: Callable[[], _Started]) -> _Starte
         except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits
             started.set_exception(error)
 
-    with _open_ruleset(sandbox) as ruleset:
+    with _open_ruleset(sandbox, version or find_landlock_version()) as ruleset:
         threading.Thread(target=run, name="sandbox").start()
         return started.result()
 
@@ -97,8 +97,7 @@ def _check(result: int) -> int:
 
 
 @contextmanager
-def _open_ruleset(sandbox: Sandbox) -> Iterator[int]:
-    version = find_landlock_version()
+def _open_ruleset(sandbox: Sandbox, version: int) -> Iterator[int]:
     rights = (1 << _RIGHTS_BITS.get(version, 16)) - 1
     scopes = _SCOPES * (version >= 6 and not sandbox.writable)  # else no command could end another
     asked = struct.pack("=QQQ", rights, _PORTS * (version >= 4), scopes)
