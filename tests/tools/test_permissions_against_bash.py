@@ -29,6 +29,7 @@ READING = pieces(
     cat head tail nl sort .env .e nv env . link li nk out /x.txt src /key.pem key pem * ? [e] [.] {
     , } ' " \ $HOME ${HOME} ~ ~/.ssh/id_rsa /.ssh/id_rsa .. ../ / && ; | < up.txt $PWD a.txt - -- =
     # ! deep $' \x2e $OLDPWD ~+ ~- ( ) cd HEAD: [^x] [!x] xargs grep -r -R "$PWD"/ /../ {.env, "}
+    /proc/self/cwd /proc/self /dev/fd /dev/stdin /dev/fd/0 /cwd /root here fds /.. /../up.txt
     """,
     *([" "] * 12),
     "\n",
@@ -39,6 +40,10 @@ READING = pieces(
     "; cd src && cat ",
     "; cd src && cat $PWD/..",
     "; cd way/../.. && cat ",
+    " /dev/stdin/../../up.txt < src",
+    "; cd src && cat /proc/self/cwd/../../up.txt",
+    "wc --files0-from=",
+    "md5sum -c ",
 )
 ACTING = pieces(
     r"""
@@ -64,6 +69,8 @@ def place(tmp_path: Path) -> Workspace:
     (project / "link").symlink_to(project / ".env")
     (project / "out").symlink_to(tmp_path / "other")
     (project / "way").symlink_to("src/deep")
+    (project / "here").symlink_to("/proc/self/cwd")
+    (project / "fds").symlink_to("/proc/self/fd")
     (project / "a.txt").write_text("plain\n", "utf-8")
     return Workspace(project, tmp_path / "home", {}, tmp_path / "outputs", FakeClock())
 

@@ -242,6 +242,8 @@ def test_a_denied_file_is_not_reached_by_another_way(
         ("cat missing/../../.ssh/x", "ask"),
         ("cat round/x", "ask"),
         ("cat /dev/fd/3", "ask"),
+        ("cat /proc/1/cwd/x", "ask"),
+        ("ls /proc/1/cwd", "ask"),
         ("cat /proc/self/status", "ask"),
         ("cat missing.txt", "allow"),
         ("cat missing/x.txt", "allow"),

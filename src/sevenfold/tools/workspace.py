@@ -66,8 +66,14 @@ def make_absolute(text: str, cwd: Path, home: Path) -> Path:
 
 
 def resolve_path(path: Path) -> Path:
-    """The path that this one leads to when every link is followed, whether anything is there or not."""
-    return Path(os.path.realpath(path))
+    """The path that this one leads to when every link is followed, whether anything is there or not.
+
+    A link that may not be read (`/proc/1/cwd`) is taken for a file: nothing is opened but what comes out.
+    """
+    try:
+        return Path(os.path.realpath(path))
+    except OSError:
+        return normalise_path(path)
 
 
 def normalise_path(path: Path) -> Path:
