@@ -207,6 +207,18 @@ _LISTS = [
     "ln -s ../.ssh/id_rsa x && cat x",
     "cp ../KEY x; cat x",
     "tar -cf - ../.ssh",
+    # What is opened for these programs must lead nowhere else.
+    *(
+        f"{program}; cat {path}"
+        for program in ("ps", "df", "id", "uptime", "whoami", "git log")
+        for path in (
+            "/proc/%I/environ",
+            "/proc/%I/cwd/KEY",
+            "/proc/%I/root@/KEY",
+            "/proc/%I/fd/9",
+            "../KEY",
+        )
+    ),
     "curl -s file://@/KEY",
 ]
 

@@ -146,7 +146,8 @@ class GroupWatch:
 def _end_watcher(watcher: subprocess.Popen[bytes]) -> None:
     if watcher.stdin is not None:
         watcher.stdin.close()
-    watcher.wait()
+    with contextlib.suppress(subprocess.TimeoutExpired):  # a fork of ours holds the pipe: then it goes on
+        watcher.wait(2 * TERM_GRACE)
 
 
 async def run_program(
