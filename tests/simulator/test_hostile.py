@@ -73,6 +73,9 @@ SAMPLES = [
     {"items": [{"error": {"status": 429, "retry_after": 1}}, {"slow": {"first_byte_ms": 1}}]},
     {"advance": 3},
 ]
+FITTING = dict(
+    zip(PATHS, (SAMPLES[:3], SAMPLES[:3], SAMPLES[3:5], SAMPLES[5:7], SAMPLES[7:]), strict=False)
+)
 
 
 @pytest.fixture
@@ -104,10 +107,11 @@ def change(chance: random.Random, sample: Any) -> Any:
     return value
 
 
-def make_body(chance: random.Random) -> bytes:
+def make_body(chance: random.Random, path: str) -> bytes:
     kind = chance.random()
     if kind < 0.75:
-        return json.dumps(change(chance, chance.choice(SAMPLES))).encode()
+        fitting = SAMPLES if chance.random() < 0.1 else FITTING.get(path, SAMPLES)
+        return json.dumps(change(chance, chance.choice(fitting))).encode()
     if kind < 0.85:
         depth = chance.choice([50, 500, 5_000, 100_000])
         inner = chance.choice(["[" * depth + "]" * depth, '{"a":' * depth + "1" + "}" * depth])
@@ -116,8 +120,9 @@ def make_body(chance: random.Random) -> bytes:
 
 
 def make_request(chance: random.Random, token: str) -> bytes:
-    sent = make_body(chance)
-    method = chance.choice(["POST"] * 8 + ["GET", "HEAD", "PUT", "OPTIONS", "FOO"])
+    path = chance.choice(PATHS[:5] if chance.random() < 0.85 else PATHS)
+    sent = make_body(chance, path)
+    method = chance.choice(["POST"] * 40 + ["GET", "HEAD", "PUT", "OPTIONS", "FOO"])
     headers = ["host: 127.0.0.1", "x-api-key: k", "connection: close"]
     headers += [f"x-sevenfold-token: {token}"] if chance.random() < 0.9 else []
     headers += chance.choices(
@@ -127,7 +132,6 @@ def make_request(chance: random.Random, token: str) -> bytes:
     if chance.random() < 0.05:
         headers[0] = chance.choice(["host: evil.example", "x-no: host", "host: [", "host: 127.0.0.1:x"])
     length = len(sent) if chance.random() < 0.97 else chance.choice([-1, 0, 3, 10**12, "x"])
-    path = chance.choice(PATHS[:5] if chance.random() < 0.85 else PATHS)
     head = [f"{method} {path} HTTP/1.1", *headers, f"content-length: {length}"]
     if chance.random() < 0.03:
         head = ["".join(chance.choices("GET /\r\n:\0é1", k=30))]

@@ -33,6 +33,9 @@ from sevenfold.simulator.cache import TEXT_BYTES, count_block_tokens, to_blocks
 from sevenfold.simulator.errors import ApiError, Json
 
 
+MOST_TIMES = 1_000_000_000
+
+
 class ReplyStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     text: str | None = None
     thinking: str | None = None
@@ -207,8 +210,8 @@ def parse_step(item: Any, where: str) -> ScriptStep:
 def _check(step: ScriptStep, where: str) -> None:
     if step.reply is not None and step.error is not None and step.error.after_events is None:
         raise ScriptError(f"{where}: a step has either a `reply` or an `error`, not both.")
-    if step.times < 1:
-        raise ScriptError(f"{where}: `times` must be 1 or more.")
+    if not 1 <= step.times <= MOST_TIMES:
+        raise ScriptError(f"{where}: `times` must be 1 or more, and at most {MOST_TIMES:,}.")
     if step.error is not None and not 400 <= step.error.status <= 599:
         raise ScriptError(f"{where}: the `status` of an error is 400 to 599, not {step.error.status}.")
     if step == ScriptStep(match=step.match, times=step.times):
