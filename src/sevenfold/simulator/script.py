@@ -32,7 +32,6 @@ from sevenfold.offline.forced_tools import find_forced_tools, make_smallest_call
 from sevenfold.simulator.cache import TEXT_BYTES, count_block_tokens, to_blocks
 from sevenfold.simulator.errors import ApiError, Json
 
-
 MOST_TIMES = 1_000_000_000
 
 
