@@ -104,7 +104,8 @@ def driven(talk: Talk, under: Policy = OURS) -> ReplayOutcome:
 
 
 def test_a_summary_that_pays_is_asked_for_when_the_user_speaks_and_is_charged() -> None:
-    outcome = driven(long_talk(needed=False))
+    own = replace(OURS, compaction=replace(OURS.compaction, by_small_model=False))
+    outcome = driven(long_talk(needed=False), own)
 
     [made] = outcome.compactions
     assert made.by == "summary"
@@ -121,8 +122,7 @@ def test_a_summary_that_pays_is_asked_for_when_the_user_speaks_and_is_charged() 
 
 
 def test_a_summary_by_the_small_model_is_charged_at_its_price() -> None:
-    lean = replace(OURS, compaction=replace(OURS.compaction, by_small_model=True))
-    outcome, price = driven(long_talk(needed=False), lean), Prices.load().of(MODEL)
+    outcome, price = driven(long_talk(needed=False)), Prices.load().of(MODEL)
     assert price
     small = Prices.load().of(price.small)
     assert small
