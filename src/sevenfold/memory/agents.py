@@ -21,15 +21,10 @@ from sevenfold.core.protocols import Clock
 from sevenfold.memory.backend import HEAD, ConcurrentWrite, is_topic
 from sevenfold.memory.errors import Guarded
 from sevenfold.memory.folder import files as reaching
+from sevenfold.memory.folder.agent_folders import SNAPSHOTS, find_project_folder, make_folder_name
 from sevenfold.memory.folder.changes import apply_changes
 from sevenfold.memory.folder.files import MemoryFiles, OpenFolder
-from sevenfold.memory.folder.folder import (
-    SNAPSHOTS,
-    FolderTransaction,
-    digest_bytes,
-    find_project_folder,
-    make_folder_name,
-)
+from sevenfold.memory.folder.folder import FolderTransaction, digest_bytes
 from sevenfold.memory.folder.names import INDEX_NAME, TEAM, make_file_key
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.merge import choose_side

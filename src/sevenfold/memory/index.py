@@ -251,6 +251,7 @@ def describe_cut(over: list[str], gone: list[IndexRow], unlisted: int) -> str:
 TITLE: Final = 80
 SHORTEST_HOOK: Final = 20
 _BULLET: Final = re.compile(r"[ \t]*([-*+])[ \t]")
+_ITEMS: Final = ("- ", "* ", "+ ")
 _ITEM: Final = re.compile(r"\s*(?:[-*+•|#>]|\d{1,3}[.)])")
 
 
@@ -373,6 +374,9 @@ def _with(text: str, topics: list[IndexTarget]) -> str:
 
 def begin_list(text: str) -> tuple[str, str, str]:
     """The text so that a list item may follow, and the bullet and the line break that it uses."""
+    end = text.removesuffix("\n").rpartition("\n")[2]
+    if end[:2] in _ITEMS and "](" in end and text.endswith("\n") and "\r" not in text:
+        return text, end[0], "\n"  # it ends as we leave it
     nl = detect_line_break(text)
     lines = text.rstrip().splitlines()
     bullets = [found[1] for row in split_rows(text) if row.pointing and (found := _BULLET.match(row.text))]

@@ -40,7 +40,6 @@ from sevenfold.memory.index import (
 from sevenfold.memory.topic_file import Topic, read_topic
 
 _BULLETS: Final = "-*+"
-_ITEMS: Final = ("- ", "* ", "+ ")
 _LINKED: Final = re.compile(r"\]\(<?([^()<>\n]+)>?\)")
 _SWAPPED: Final = 20
 """Memories at most that get a line whatever their time: more than that come from elsewhere."""
@@ -159,6 +158,7 @@ class _IndexUpdate:
             data, _ = desk.at.read(self._file, RECORDED + 1)
         except (StorageFailure, Refused):
             return None
+        desk.indexes[self._file] = data
         return data if len(data) <= RECORDED else None
 
     def _planned(self, text: str, fresh: Mapping[str, Topic | None], first: Collection[str] = ()) -> str:
@@ -191,11 +191,9 @@ class _IndexUpdate:
 
     def _with_lines(self, text: str, topics: list[Topic]) -> str:
         """With a line for each of these new memories, in the style of the last line."""
-        last = text.removesuffix("\n").rpartition("\n")[2]
-        usual = not text or (text.endswith("\n") and "\r" not in text and last[:2] in _ITEMS)
-        if usual and not any(topic.file in text or quote(topic.file) in text for topic in topics):
-            bullet = last[:1] or "-"
-            return text + "".join(f"{format_pointer(topic, bullet)}\n" for topic in topics)
+        if not any(topic.file in text or quote(topic.file) in text for topic in topics):
+            start, bullet, nl = begin_list(text)
+            return start + "".join(f"{format_pointer(topic, bullet)}{nl}" for topic in topics)
         new = {topic.file for topic in topics}
         return reconcile_index(text, topics, [file for file in self._there if file not in new])
 
@@ -363,7 +361,7 @@ class _IndexDraft:
 
 def find_linked_files(text: str) -> set[str]:
     """The files that an index links to, as it calls them."""
-    return {unquote(file) for file in _LINKED.findall(text)}
+    return {unquote(file) if "%" in file else file for file in _LINKED.findall(text)}
 
 
 def _fits(text: str) -> bool:

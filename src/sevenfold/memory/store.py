@@ -12,7 +12,6 @@ the history. A `MemoryBackend` keeps files, revisions and records.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
@@ -235,7 +234,6 @@ class MemoryStore:
         With `new` only the name is compared. With `team` it is shared; memories about a person are refused.
         """
         from sevenfold.memory.folder.changes import add_memory
-        from sevenfold.memory.similarity import find_repeated_file
 
         by = author or self.author
         return self.changing(
@@ -248,8 +246,9 @@ class MemoryStore:
                 body=body,
                 origin=origin,
                 team=team,
-                like=None if new else partial(find_repeated_file, self),
-            )
+                new=new,
+            ),
+            look=False,
         )
 
     def edit(
@@ -383,10 +382,17 @@ class MemoryStore:
     # --- inside ---------------------------------------------------------------------------------------
 
     def changing(
-        self, work: Callable[[FolderTransaction], T], taken: tuple[Author, list[Saved]] | None = None
+        self,
+        work: Callable[[FolderTransaction], T],
+        taken: tuple[Author, list[Saved]] | None = None,
+        *,
+        look: bool = True,
     ) -> T:
-        """Run `work` under the write lock, after changes of other programs are recorded."""
-        from sevenfold.memory.folder.changes import record_external_changes
+        """Run `work` under the write lock, after changes of other programs are recorded.
+
+        Without `look` not every file of a large folder is looked at if that was done just now.
+        """
+        from sevenfold.memory.folder.changes import is_up_to_date, record_external_changes
 
         author, saved = taken or (OTHER, [])
         self.claim()
@@ -399,10 +405,13 @@ class MemoryStore:
 
                             finish_pending_dream(self._desk(at), self.backend)
                         desk = self._desk(at)
-                        saved += record_external_changes(desk, author)
-                        return work(desk)
+                        if look or not is_up_to_date(desk):
+                            saved += record_external_changes(desk, author)
+                        done = work(desk)
+                        desk.settle()
+                        return done
                 except ConcurrentWrite:  # a program without the lock was faster: look again
-                    continue
+                    look = True
             raise StorageFailure(
                 f"{self.path_of()} could not be written: another program keeps changing the same file; "
                 "stop it and try again"
@@ -412,6 +421,7 @@ class MemoryStore:
             self._tell()
 
     def _desk(self, at: OpenMemories) -> FolderTransaction:
+        ledger = self._ledgers.load()
         return FolderTransaction(
             at=at,
             folder=self.path_of(),
@@ -420,9 +430,9 @@ class MemoryStore:
             gate=self._gate,
             now=self._clock.now(),
             say=self._say,
-            listing=at.list(),
             recalls=self._recalls,
-            ledger=self._ledgers.load(),
+            ledger=ledger,
+            lookup=self._ledgers.lookup(ledger),
         )
 
     def _ever(self, name: str | None) -> str | None:

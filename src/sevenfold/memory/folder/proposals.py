@@ -52,7 +52,7 @@ class WriteProposal:
     def check_sharing(self, now: FolderListing) -> None:
         """There is a team, and nothing about a person goes to it."""
         if self.part == SHARED:
-            check_team(now)
+            check_team(now.folders)
             check_private(self.data, self.file)
 
     def check_text(self, at: OpenMemories | None) -> None:
