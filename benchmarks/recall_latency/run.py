@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from benchmarks.recall_latency import writes
 from benchmarks.recall_latency.engines import engines, p, timed
 from benchmarks.recall_latency.memories import QUESTIONS, StandIn, listing, sentences, written
 from benchmarks.report import Table, arguments, show
@@ -33,6 +34,7 @@ _COLD: Final = """
 import sys, time
 began = time.perf_counter()
 from pathlib import Path
+from benchmarks.recall_latency import writes
 from benchmarks.recall_latency.memories import StandIn, listing
 from benchmarks.recall_latency.run import embedder
 from sevenfold.memory.search.index import SearchIndex
@@ -101,7 +103,7 @@ def run(quick: bool = False) -> list[Table]:
             shutil.rmtree(Path(place) / "search")
     busy = ", ".join(f"{load:.1f}" for load in (began, os.getloadavg()[0]))
     tables.warm.notes.append(f"load of the machine at the beginning and the end: {busy}")
-    return [*tables.all(), engines([size for size in sizes if size >= 1_000])]
+    return [*tables.all(), engines([size for size in sizes if size >= 1_000]), *writes.run(quick)]
 
 
 def _measure(folder: Path, state: Path, with_vectors: Embedder, tables: Tables) -> None:

@@ -14,8 +14,8 @@ from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Refused
 from sevenfold.layers.l6_dreaming.review import keep_for_review
 from sevenfold.memory.dreams.stage import stage_folder
+from sevenfold.memory.folder.agent_folders import find_state_folder
 from sevenfold.memory.folder.files import FolderBackend
-from sevenfold.memory.folder.folder import find_state_folder
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import Memory, MemoryStore
 

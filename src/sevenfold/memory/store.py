@@ -12,7 +12,6 @@ the history. A `MemoryBackend` keeps files, revisions and records.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
@@ -32,6 +31,7 @@ from sevenfold.memory.folder.folder import (
     FolderHistory,
     FolderTransaction,
     LedgerFile,
+    RecallTimes,
     Saved,
     find_agent_kind,
 )
@@ -91,6 +91,7 @@ class MemoryStore:
         self.backend = backend
         self._reading = FolderReader(backend)
         self._ledgers = LedgerFile(backend.state(""))
+        self._recalls = RecallTimes(backend.state(""))
         self._past = FolderHistory(backend.revisions, self._say)
         self._recalling = RecallReader(backend, self._reading, self._embedder, self._say)
         kind = find_agent_kind(backend.path_of())
@@ -146,15 +147,24 @@ class MemoryStore:
         return self._reading.index_text((SHARED if team else OWN).index)
 
     def loaded_index(self, *, team: bool = False) -> str:
-        """An index as a session sees it: cut to its limits, with a warning if it was cut."""
-        part, text = SHARED if team else OWN, self.index_text(team=team)
-        if not text:
-            return ""
-        from sevenfold.memory.index import load_index
+        """An index as a session sees it: cut to its limits, with a warning if it was cut.
 
+        Where there are memories and no index, it is the one that the next write makes.
+        """
+        part, text = SHARED if team else OWN, self.index_text(team=team)
+        if not text and not self.exists():
+            return ""
         known = self.modified().items()
         times = {part.inner(file): at for file, at in known if file.startswith(part.folder)}
-        return load_index(text, times, part.index)
+        if not text:
+            return self._reading.make_index(part, times)
+        from sevenfold.memory.index import load_index
+
+        loaded = load_index(text, times, part.index)
+        if loaded.warning:
+            self._say(f"{self.path_of()}: {loaded.warning}.")
+            self._tell()
+        return loaded.text
 
     def modified(self) -> dict[str, float]:
         """The time of the last change of each memory, by file."""
@@ -164,6 +174,7 @@ class MemoryStore:
     def recall(self, query: str, limit: int = 5, skip: frozenset[str] = frozenset()) -> list[Recalled]:
         """The memories that answer a question, the best first; files in `skip` are left out."""
         found = self._recalling.find(query, limit, skip)
+        self._recalls.note((one.file for one in found), self._clock.now())
         self._tell()
         return found
 
@@ -223,7 +234,6 @@ class MemoryStore:
         With `new` only the name is compared. With `team` it is shared; memories about a person are refused.
         """
         from sevenfold.memory.folder.changes import add_memory
-        from sevenfold.memory.similarity import find_repeated_file
 
         by = author or self.author
         return self.changing(
@@ -236,8 +246,9 @@ class MemoryStore:
                 body=body,
                 origin=origin,
                 team=team,
-                like=None if new else partial(find_repeated_file, self),
-            )
+                new=new,
+            ),
+            look=False,
         )
 
     def edit(
@@ -271,6 +282,7 @@ class MemoryStore:
         saved = self.changing(lambda desk: purge_memory(desk, name))
         file = saved.path.relative_to(self.path_of()).as_posix()
         self._recalling.purge(file)
+        self._recalls.forget(file)
         for held in [one for one in self.quarantine.list() if one.file == file]:
             self.quarantine.drop(held.number)
         if list_waiting_stages(self.local):
@@ -303,7 +315,7 @@ class MemoryStore:
 
         self.claim()
         proposal = WriteProposal(self.backend, path, data)
-        old = proposal.check(self._reading.index_text)
+        old = proposal.check()
         self._gate.let_pass(proposal.file, data, old, author or self.author)
 
     def after_write(self, path: Path, *, author: Author | None = None) -> list[Saved]:
@@ -364,15 +376,23 @@ class MemoryStore:
 
     def close(self) -> None:
         """Wait for background work."""
+        self._recalls.save()
         self._recalling.close()
 
     # --- inside ---------------------------------------------------------------------------------------
 
     def changing(
-        self, work: Callable[[FolderTransaction], T], taken: tuple[Author, list[Saved]] | None = None
+        self,
+        work: Callable[[FolderTransaction], T],
+        taken: tuple[Author, list[Saved]] | None = None,
+        *,
+        look: bool = True,
     ) -> T:
-        """Run `work` under the write lock, after changes of other programs are recorded."""
-        from sevenfold.memory.folder.changes import record_external_changes
+        """Run `work` under the write lock, after changes of other programs are recorded.
+
+        Without `look` not every file of a large folder is looked at if that was done just now.
+        """
+        from sevenfold.memory.folder.changes import is_up_to_date, record_external_changes
 
         author, saved = taken or (OTHER, [])
         self.claim()
@@ -385,10 +405,13 @@ class MemoryStore:
 
                             finish_pending_dream(self._desk(at), self.backend)
                         desk = self._desk(at)
-                        saved += record_external_changes(desk, author)
-                        return work(desk)
+                        if look or not is_up_to_date(desk):
+                            saved += record_external_changes(desk, author)
+                        done = work(desk)
+                        desk.settle()
+                        return done
                 except ConcurrentWrite:  # a program without the lock was faster: look again
-                    continue
+                    look = True
             raise StorageFailure(
                 f"{self.path_of()} could not be written: another program keeps changing the same file; "
                 "stop it and try again"
@@ -398,6 +421,7 @@ class MemoryStore:
             self._tell()
 
     def _desk(self, at: OpenMemories) -> FolderTransaction:
+        ledger = self._ledgers.load()
         return FolderTransaction(
             at=at,
             folder=self.path_of(),
@@ -406,8 +430,9 @@ class MemoryStore:
             gate=self._gate,
             now=self._clock.now(),
             say=self._say,
-            listing=at.list(),
-            ledger=self._ledgers.load(),
+            recalls=self._recalls,
+            ledger=ledger,
+            lookup=self._ledgers.lookup(ledger),
         )
 
     def _ever(self, name: str | None) -> str | None:

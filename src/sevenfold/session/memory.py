@@ -30,8 +30,9 @@ from sevenfold.layers.l5_durable_memory.prompt import (
     is_opening,
 )
 from sevenfold.layers.shared.restore import CompactionCut, StandingMessages, Stands
+from sevenfold.memory.folder.agent_folders import find_state_folder
 from sevenfold.memory.folder.files import FolderBackend
-from sevenfold.memory.folder.folder import Saved, find_state_folder
+from sevenfold.memory.folder.folder import Saved
 from sevenfold.memory.folder.names import INDEX_NAME
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.instructions.loader import InstructionFiles

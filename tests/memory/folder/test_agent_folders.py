@@ -11,14 +11,14 @@ import pytest
 from sevenfold.core.errors import Refused
 from sevenfold.core.events import Event, Notice
 from sevenfold.memory.errors import Guarded
-from sevenfold.memory.folder.files import FolderBackend
-from sevenfold.memory.folder.folder import (
+from sevenfold.memory.folder.agent_folders import (
     AgentFolder,
     AgentScope,
     find_agent_folder,
     make_folder_name,
     prepare_agent_folder,
 )
+from sevenfold.memory.folder.files import FolderBackend
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
 from sevenfold.testing import FakeClock

@@ -34,8 +34,9 @@ from sevenfold.layers.l5_durable_memory.selection import (
 from sevenfold.layers.l7_agents.forks import ForkRunner
 from sevenfold.layers.parts import PlainConversation, RecallParts
 from sevenfold.memory.errors import NoSuchMemory
+from sevenfold.memory.folder.agent_folders import AgentFolder, list_agent_folders, make_folder_name
 from sevenfold.memory.folder.files import StateFolder
-from sevenfold.memory.folder.folder import AgentFolder, Saved, list_agent_folders, make_folder_name
+from sevenfold.memory.folder.folder import Saved
 from sevenfold.memory.history.revisions import Revision
 from sevenfold.memory.recall_results import Recalled, count_days_ago, format_age
 from sevenfold.memory.store import QUARANTINE, Memory, MemoryStore

@@ -330,7 +330,7 @@ def _undone(
     if not found.changes:
         raise Mistake(f"nothing of the dream is left to undo: {dream.id} was undone or overwritten")
     times = find_write_times(desk, found.changes)
-    apply_changes(desk, found.changes, author, f"undid the dream {dream.id}", strict=False, times=times)
+    apply_changes(desk, found.changes, author, f"undid the dream {dream.id}", times=times)
     return list(found.conflicts)
 
 

@@ -58,9 +58,7 @@ def undo_changes(desk: FolderTransaction, author: Author, asked: str | None, to:
     what = f"undid the last change of {asked or 'the folder'}"
     if to is not None:
         what = f"brought back {asked or 'the folder'} as of {to}"
-    revision = apply_changes(
-        desk, changes, author, what, strict=False, times=find_write_times(desk, changes)
-    )
+    revision = apply_changes(desk, changes, author, what, times=find_write_times(desk, changes))
     return [
         Saved(names[each], desk.folder / each, revision, actions[each])
         for each in changes
