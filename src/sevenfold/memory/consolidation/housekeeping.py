@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol, TypeAlias
 
 from sevenfold.core.errors import Refused
+from sevenfold.memory.backend import is_topic
 from sevenfold.memory.consolidation.dates import find_noon, format_day
 from sevenfold.memory.consolidation.sentences import append_paragraph, read_description, read_sentences
 from sevenfold.memory.consolidation.staged_memories import (
@@ -43,6 +44,7 @@ from sevenfold.memory.index import (
     LINES,
     SHORTEST_HOOK,
     IndexRow,
+    drop_pointers,
     explain_over_limit,
     parse_pointers,
     reconcile_index,
@@ -161,7 +163,9 @@ def _fitted(files: StagedFiles, known: frozenset[str]) -> list[str]:
     topics = files.active()
     also = {*files.times, *known} - {topic.file for topic in topics}
     also = {file for file in also if file in files.now or file not in files.before}
-    text = reconcile_index(files.index, topics, sorted(also))
+    removed = [file for file in files.before if file not in files.now and is_topic(file)]
+    removed += [read_topic(files.before[file], file).name for file in removed]
+    text = reconcile_index(drop_pointers(files.index, removed), topics, sorted(also))
     _keep_hooks_of_repeated(files, text)
     if not explain_over_limit(text):
         files.index = text

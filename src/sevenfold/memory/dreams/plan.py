@@ -38,7 +38,7 @@ from sevenfold.memory.folder.folder import ARCHIVE, RECORDED, FolderTransaction,
 from sevenfold.memory.folder.names import INDEX_NAME, TEAM, explain_bad_file, make_file_key, make_slug
 from sevenfold.memory.frontmatter import detect_line_break
 from sevenfold.memory.history.revisions import Author
-from sevenfold.memory.index import IndexRow, explain_over_limit, parse_pointers, split_rows
+from sevenfold.memory.index import IndexRow, drop_pointers, explain_over_limit, parse_pointers, split_rows
 from sevenfold.memory.index_update import decode_index, encode_index, plan_text, retell_index
 from sevenfold.memory.merge import choose_side, merge_lines
 from sevenfold.memory.text.links import find_wiki_links, list_link_names, make_link_key, rewrite_wiki_links
@@ -320,7 +320,9 @@ def _reconciled(desk: FolderTransaction, draft: CommitDraft, text: str) -> str:
 
     names = {file: _name(desk, draft, file) for file in listed}
     also = sorted(files.difference(listed))
-    text = retell_index(text, retold)
+    removed = [file for file, data in draft.changes.items() if data is None and file in desk.ledger.rows]
+    removed += [desk.ledger.rows[file].name for file in removed]
+    text = retell_index(drop_pointers(text, removed), retold)
     return plan_text(text, names, also, rank=rank, read=lambda file: _topic(desk, draft, file))[0]
 
 

@@ -24,6 +24,7 @@ from sevenfold.memory.guard.injection import find_instructions
 from sevenfold.memory.guard.secrets import find_secrets
 from sevenfold.memory.guard.text import GuardFinding, GuardVerdict
 from sevenfold.memory.history.revisions import Author
+from sevenfold.memory.index import drop_dead_pointers
 from sevenfold.memory.index_update import decode_index, encode_index, plan_text
 from sevenfold.memory.merge import choose_side, merge_texts
 from sevenfold.memory.team.git import RefusedFile
@@ -133,7 +134,7 @@ def _weigh(
 
 def prune_index(text: str, names: Mapping[str, str]) -> str:
     """An index without pointers to files that are not there; `names` are the memories by file."""
-    return plan_text(text, names, ())[0]
+    return plan_text(drop_dead_pointers(text, names), names, ())[0]
 
 
 def merge_indexes(before: str, ours: str, theirs: str, names: Mapping[str, str]) -> str:
