@@ -21,7 +21,7 @@ from benchmarks.report import Table, arguments, show
 from sevenfold.memory.consolidation.consolidation import consolidate_folder
 from sevenfold.memory.consolidation.staged_memories import ConsolidationReport
 from sevenfold.memory.dreams.losses import find_lost_facts
-from sevenfold.memory.index import HOOK, explain_over_limit, read_index
+from sevenfold.memory.index import HOOK, list_exceeded_limits, read_index
 
 SIZES: Final = {50: 40, 100: 40, 200: 20, 500: 10}
 QUICK: Final = {50: 4, 200: 2}
@@ -160,7 +160,7 @@ def _index(place: Path) -> tuple[int, int]:
     text = path.read_text("utf-8", "replace") if path.exists() else ""
     read = read_index(text)
     long = {one.line for one in read.pointers if len(read.lines[one.line - 1].rstrip()) > HOOK}
-    return len(long), int(bool(explain_over_limit(text)))
+    return len(long), int(bool(list_exceeded_limits(text)))
 
 
 def killed(dreams: int) -> Table:

@@ -128,20 +128,28 @@ HOOK: Final = 150  # Characters that the line of one memory should not exceed
 WARNING: Final = 700  # Characters that the line about a cut may have
 _NAMED: Final = 8
 _NAME: Final = 50
+_UNLISTED: Final = re.compile(
+    r"^- ([\d,]+) more memor(?:y is|ies are) not listed here; recall finds (?:it|them)[ \t]*"
+    r"(?:\r\n|\n|\r|\Z)",
+    re.MULTILINE,
+)
 
 
-def explain_over_limit(text: str, file: str = INDEX) -> str:
-    """The reason the index may not be written like this, with the fix; empty if it is fine."""
-    if not (over := list_exceeded_limits(text)):
-        return ""
-    lines = [(len(row.text.rstrip("\r\n")), row.number) for row in split_rows(text) if row.count == 1]
-    long = sorted((one for one in lines if one[0] > HOOK), reverse=True)[:3]
-    longest = ", ".join(f"line {number} ({length:,} characters)" for length, number in long)
-    return (
-        f"{file} would have {' and '.join(over)}. Keep one line of at most {HOOK} characters for each "
-        "memory, move what says more into its topic file, and merge or remove memories that are no "
-        f"longer needed.{f' The longest: {longest}.' if longest else ''}"
-    )
+def format_unlisted(count: int) -> str:
+    """The last line of an index that has no room for all memories."""
+    if count == 1:
+        return "- 1 more memory is not listed here; recall finds it"
+    return f"- {count:,} more memories are not listed here; recall finds them"
+
+
+UNLISTED: Final = len(format_unlisted(1_000_000)) + 2  # Characters that are kept free for that line
+
+
+def split_unlisted(text: str) -> tuple[str, int]:
+    """An index without the line of `format_unlisted`, and the number in that line; 0: there is none."""
+    if not (found := _UNLISTED.search(text)):
+        return text, 0
+    return _UNLISTED.sub("", text), int(found[1].replace(",", ""))
 
 
 def list_exceeded_limits(text: str) -> list[str]:
@@ -153,7 +161,14 @@ def list_exceeded_limits(text: str) -> list[str]:
     return over
 
 
-def load_index(text: str, modified: Mapping[str, float], file: str = INDEX) -> str:
+class LoadedIndex(msgspec.Struct, frozen=True):
+    """An index within its limits, and the warning about what was left out; empty: it is whole."""
+
+    text: str
+    warning: str = ""
+
+
+def load_index(text: str, modified: Mapping[str, float], file: str = INDEX) -> LoadedIndex:
     """The index as a session sees it; `modified` says when each topic file was last changed.
 
     Within the limits it is the text itself. Otherwise pointers go, those to the oldest files first
@@ -161,14 +176,21 @@ def load_index(text: str, modified: Mapping[str, float], file: str = INDEX) -> s
     the end; the order of what stays is kept, and the last line says what is missing.
     """
     if not (over := list_exceeded_limits(text)):
-        return text
+        return LoadedIndex(text)
+    text, unlisted = split_unlisted(text)
+    over = list_exceeded_limits(text) or over
     rows = split_rows(text)
     times = {make_file_key(file): at for file, at in modified.items()}
     gone = _gone(rows, [_time(row, times) for row in rows])
     kept = "".join(row.text for at, row in enumerate(rows) if at not in gone)
     kept = kept if kept.strip() else _beginning(text)
     lead = "" if not kept or kept.endswith(("\n", "\r")) else "\n"
-    return f"{kept}{lead}{_warning(file, over, [rows[at] for at in sorted(gone)])}\n"
+    said = describe_cut(over, [rows[at] for at in sorted(gone)], unlisted)
+    warning = f"{file} has {said}. The files themselves are still in the folder"
+    return LoadedIndex(
+        f"{kept}{lead}> Warning: {warning}: search there, and shorten the index.\n",
+        f"{warning}, and recall finds them: shorten the index, or let a dream do it",
+    )
 
 
 def _beginning(text: str) -> str:
@@ -209,7 +231,8 @@ def _gone(rows: list[IndexRow], times: list[float]) -> set[int]:
     return gone
 
 
-def _warning(file: str, over: list[str], gone: list[IndexRow]) -> str:
+def describe_cut(over: list[str], gone: list[IndexRow], unlisted: int) -> str:
+    """The limits that are exceeded, and the lines that are left out: how many, and which."""
     files = [link.file[:_NAME] for row in gone if row.pointing for link in row.links]
     by_hand = [row for row in gone if not row.pointing and row.text.strip()]
     parts = []
@@ -220,11 +243,9 @@ def _warning(file: str, over: list[str], gone: list[IndexRow]) -> str:
     if by_hand:
         which = "line" if len(by_hand) == 1 else "lines"
         parts.append(f"{len(by_hand):,} other {which} left out, from line {by_hand[0].number:,} on")
-    said = "; ".join(parts) or "its end is left out"
-    return (
-        f"> Warning: {file} has {' and '.join(over)}; {said}. The files themselves are still in the "
-        "folder: search there, and shorten the index."
-    )
+    if unlisted:
+        parts.append(f"{unlisted:,} more memor{'y has' if unlisted == 1 else 'ies have'} no line in it")
+    return f"{' and '.join(over)}; {'; '.join(parts) or 'its end is left out'}"
 
 
 TITLE: Final = 80
@@ -262,7 +283,7 @@ def reconcile_index(text: str, topics: Iterable[IndexTarget], also: Collection[s
     A pointer to a file that is not there becomes text: it may be the only place that says so. Those to
     files that were removed go with `drop_pointers` before. `also` are files that exist and may be pointed
     to but need no pointer here (another index has it). The text is returned as it is when nothing has to
-    change. It may be over the limit: ask `explain_over_limit`.
+    change. It may be over the limit: `fit_index` makes it fit.
     """
     topics = list(topics)
     known = _known([(one.file, one.name) for one in topics], also)
@@ -382,6 +403,12 @@ def _with(text: str, topics: list[IndexTarget]) -> str:
     """The text with these pointers at its end, in its own style."""
     if not topics:
         return text
+    start, bullet, nl = begin_list(text)
+    return start + "".join(format_pointer(topic, bullet) + nl for topic in topics)
+
+
+def begin_list(text: str) -> tuple[str, str, str]:
+    """The text so that a list item may follow, and the bullet and the line break that it uses."""
     nl = detect_line_break(text)
     lines = text.rstrip().splitlines()
     bullets = [found[1] for row in split_rows(text) if row.pointing and (found := _BULLET.match(row.text))]
@@ -390,5 +417,4 @@ def _with(text: str, topics: list[IndexTarget]) -> str:
         text += nl
     if last and lines[-1] == text.splitlines()[-1] and _ITEM.match(last) is None:
         text += nl  # prose: a list begins behind a blank line
-    bullet = bullets[-1] if bullets else "-"
-    return text + "".join(format_pointer(topic, bullet) + nl for topic in topics)
+    return text, bullets[-1] if bullets else "-", nl

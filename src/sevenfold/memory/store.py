@@ -32,6 +32,7 @@ from sevenfold.memory.folder.folder import (
     FolderHistory,
     FolderTransaction,
     LedgerFile,
+    RecallTimes,
     Saved,
     find_agent_kind,
 )
@@ -90,6 +91,7 @@ class MemoryStore:
         self.backend = backend
         self._reading = FolderReader(backend)
         self._ledgers = LedgerFile(backend.state(""))
+        self._recalls = RecallTimes(backend.state(""))
         self._past = FolderHistory(backend.revisions, self._say)
         self._recalling = RecallReader(backend, self._reading, self._embedder, self._say)
         kind = find_agent_kind(backend.path_of())
@@ -145,15 +147,24 @@ class MemoryStore:
         return self._reading.index_text((SHARED if team else OWN).index)
 
     def loaded_index(self, *, team: bool = False) -> str:
-        """An index as a session sees it: cut to its limits, with a warning if it was cut."""
-        part, text = SHARED if team else OWN, self.index_text(team=team)
-        if not text:
-            return ""
-        from sevenfold.memory.index import load_index
+        """An index as a session sees it: cut to its limits, with a warning if it was cut.
 
+        Where there are memories and no index, it is the one that the next write makes.
+        """
+        part, text = SHARED if team else OWN, self.index_text(team=team)
+        if not text and not self.exists():
+            return ""
         known = self.modified().items()
         times = {part.inner(file): at for file, at in known if file.startswith(part.folder)}
-        return load_index(text, times, part.index)
+        if not text:
+            return self._reading.make_index(part, times)
+        from sevenfold.memory.index import load_index
+
+        loaded = load_index(text, times, part.index)
+        if loaded.warning:
+            self._say(f"{self.path_of()}: {loaded.warning}.")
+            self._tell()
+        return loaded.text
 
     def modified(self) -> dict[str, float]:
         """The time of the last change of each memory, by file."""
@@ -163,6 +174,7 @@ class MemoryStore:
     def recall(self, query: str, limit: int = 5, skip: frozenset[str] = frozenset()) -> list[Recalled]:
         """The memories that answer a question, the best first; files in `skip` are left out."""
         found = self._recalling.find(query, limit, skip)
+        self._recalls.note((one.file for one in found), self._clock.now())
         self._tell()
         return found
 
@@ -270,6 +282,7 @@ class MemoryStore:
         saved = self.changing(lambda desk: purge_memory(desk, name))
         file = saved.path.relative_to(self.path_of()).as_posix()
         self._recalling.purge(file)
+        self._recalls.forget(file)
         for held in [one for one in self.quarantine.list() if one.file == file]:
             self.quarantine.drop(held.number)
         if list_waiting_stages(self.local):
@@ -314,7 +327,7 @@ class MemoryStore:
 
         self.claim()
         proposal = WriteProposal(self.backend, path, data)
-        old = proposal.check(self._reading.index_text)
+        old = proposal.check()
         self._gate.let_pass(proposal.file, data, old, author or self.author)
 
     def after_write(self, path: Path, *, author: Author | None = None) -> list[Saved]:
@@ -374,6 +387,7 @@ class MemoryStore:
 
     def close(self) -> None:
         """Wait for background work."""
+        self._recalls.save()
         self._recalling.close()
 
     # --- inside ---------------------------------------------------------------------------------------
@@ -424,6 +438,7 @@ class MemoryStore:
             now=self._clock.now(),
             say=self._say,
             listing=at.list(),
+            recalls=self._recalls,
             ledger=self._ledgers.load(),
         )
 

@@ -22,7 +22,7 @@ from sevenfold.memory.dreams.losses import find_lost_facts
 from sevenfold.memory.dreams.stage import stage_folder
 from sevenfold.memory.folder.files import FolderBackend
 from sevenfold.memory.history.revisions import Author
-from sevenfold.memory.index import HOOK, LINES, explain_over_limit, format_pointer, read_index
+from sevenfold.memory.index import HOOK, LINES, format_pointer, list_exceeded_limits, read_index
 from sevenfold.memory.store import MemoryStore
 from sevenfold.memory.topic_file import TYPES, Origin, Type, encode_new_topic, read_topic
 from sevenfold.testing import FakeClock
@@ -498,9 +498,11 @@ def test_a_full_index_keeps_the_newest_and_the_files_stay(folder: Folder) -> Non
     folder.dream()
     text = folder.text("MEMORY.md")
     pointed = {one.file for one in read_index(text).pointers}
-    assert not explain_over_limit(text)
-    assert len(pointed) == LINES
-    assert pointed == {f"m{n}.md" for n in range(60, 260)}
+    assert not list_exceeded_limits(text)
+    assert len(pointed) == LINES - 1
+    assert pointed == {f"m{n}.md" for n in range(61, 260)}
+    assert text.endswith("\n- 61 more memories are not listed here; recall finds them\n")
+    assert folder.dream().index == ()
     assert len(folder.topics()) == 260
 
 
@@ -509,7 +511,7 @@ def test_hand_written_lines_that_do_not_fit_are_kept_in_a_memory(folder: Folder)
     folder.put("MEMORY.md", "# Mine\n\n" + "\n".join(sections))
     folder.dream()
     text = folder.text("MEMORY.md")
-    assert not explain_over_limit(text)
+    assert not list_exceeded_limits(text)
     assert "## Part 0" in text
     everything = text + folder.everything
     assert all(section.strip() in everything for section in sections)
@@ -722,7 +724,7 @@ def test_whatever_is_there_nothing_goes_without_an_account_and_a_second_dream_is
     told_of = {" ".join(one.old.split()).rstrip(".。") for one in report.superseded}
     for fact in find_lost_facts(before, after):
         assert " ".join(fact.text.split()).rstrip(".。") in told_of, fact
-    assert not explain_over_limit(folder.text("MEMORY.md"))
+    assert not list_exceeded_limits(folder.text("MEMORY.md"))
     assert all(not Path(file).is_absolute() and ".." not in Path(file).parts for file in after)
     assert folder.dream().changed == ()
 
@@ -763,7 +765,7 @@ def test_real_folders_lose_nothing_and_need_no_second_dream(tmp_path: Path) -> N
         assert report.merged == (), name
         assert report.superseded == (), name
         assert find_lost_facts(before, folder.topics()) == [], name
-        assert not explain_over_limit(folder.text("MEMORY.md")) if "MEMORY.md" in folder.files() else True
+        assert not list_exceeded_limits(folder.text("MEMORY.md")) if "MEMORY.md" in folder.files() else True
         assert folder.dream().changed == (), name
 
 

@@ -7,6 +7,7 @@ there. Only an index that cannot be made to fit refuses the whole.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -38,8 +39,15 @@ from sevenfold.memory.folder.folder import ARCHIVE, RECORDED, FolderTransaction,
 from sevenfold.memory.folder.names import INDEX_NAME, TEAM, explain_bad_file, make_file_key, make_slug
 from sevenfold.memory.frontmatter import detect_line_break
 from sevenfold.memory.history.revisions import Author
-from sevenfold.memory.index import IndexRow, drop_pointers, explain_over_limit, parse_pointers, split_rows
-from sevenfold.memory.index_update import decode_index, encode_index, plan_text, retell_index
+from sevenfold.memory.index import (
+    IndexRow,
+    drop_pointers,
+    list_exceeded_limits,
+    parse_pointers,
+    split_rows,
+    split_unlisted,
+)
+from sevenfold.memory.index_update import complete_index, decode_index, encode_index, retell_index
 from sevenfold.memory.merge import choose_side, merge_lines
 from sevenfold.memory.text.links import find_wiki_links, list_link_names, make_link_key, rewrite_wiki_links
 from sevenfold.memory.topic_file import Topic, explain_not_text, read_topic
@@ -246,7 +254,7 @@ def join_index(draft: CommitDraft, before: bytes | None, dreamt: bytes | None) -
 
 def keep_lines(draft: CommitDraft, text: str) -> str:
     """The index with the lines that only it had: what a topic file says is accounted for there."""
-    now = decode_index(draft.now.get(INDEX_NAME, b""))
+    now, _ = split_unlisted(decode_index(draft.now.get(INDEX_NAME, b"")))
     left = {row.text.strip() for row in split_rows(text)}
     gone = [row for row in split_rows(now) if row.text.strip() and row.text.strip() not in left]
     if not gone:
@@ -292,13 +300,11 @@ def _kept(draft: CommitDraft, text: str, fact: MemoryFact, row: IndexRow, into: 
 
 
 def plan_index(desk: FolderTransaction, draft: CommitDraft, text: str) -> bytes | None:
-    """The index to write, or None when it stays; `Refused` when it cannot be made to fit."""
+    """The index to write, or None when it stays. One that cannot be made to fit is not taken."""
     now = decode_index(draft.now.get(INDEX_NAME, b""))
     new = _reconciled(desk, draft, text)
-    if explain_over_limit(new):
+    if list_exceeded_limits(new):
         new = _reconciled(desk, draft, now)
-        if (why := explain_over_limit(new)) and len(new) > len(now):
-            raise Refused(f"The dream was not saved: {why}")
     data = encode_index(new)
     return None if data == draft.now.get(INDEX_NAME, b"") else data
 
@@ -314,16 +320,19 @@ def _reconciled(desk: FolderTransaction, draft: CommitDraft, text: str) -> str:
     files = {file for file in {*files, *draft.changes} if draft.changes.get(file, b"") is not None}
     listed = sorted(file for file in files if is_listed(file) and not file.startswith(ARCHIVE))
 
-    def rank(file: str) -> tuple[bool, int, str]:
+    recalled = desk.recalls.load()
+
+    def recency(file: str) -> float:
         stamp = desk.stamp(file)
-        return file not in draft.changes, -stamp.modified if stamp else 0, file
+        changed = math.inf if file in draft.changes else stamp.modified / 1e9 if stamp else 0.0
+        return max(changed, recalled.get(file, 0.0))
 
     names = {file: _name(desk, draft, file) for file in listed}
     also = sorted(files.difference(listed))
     removed = [file for file, data in draft.changes.items() if data is None and file in desk.ledger.rows]
     removed += [desk.ledger.rows[file].name for file in removed]
     text = retell_index(drop_pointers(text, removed), retold)
-    return plan_text(text, names, also, rank=rank, read=lambda file: _topic(desk, draft, file))[0]
+    return complete_index(text, names, also, recency=recency, read=lambda file: _topic(desk, draft, file))
 
 
 def _name(desk: FolderTransaction, draft: CommitDraft, file: str) -> str:

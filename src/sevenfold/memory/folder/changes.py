@@ -235,7 +235,6 @@ def apply_changes(
     author: Author,
     summary: str,
     *,
-    strict: bool = True,
     times: Mapping[str, float] = {},
 ) -> str:
     """Make these changes and what they mean for the index, as one revision.
@@ -243,7 +242,7 @@ def apply_changes(
     `times`: when the files were written that are not from now.
     """
     old = {file: _bytes(desk, file) for file in changes if _can_be_put_back(desk, file)}
-    indexes = plan_changed_indexes(desk, changes, old, strict=strict)
+    indexes = plan_changed_indexes(desk, changes, old)
     topics = {file: data for file, data in changes.items() if file not in INDEXES}
     digests = {
         file: "" if data is None else digest_bytes(data) for file, data in {**topics, **indexes}.items()
@@ -312,7 +311,7 @@ def _index_written(
         except ConcurrentWrite:
             stamp = desk.at.stamp(file)
             desk.know(file, FileRow(stamp, "", "", row.held if row else "") if stamp else None)
-            index = plan_changed_indexes(desk, changes, old, strict=False).get(file)
+            index = plan_changed_indexes(desk, changes, old).get(file)
         else:
             return index
     return None

@@ -11,8 +11,9 @@ import contextlib
 import hashlib
 import os
 import secrets
+import threading
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
@@ -133,7 +134,7 @@ UNKNOWN: Final = "?"  # The revision of a ledger that belongs to none: everythin
 SETTLED: Final = 100_000_000
 """Nanoseconds after which a file cannot change any more without its stamp changing: file systems count
 time in steps, and two writes within one step may look the same."""
-_FORMAT: Final = 2
+_FORMAT: Final = 3
 _TOKEN: Final = 17  # Bytes of the first line of the ledger, which is another after each write
 _LARGEST: Final = 1 << 30
 _TIMES: Final = 1_000  # The most times of replaced texts that are kept
@@ -156,7 +157,6 @@ class FolderLedger(msgspec.Struct):
 
     head: str = UNKNOWN
     rows: dict[str, FileRow] = {}
-    full: set[str] = set()  # The parts of the folder that hold memories for which their index has no room
     purged: str | None = None
     """The newest revision after a purge, which itself is none; None: nothing was purged."""
     format: int = _FORMAT
@@ -164,7 +164,7 @@ class FolderLedger(msgspec.Struct):
     """Times of replaced texts by their digest: a text that comes back gets its old time."""
 
     def copy(self) -> FolderLedger:
-        return FolderLedger(self.head, dict(self.rows), set(self.full), self.purged, times=dict(self.times))
+        return FolderLedger(self.head, dict(self.rows), self.purged, times=dict(self.times))
 
     def gone(self, row: FileRow) -> None:
         """A text is replaced or removed."""
@@ -246,6 +246,59 @@ class LedgerFile:
             self._state.remove(PENDING)
 
 
+RECALLS: Final = "recalls.json"
+_MOST_RECALLS: Final = 400  # The newest that are kept: an index has room for half of them
+
+
+class RecallTimes:
+    """The last recall of each memory, by file, in seconds. `note` is called from any thread.
+
+    A memory that was recalled lately keeps its line in the index. Losing the times costs it that and
+    nothing else, so nothing here raises and nothing waits for the disk.
+    """
+
+    def __init__(self, state: StateRecords) -> None:
+        self._state = state
+        self._new: dict[str, float] = {}
+        self._one = threading.Lock()
+
+    def note(self, files: Iterable[str], at: float) -> None:
+        """Note a recall; it is written by `save`, when there is time."""
+        with self._one:
+            self._new |= dict.fromkeys(files, at)
+
+    def load(self) -> dict[str, float]:
+        """All times that are known, those of other processes too."""
+        with self._one:
+            return self._load()
+
+    def _load(self) -> dict[str, float]:
+        with contextlib.suppress(StorageFailure, msgspec.DecodeError, UnicodeDecodeError):
+            data = self._state.read(RECALLS, _LARGEST)
+            return (msgspec.json.decode(data, type=dict[str, float]) if data else {}) | self._new
+        return dict(self._new)
+
+    def save(self) -> None:
+        """Write what was noted since, if anything was."""
+        with self._one:
+            if self._new:
+                self._write(self._load())
+                self._new.clear()
+
+    def forget(self, file: str) -> None:
+        """Remove all that is known of a file."""
+        with self._one:
+            known = self._load()
+            self._new.pop(file, None)
+            if known.pop(file, None) is not None:
+                self._write(known)
+
+    def _write(self, times: dict[str, float]) -> None:
+        newest = sorted(times.items(), key=lambda one: -one[1])[:_MOST_RECALLS]
+        with contextlib.suppress(StorageFailure):
+            self._state.write(RECALLS, msgspec.json.encode(dict(newest)), lasting=False)
+
+
 def digest_bytes(data: bytes) -> str:
     """A short digest of these bytes."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
@@ -288,6 +341,7 @@ class FolderTransaction:
     now: float
     say: Callable[[str], None]
     listing: FolderListing
+    recalls: RecallTimes
     ledger: FolderLedger = field(default_factory=FolderLedger)
     dirty: bool = False
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from sevenfold.core.errors import Refused, StorageFailure
 from sevenfold.memory.backend import HEAD, FileStamp, FolderListing, MemoryBackend, OpenMemories, is_topic
-from sevenfold.memory.folder.folder import is_settled, read_file_clock
+from sevenfold.memory.folder.folder import FolderPart, is_settled, read_file_clock
 from sevenfold.memory.folder.names import ENDING, INDEX_NAME, explain_bad_file, find_meant_file, make_slug
 from sevenfold.memory.recall_results import Recalled
 from sevenfold.memory.search.index import SearchIndex
@@ -90,6 +90,19 @@ class FolderReader:
                 return at.read(file, LARGEST_INDEX)[0].decode("utf-8", "surrogateescape")
         except FileNotFoundError:
             return ""
+
+    def make_index(self, part: FolderPart, times: Mapping[str, float]) -> str:
+        """An index of the memories of a part. `times` are those of its files, as the index calls them."""
+        names = {file: "" for file in times if part.lists(part.outer(file))}
+        if not names:
+            return ""
+        from sevenfold.memory.index_update import complete_index
+
+        def read(file: str) -> Topic | None:
+            found = self.some([part.outer(file)])
+            return msgspec.structs.replace(found[0][0], file=file) if found else None
+
+        return complete_index("", names, (), recency=times.__getitem__, read=read)
 
     def _current(self, at: OpenMemories, files: Iterable[tuple[str, FileStamp]]) -> Iterable[Topic]:
         now = read_file_clock()

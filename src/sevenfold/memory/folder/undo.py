@@ -302,7 +302,7 @@ def _restore(
     times, old = find_write_times(desk, changes), {file: _now(desk, file) for file in changes}
     indexes: dict[str, bytes | None] = {**step.drafts}
     if changes:
-        indexes |= plan_changed_indexes(desk, {**changes, **step.drafts}, old, strict=False)
+        indexes |= plan_changed_indexes(desk, {**changes, **step.drafts}, old)
     indexes |= step.indexes
     digests = {
         file: "" if data is None else digest_bytes(data) for file, data in {**changes, **indexes}.items()
