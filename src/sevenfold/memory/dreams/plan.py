@@ -465,8 +465,8 @@ def _drafted(desk: FolderTransaction, wanted: DreamInput) -> CommitDraft:
 
 
 def _as_it_is(desk: FolderTransaction, wanted: DreamInput) -> Iterator[tuple[str, bytes]]:
-    """The files that the dream knew or wrote, as they are in the folder."""
-    for file in {*wanted.before, *wanted.dreamt}:
+    """The files that the dream knew or wrote, and the index, as they are in the folder."""
+    for file in {*wanted.before, *wanted.dreamt, INDEX_NAME}:
         row = desk.ledger.rows.get(file)
         if row is None or row.held:
             continue
