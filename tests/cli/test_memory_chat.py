@@ -110,11 +110,15 @@ def test_memory_takes_the_last_change_back_for_the_user(here: Here, kept: str) -
 
     undone = here("-p", "/memory undo tabs", "--json").json
 
+    assert "undid: edited tabs" in undone["result"]
     assert "tabs: as before" in undone["result"]
     assert Path(kept).read_text(encoding="utf-8").endswith("\nAlways use tabs.\n")
     newest = here("memory", "history", "--json").json["revisions"][0]
     assert newest["author"]["kind"] == "user"
     assert newest["author"]["session"] == undone["session"]
+
+    assert "redid: edited tabs" in here("-p", "/memory redo").out
+    assert Path(kept).read_text(encoding="utf-8").endswith("\nNever tabs.\n")
 
 
 def test_an_empty_memory_says_how_to_fill_it(here: Here) -> None:
@@ -126,7 +130,7 @@ def test_what_it_does_not_know_it_says_with_what_it_does(here: Here, line: str) 
     ran = here("-p", line)
 
     assert ran.code == 2
-    assert "/memory show NAME, /memory undo [NAME], /memory path" in ran.err
+    assert "/memory show NAME, /memory undo [NAME], /memory redo [NAME], /memory path" in ran.err
 
 
 def test_a_name_that_is_not_there_is_a_mistake(here: Here, kept: str) -> None:

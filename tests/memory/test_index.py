@@ -15,6 +15,7 @@ from sevenfold.memory.index import (
     CHARACTERS,
     HOOK,
     LINES,
+    drop_pointers,
     find_missing_pointers,
     format_pointer,
     list_exceeded_limits,
@@ -92,11 +93,12 @@ def test_every_line_is_kept() -> None:
 # -- reconciling
 
 
-def test_missing_pointers_come_at_the_end_and_dangling_ones_go() -> None:
+def test_missing_pointers_come_at_the_end_and_dangling_ones_are_text() -> None:
     text = "# Mine\n\n## Work\n- [A](a.md) — old\n- [Gone](gone.md) — x\n\nA note by hand.\n"
     assert reconcile_index(text, topics("a.md", "b.md")) == (
-        "# Mine\n\n## Work\n- [A](a.md) — old\n\nA note by hand.\n\n- [b](b.md) — a hook\n"
+        "# Mine\n\n## Work\n- [A](a.md) — old\n- Gone — x\n\nA note by hand.\n\n- [b](b.md) — a hook\n"
     )
+    assert "Gone" not in drop_pointers(text, ["gone.md"])
 
 
 def test_an_index_sorted_by_hand_stays_sorted() -> None:
@@ -121,25 +123,33 @@ def test_a_mention_in_prose_counts_and_is_never_removed() -> None:
     assert reconcile_index(text, topics("notes.md")) == text
 
 
-def test_a_dead_link_leaves_a_shared_line_and_the_others_stay() -> None:
-    known = topics("a.md", "b.md")
-    assert reconcile_index("- [A](a.md), [X](x.md), [B](b.md) — all\n", known) == (
+def test_the_link_of_a_removed_file_leaves_a_shared_line_and_the_others_stay() -> None:
+    assert drop_pointers("- [A](a.md), [X](x.md), [B](b.md) — all\n", ["x.md"]) == (
         "- [A](a.md), [B](b.md) — all\n"
     )
-    assert reconcile_index("- [X](x.md), [A](a.md), [B](b.md) — all\n", known) == (
+    assert drop_pointers("- [X](x.md), [A](a.md), [B](b.md) — all\n", ["x.md"]) == (
         "- [A](a.md), [B](b.md) — all\n"
     )
-    assert reconcile_index("- [A](a.md), [B](b.md), [X](x.md) — all\r\n", known) == (
+    assert drop_pointers("- [A](a.md), [B](b.md), [X](x.md) — all\r\n", ["x.md"]) == (
         "- [A](a.md), [B](b.md) — all\r\n"
     )
-    assert reconcile_index("- [A](a.md) — one; [B](b.md) — two; [X](x.md) — three\n", known) == (
+    assert drop_pointers("- [A](a.md) — one; [B](b.md) — two; [X](x.md) — three\n", ["x.md"]) == (
         "- [A](a.md) — one; [B](b.md) — two\n"
+    )
+
+
+def test_a_dead_link_in_a_shared_line_becomes_text() -> None:
+    text = "- [A](a.md) — one; [B](b.md) — two; [X](x.md) — three\n"
+    assert reconcile_index(text, topics("a.md", "b.md")) == text.replace("[X](x.md)", "X")
+    assert reconcile_index("- [[a]] and [[Other name]]: how\n", topics("a.md")) == (
+        "- [[a]] and Other name: how\n"
     )
 
 
 def test_the_text_below_a_pointer_goes_with_it_and_other_items_stay() -> None:
     text = "- [X](x.md) — hook\n  that goes on\n  - a note\n- [A](a.md)\n  on and on\n"
-    assert reconcile_index(text, topics("a.md")) == "  - a note\n- [A](a.md)\n  on and on\n"
+    assert drop_pointers(text, ["x.md"]) == "  - a note\n- [A](a.md)\n  on and on\n"
+    assert reconcile_index(text, topics("a.md")) == text.replace("[X](x.md)", "X")
 
 
 def test_names_that_differ_in_case_or_composition_are_one_file() -> None:
@@ -332,7 +342,7 @@ def test_whatever_is_in_the_file_it_is_loaded_within_the_limits(
 
 
 @pytest.mark.skipif(not DATA.exists(), reason="the development data is not here")
-def test_real_indexes_keep_every_line_about_what_is_there() -> None:
+def test_real_indexes_keep_every_line_and_what_dead_ones_say() -> None:
     folders: dict[str, dict[str, str]] = defaultdict(dict)
     with gzip.open(DATA, "rt", encoding="utf-8") as rows:
         for row in map(json.loads, rows):
@@ -347,9 +357,11 @@ def test_real_indexes_keep_every_line_about_what_is_there() -> None:
         seen += 1
         there = [read_topic(data.encode(), file) for file, data in folder.items()]
         new = reconcile_index(text, there)
-        gone = {one.line for one in read_index(text).pointers if one.file not in folder}
-        kept = [line for n, line in enumerate(read_index(text).lines, 1) if n not in gone]
-        assert new.startswith("".join(kept))
+        dead = [one for one in read_index(text).pointers if one.file not in folder]
+        gone = {one.line for one in dead}
+        kept = {line for n, line in enumerate(read_index(text).lines, 1) if n not in gone}
+        assert kept <= set(read_index(new).lines)
+        assert all(one.hook in " ".join(new.split()) for one in dead if "](" not in one.hook)
         assert find_missing_pointers(new, folder) == []
         assert reconcile_index(new, there) == new
         named = [topic(one.file) for one in read_index(text).pointers]

@@ -175,10 +175,22 @@ def undo(
     to: option.ToRevision = None,
     agent: option.OfAgent = None,
 ) -> int:
-    """Undo the last change, of one memory or of all. That can be undone, too."""
+    """Undo the last change, of one memory or of all; again, it goes one step further back.
+
+    What others wrote since stays, and so does what was written in the folder itself, unless you name it.
+    """
     from sevenfold.cli.commands.memory_search import run_undo as run
 
     return run(shared, name, to, agent)
+
+
+@memory.command("redo")
+@add_shared_options
+def redo(shared: SharedOptions, name: option.SomeName = None, agent: option.OfAgent = None) -> int:
+    """Bring back what the last undo took back, of one memory or of all."""
+    from sevenfold.cli.commands.memory_search import run_redo as run
+
+    return run(shared, name, agent)
 
 
 @quarantine.command("list")

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from sevenfold.memory.folder.names import INDEX_NAME, make_file_key
+from sevenfold.memory.folder.names import INDEX_NAME, make_file_key, make_slug
 from sevenfold.memory.frontmatter import detect_line_break, strip_broken_characters
 from sevenfold.memory.text.links import MarkdownLink, find_file_links, find_name_links, format_link_target
 from sevenfold.memory.text.markdown import blank_out_code
@@ -279,11 +279,12 @@ class _KnownFiles(msgspec.Struct, frozen=True):
 
 
 def reconcile_index(text: str, topics: Iterable[IndexTarget], also: Collection[str] = ()) -> str:
-    """The index with a pointer for every topic, none to a file that is gone, and nothing said twice.
+    """The index with a pointer for every topic, none to a file that is not there, and nothing said twice.
 
-    `also` are files that exist and may be pointed to but need no pointer here (another index has it).
-    The text is returned as it is when nothing has to change. It may be over the limit: `fit_index`
-    makes it fit.
+    A pointer to a file that is not there becomes text: it may be the only place that says so. Those to
+    files that were removed go with `drop_pointers` before. `also` are files that exist and may be pointed
+    to but need no pointer here (another index has it). The text is returned as it is when nothing has to
+    change. It may be over the limit: `fit_index` makes it fit.
     """
     topics = list(topics)
     known = _known([(one.file, one.name) for one in topics], also)
@@ -292,12 +293,47 @@ def reconcile_index(text: str, topics: Iterable[IndexTarget], also: Collection[s
     for row in split_rows(text):
         files = [known.file(link, by_name=row.by_name) for link in row.links]
         said = [(file, one) for file, one in zip(files, parse_pointers(row), strict=True) if file]
-        if row.pointing and (not said or all(_repeats(one, seen.get(file, [])) for file, one in said)):
+        repeats = all(_repeats(one, seen.get(file, [])) for file, one in said)
+        if row.pointing and repeats and (said or not any(map(_says_more, parse_pointers(row)))):
             continue
         for file, one in said:
             seen.setdefault(file, []).extend([one] if row.pointing else [])
-        kept.append(row.text if None not in files or not row.pointing else _without(row, files))
+        kept.append(row.text if None not in files or not row.pointing else _as_text(row, files))
     return _with("".join(kept), [one for one in topics if one.file not in seen])
+
+
+def drop_pointers(text: str, files: Iterable[str]) -> str:
+    """The index without its pointers to these files, by file or by name, each with what it says."""
+    gone = {make_file_key(file) for file in files}
+    gone |= {file.removesuffix(".md") for file in gone}
+    kept: list[str] = []
+    for row in split_rows(text) if gone else ():
+        left = [None if make_file_key(link.file) in gone else link.file for link in row.links]
+        if not row.pointing or any(left):
+            kept.append(_without(row, left) if row.pointing and None in left else row.text)
+    return "".join(kept) if gone else text
+
+
+def drop_dead_pointers(text: str, names: Mapping[str, str]) -> str:
+    """The index without its pointers to other files than these, which are names by file."""
+    known = _known(names.items(), ())
+    rows = [row for row in split_rows(text) if row.pointing]
+    dead = [link.file for row in rows for link in row.links if not known.file(link, by_name=row.by_name)]
+    return drop_pointers(text, dead)
+
+
+def _says_more(pointer: IndexPointer) -> bool:
+    """True if a pointer says more than the name of its file."""
+    return bool(pointer.hook) or make_slug(pointer.title) != make_slug(pointer.file.removesuffix(".md"))
+
+
+def _as_text(row: IndexRow, files: list[str | None]) -> str:
+    """The line with the titles of its dead links in their place."""
+    text = row.text
+    for link, file in reversed(list(zip(row.links, files, strict=True))):
+        if file is None:
+            text = text[: link.start] + (link.title or link.file) + text[link.end :]
+    return text
 
 
 def _repeats(pointer: IndexPointer, earlier: list[IndexPointer]) -> bool:

@@ -31,6 +31,8 @@ from sevenfold.memory.index import (
     LINES,
     UNLISTED,
     begin_list,
+    drop_dead_pointers,
+    drop_pointers,
     find_missing_pointers,
     format_pointer,
     format_unlisted,
@@ -48,14 +50,18 @@ Files = Mapping[str, bytes | None]  # Some files; None for one that is not there
 
 
 def plan_index_update(
-    desk: FolderTransaction, created: Iterable[str], retold: Mapping[str, tuple[bytes, bytes]]
+    desk: FolderTransaction,
+    created: Iterable[str],
+    retold: Mapping[str, tuple[bytes, bytes]],
+    removed: Mapping[str, str],
 ) -> dict[str, bytes]:
     """The indexes that are not as they should be with the files that are there, as they should be.
 
-    `retold` are the files that say something else now: what they said, and what they say.
+    `retold` are the files that say something else now: what they said, and what they say. The lines of
+    those that were `removed` go; these are names by file.
     """
     created = list(created)
-    found = {part.index: _IndexUpdate(desk, part).up_to_date(created, retold) for part in PARTS}
+    found = {part.index: _IndexUpdate(desk, part).up_to_date(created, retold, removed) for part in PARTS}
     return {file: data for file, data in found.items() if data is not None}
 
 
@@ -88,7 +94,9 @@ class _IndexUpdate:
         files, part = self._desk.ledger.rows, self._part
         return [part.inner(file) for file in files if file.startswith(part.folder)]
 
-    def up_to_date(self, created: Iterable[str], retold: Mapping[str, tuple[bytes, bytes]]) -> bytes | None:
+    def up_to_date(
+        self, created: Iterable[str], retold: Mapping[str, tuple[bytes, bytes]], removed: Mapping[str, str]
+    ) -> bytes | None:
         """The index with the files that are there; None when it is so already."""
         old = self.data()
         if old is None:
@@ -98,9 +106,13 @@ class _IndexUpdate:
             for file, (before, after) in retold.items()
             if self._part.lists(file)
         ]
+        gone = [file for file in removed if file.startswith(self._part.folder)]
+        text = self._without(
+            decode_index(old), {self._part.inner(file): removed[file] for file in gone}, {}
+        )
         own = [self._part.inner(file) for file in created if self._part.holds(file)]
         first = own if len(own) <= _SWAPPED else []
-        new = encode_index(self._planned(retell_index(decode_index(old), told), {}, first))
+        new = encode_index(self._planned(retell_index(text, told), {}, first))
         return None if new == old else new
 
     def with_changes(self, changes: Files, before: Files) -> bytes | None:
@@ -126,8 +138,21 @@ class _IndexUpdate:
                 fresh[self._part.inner(file)] = topic
                 if topic is not None and (old_data := before.get(file)) is not None:
                     told.append((self._topic(file, old_data), topic))
+        gone = [file for file, topic in fresh.items() if topic is None and file in self._there]
+        names = {file: topic.name for file, topic in fresh.items() if topic is not None}
+        text = self._without(text, {file: self._name(file) for file in gone}, names)
         new = encode_index(self._text(retell_index(text, told), fresh, whole=self._file in changes))
         return None if new == old else new
+
+    def _without(self, text: str, gone: Mapping[str, str], fresh: Mapping[str, str]) -> str:
+        """The text without the lines of these memories, which are names by file.
+
+        In the index of a team all dead lines go: what they say is for members who have the file.
+        """
+        text = drop_pointers(text, [*gone, *gone.values()])
+        if self._part == OWN:
+            return text
+        return drop_dead_pointers(text, {file: self._name(file) for file in self._there} | dict(fresh))
 
     def _text(self, text: str, fresh: Mapping[str, Topic | None], *, whole: bool) -> str:
         bare, unlisted = split_unlisted(text)

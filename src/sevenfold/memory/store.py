@@ -38,7 +38,7 @@ from sevenfold.memory.folder.folder import (
 from sevenfold.memory.folder.names import TEAM
 from sevenfold.memory.folder.reader import FolderReader, RecallReader
 from sevenfold.memory.guard.gate import GuardGate
-from sevenfold.memory.history.revisions import Author, Revision
+from sevenfold.memory.history.revisions import FOUND, Author, Revision
 from sevenfold.memory.recall_results import Recalled
 from sevenfold.memory.search.embedding import open_default_embedder
 from sevenfold.settings import load_settings
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
 
 QUARANTINE: Final = "quarantine"
 USER: Final = Author("user")
-OTHER: Final = Author("other")  # The author of changes that other programs made in the folder
 _TRIES: Final = 20
 
 T = TypeVar("T")
@@ -294,17 +293,29 @@ class MemoryStore:
     def undo(
         self, name: str | None = None, to: str | None = None, *, author: Author | None = None
     ) -> list[Saved]:
-        """Undo the last change of one memory or of all, or return to a revision."""
+        """Undo the last change of one memory or of all, or return to a revision.
+
+        Undo again goes one step further back. What others wrote since stays.
+        """
         from sevenfold.memory.folder.undo import undo_changes
 
         return self.changing(lambda desk: undo_changes(desk, author or self.author, name, to))
 
-    def take_in(self, author: Author = OTHER) -> list[Saved]:
-        """Record changes of other programs as a revision, and update the index."""
+    def redo(self, name: str | None = None, *, author: Author | None = None) -> list[Saved]:
+        """Bring back what the last undo took back, of one memory or of all."""
+        from sevenfold.memory.folder.undo import redo_changes
+
+        return self.changing(lambda desk: redo_changes(desk, author or self.author, name))
+
+    def take_in(self, author: Author = FOUND, file: str = "") -> list[Saved]:
+        """Record changes of other programs as a revision, and update the index.
+
+        With `file` the author has written only that one, and only it is returned.
+        """
         if not self.exists():
             return []
         saved = list[Saved]()
-        self.changing(lambda desk: None, taken=(author, saved))
+        self.changing(lambda desk: None, taken=(author, file, saved))
         return saved
 
     # --- the agent's own Write and Edit ---------------------------------------------------------------
@@ -319,9 +330,8 @@ class MemoryStore:
         self._gate.let_pass(proposal.file, data, old, author or self.author)
 
     def after_write(self, path: Path, *, author: Author | None = None) -> list[Saved]:
-        """Record the file that was just written at `path`."""
-        self.file_of(path)
-        return self.take_in(author or self.author)
+        """Record the file that was just written at `path`; what others wrote meanwhile is theirs."""
+        return self.take_in(author or self.author, self.file_of(path))
 
     # --- the past, and what was held back -------------------------------------------------------------
 
@@ -384,17 +394,19 @@ class MemoryStore:
     def changing(
         self,
         work: Callable[[FolderTransaction], T],
-        taken: tuple[Author, list[Saved]] | None = None,
+        taken: tuple[Author, str, list[Saved]] | None = None,
         *,
         look: bool = True,
+        tidy: bool = True,
     ) -> T:
         """Run `work` under the write lock, after changes of other programs are recorded.
 
-        Without `look` not every file of a large folder is looked at if that was done just now.
+        Without `look` not every file of a large folder is looked at if that was done just now. Without
+        `tidy` what is recorded does not change the index.
         """
         from sevenfold.memory.folder.changes import is_up_to_date, record_external_changes
 
-        author, saved = taken or (OTHER, [])
+        author, file, saved = taken or (FOUND, "", [])
         self.claim()
         try:
             for _ in range(_TRIES):
@@ -406,7 +418,7 @@ class MemoryStore:
                             finish_pending_dream(self._desk(at), self.backend)
                         desk = self._desk(at)
                         if look or not is_up_to_date(desk):
-                            saved += record_external_changes(desk, author)
+                            saved += record_external_changes(desk, author, file, tidy=tidy)
                         done = work(desk)
                         desk.settle()
                         return done

@@ -314,6 +314,7 @@ class MemoryKeeper:
         from sevenfold.memory.agent_writes import prepare_write
 
         try:
+            self._store.take_in()  # the person's own changes since are not the agent's
             self._store.before_write(path, data)
             written = prepare_write(self._store, path, data, self._clock.now())
         except SevenfoldError as error:

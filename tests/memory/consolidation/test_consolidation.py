@@ -634,11 +634,66 @@ def test_a_folder_that_is_not_there_is_no_trouble(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
-def test_a_changed_file_becomes_no_younger_than_what_it_says(folder: Folder) -> None:
+def test_a_memory_in_which_one_sentence_was_replaced_keeps_its_time(folder: Folder) -> None:
     folder.add("quarry", "Quarry runs on port 8080.\n\nAnn wrote it.", of=JANUARY)
     folder.add("quarry-port", "Quarry runs on port 9090.", of=MARCH)
     folder.dream()
-    assert (folder.place / "quarry.md").stat().st_mtime == at(MARCH)
+    assert folder.body("quarry.md") == "Quarry runs on port 9090.\n\nAnn wrote it."
+    assert (folder.place / "quarry.md").stat().st_mtime == at(JANUARY)
+
+
+LONG_AGO, LATELY = "2026-10-26", "2026-11-13"
+OLD, NEW = "The dev server listens on port 8080.", "The dev server listens on port 9090."
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        (("Dev server", OLD), ("Dev server", NEW)),
+        ((OLD.rstrip("."), OLD), (NEW.rstrip("."), NEW)),
+        (("Dev server port 8080", OLD), ("Dev server port 9090", NEW)),
+        (
+            ("Port 8080", "Dev server port is 8080. Run make."),
+            ("Port 9090", "Dev server port is 9090. Run make."),
+        ),
+        (("API port 8080", "Use port 8080 for the API"), ("API port 9090", "Use port 9090 for the API")),
+        (("端口 8080", "开发服务器的端口是 8080。"), ("端口 9090", "开发服务器的端口是 9090。")),
+    ],
+)
+@pytest.mark.parametrize("hook", ["", "my own words: 8080"])
+def test_of_two_memories_that_disagree_the_newer_one_stays_whole(
+    folder: Folder, older: tuple[str, str], newer: tuple[str, str], hook: str
+) -> None:
+    folder.add("port-old", older[1], told=older[0], of=LONG_AGO)
+    folder.add("port-new", newer[1], told=newer[0], of=LATELY)
+    if hook:
+        lines = [f"- [old](port-old.md) — {hook}\n", "- [new](port-new.md) — the port\n"]
+        (folder.place / "MEMORY.md").write_text("".join(lines), "utf-8")
+    report = folder.dream()
+    assert [(one.file, one.into) for one in report.merged] == [("port-old.md", "port-new.md")]
+    everything = "".join(path.read_text("utf-8") for path in folder.place.rglob("*.md"))
+    assert "8080" not in everything
+    assert folder.body("port-new.md").startswith(newer[1])
+    assert (folder.place / "port-new.md").stat().st_mtime == at(LATELY)
+
+
+def test_a_memory_that_would_contradict_itself_stays_as_it_is(folder: Folder) -> None:
+    text = f"{OLD}\n\nOpen http://localhost:8080 to see it."
+    folder.add("port-old", text, told="Dev server", of=LONG_AGO)
+    folder.add("port-new", NEW, told="Dev server", of=LATELY)
+    report = folder.dream()
+    assert folder.body("port-old.md") == text
+    assert folder.body("port-new.md") == NEW
+    assert [(one.file, one.other_file) for one in report.unclear] == [("port-old.md", "port-new.md")]
+
+
+def test_a_sentence_that_was_replaced_is_as_new_as_what_took_its_place(folder: Folder) -> None:
+    for name, port, day in (("port-a", 8080, JANUARY), ("port-b", 9090, LATELY), ("port-c", 7070, MARCH)):
+        body = f"The dev server listens on port {port}.\n\nIt was set up in {day}."
+        folder.add(name, body, told="Dev server", of=day)
+    folder.dream()
+    assert "8080" not in folder.everything
+    assert "7070" not in folder.everything
 
 
 # --- together with the transaction --------------------------------------------------------------------

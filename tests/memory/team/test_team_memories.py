@@ -121,11 +121,11 @@ def test_what_others_wrote_is_taken_into_both_indexes(shared: Shared) -> None:
     for file in ("team/b.md", "team/c.md", "team/deep/d.md"):
         shared.put(file)
     shared.store.take_in()
-    assert shared.store.index_text() == "# Mine\n- [see](team/b.md) — ours\n- [a](a.md) — d\n"
+    assert shared.store.index_text() == "# Mine\n- gone — x\n- [see](team/b.md) — ours\n- [a](a.md) — d\n"
     assert shared.team == ("# Ours\nAsk Ann first.\n\n* [B](b.md)\n* [c](c.md) — d\n* [d](deep/d.md) — d\n")
     (shared.folder / "team/b.md").unlink()
     shared.store.take_in()
-    assert shared.store.index_text() == "# Mine\n- [a](a.md) — d\n"
+    assert shared.store.index_text() == "# Mine\n- gone — x\n- [a](a.md) — d\n"
     assert "b.md" not in shared.team
 
 

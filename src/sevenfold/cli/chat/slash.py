@@ -20,7 +20,7 @@ from sevenfold.cli.commands.memory_display import (
     list_memories,
     read_memory_detail,
 )
-from sevenfold.cli.commands.memory_search import describe_undo
+from sevenfold.cli.commands.memory_search import describe_steps
 from sevenfold.cli.commands.sessions import format_session_table, summarise_sessions
 from sevenfold.cli.commands.window import (
     describe_boundary,
@@ -228,11 +228,14 @@ def run_notes(session: Session, rest: str) -> CommandOutcome:
 
 
 MOST_MEMORIES: Final = 30
-USAGE: Final = "/memory lists what is remembered; /memory show NAME, /memory undo [NAME], /memory path"
+USAGE: Final = (
+    "/memory lists what is remembered; /memory show NAME, /memory undo [NAME], /memory redo [NAME], "
+    "/memory path"
+)
 
 
 def run_memory(session: Session, rest: str) -> CommandOutcome:
-    """`/memory`, `/memory show NAME`, `/memory undo [NAME]`, `/memory path`."""
+    """`/memory`, `/memory show NAME`, `/memory undo [NAME]`, `/memory redo [NAME]`, `/memory path`."""
     word, _, more = rest.partition(" ")
     more = more.strip()
     if word == "path" and not more:
@@ -246,10 +249,11 @@ def run_memory(session: Session, rest: str) -> CommandOutcome:
         now = session.clock.now()
         one = read_memory_detail(store, more, now)
         return CommandReply("\n\n".join(filter(None, [format_memory_detail(one, now), one.caveat])))
-    if word == "undo":
-        saved = store.undo(more or None, author=Author("user", session.id))
-        undone = "\n".join(f"  {describe_undo(one)}" for one in saved)
-        return CommandReply(undone or "  the index is as it was before; no memory has changed")
+    if word in ("undo", "redo"):
+        work = store.undo if word == "undo" else store.redo
+        saved = work(more or None, author=Author("user", session.id))
+        lines = describe_steps(store.history(limit=1)[0], saved)
+        return CommandReply("\n".join(f"  {line}" for line in lines))
     raise Mistake(USAGE)
 
 
@@ -405,8 +409,8 @@ COMMANDS: Final[dict[str, tuple[Callable[[Session, str], CommandOutcome], str, s
     "/notes": (run_notes, "", "the notes on this session"),
     "/memory": (
         run_memory,
-        "[show NAME|undo [NAME]|path]",
-        "what is remembered; one memory, or take the last change back",
+        "[show NAME|undo [NAME]|redo [NAME]|path]",
+        "what is remembered; one memory, or take the last change back, or bring it again",
     ),
     "/dream": (
         run_dream,

@@ -270,13 +270,27 @@ def _resolve_name(memory: Memory, name: str | None, revision: str | None) -> tup
 def run_undo(shared: SharedOptions, name: str | None, to: str | None, agent: str | None = None) -> int:
     with open_memory(shared, agent) as memory:
         saved = memory.undo(name, to)
-    for one in saved:
-        print_message(shared, describe_undo(one))
-    if not saved:
-        print_message(shared, f"the index of {memory.path_of()} is as it was before; no memory has changed")
-    revision = saved[0].revision if saved else ""
-    print_result(shared, "", {"name": name, "to": to, "revision": revision, "memories": saved})
+        done = memory.history(limit=1)[0]
+    for line in describe_steps(done, saved):
+        print_message(shared, line)
+    print_result(shared, "", {"name": name, "to": to, "revision": done.id, "memories": saved})
     return 0
+
+
+def run_redo(shared: SharedOptions, name: str | None, agent: str | None = None) -> int:
+    with open_memory(shared, agent) as memory:
+        saved = memory.redo(name)
+        done = memory.history(limit=1)[0]
+    for line in describe_steps(done, saved):
+        print_message(shared, line)
+    print_result(shared, "", {"name": name, "revision": done.id, "memories": saved})
+    return 0
+
+
+def describe_steps(done: Revision, saved: Sequence[Saved]) -> list[str]:
+    """The result of an undo or a redo: what it took back, and a line for each memory."""
+    lines = [describe_undo(one) for one in saved] or ["the index is as it was; no memory has changed"]
+    return [done.summary, *lines]
 
 
 def describe_undo(saved: Saved) -> str:

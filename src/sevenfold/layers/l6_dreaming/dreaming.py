@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
@@ -32,6 +32,7 @@ from sevenfold.memory.dreams.lock import DreamLock, DreamLockBusy, HeldDreamLock
 from sevenfold.memory.dreams.stage import DreamStage, discard_stage, list_waiting_stages, stage_folder
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
+from sevenfold.memory.topic_file import shorten_text
 from sevenfold.models.capabilities import OFFLINE
 from sevenfold.settings.layers import DreamSettings
 from sevenfold.tools.permissions import EDITORS
@@ -164,6 +165,7 @@ LOOK: Final = 0.5  # Seconds between looks for a request to stop
 REFRESH: Final = 600.0
 """Seconds after which a long dream says that it still goes on, so that its lock is not taken."""
 DreamEnding: TypeAlias = Literal["completed", "failed", "killed", "skipped"]
+_QUOTED: Final = 120  # Characters of a statement that are shown
 STOPPED: Final = "somebody stopped it, or its session ended; the memories are as they were"
 DreamMode: TypeAlias = Literal["commit", "review", "preview"]
 
@@ -188,6 +190,7 @@ class DreamResult(msgspec.Struct, frozen=True, kw_only=True):
     review: str | None = None  # The dream that waits for the user to look at it
     usage: Usage = Usage()
     notes: tuple[str, ...] = ()
+    pairs: tuple[str, ...] = ()  # What became of each memory or statement, a sentence each
     diff: str | None = None
 
     def with_outcome(self, outcome: DreamOutcome, review: str | None, diff: str | None) -> DreamResult:
@@ -205,6 +208,7 @@ class DreamResult(msgspec.Struct, frozen=True, kw_only=True):
             files=tuple(one.file for one in outcome.files),
             revision=outcome.revision or None,
             review=review,
+            pairs=tuple(describe_pairs(outcome)),
             diff=diff,
         )
 
@@ -415,6 +419,25 @@ def describe_result(ended: DreamResult, undo: str = "/dream undo", review: str =
     if ended.review:
         return f"{what}; ready for review: {review}"
     return f"{what} ({undo} takes it back)" if ended.revision else what
+
+
+def describe_pairs(outcome: DreamOutcome) -> Iterator[str]:
+    """What a dream did, pair by pair: `port-old went into port-new`."""
+    for merged in outcome.merged:
+        yield f"{_stem(merged.file)} went into {_stem(merged.into)}"
+    for archived in outcome.archived:
+        yield f"{_stem(archived.file)} went to {_stem(archived.into)}"
+    for gone in outcome.superseded:
+        verb = "contradicted" if gone.how == "contradicted" else "replaced"
+        by = f"what {_stem(gone.by)} says" if gone.by != gone.fact.file else "a newer statement there"
+        yield f'{_stem(gone.fact.file)}: "{shorten_text(gone.fact.text, _QUOTED)}" was {verb} by {by}'
+    for kept in outcome.kept:
+        text = shorten_text(kept.fact.text, _QUOTED)
+        yield f'{_stem(kept.fact.file)}: "{text}" was put back, in {_stem(kept.into)}'
+
+
+def _stem(file: str) -> str:
+    return file.removesuffix(".md")
 
 
 GateName: TypeAlias = Literal["off", "time", "scan", "sessions", "lock"]

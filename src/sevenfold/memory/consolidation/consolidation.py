@@ -57,7 +57,7 @@ def consolidate_folder(
         dated += resolve_memory_dates(files)
         replaced, unclear = supersede_statements(files, now)
         superseded += replaced
-        merged += merge_duplicates(files)
+        merged += merge_duplicates(files, {frozenset((one.file, one.other_file)) for one in unclear})
         archived += archive_finished(files, now)
         index += tidy_index(files, known)
         if files.now == before:

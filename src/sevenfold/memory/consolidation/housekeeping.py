@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol, TypeAlias
 
 from sevenfold.core.errors import Refused
+from sevenfold.memory.backend import is_topic
 from sevenfold.memory.consolidation.dates import find_noon, format_day
 from sevenfold.memory.consolidation.sentences import append_paragraph, read_description, read_sentences
 from sevenfold.memory.consolidation.staged_memories import (
@@ -44,6 +45,7 @@ from sevenfold.memory.index import (
     SHORTEST_HOOK,
     UNLISTED,
     IndexRow,
+    drop_pointers,
     list_exceeded_limits,
     parse_pointers,
     split_rows,
@@ -162,12 +164,18 @@ def _fitted(files: StagedFiles, known: frozenset[str]) -> list[str]:
     topics = files.active()
     also = {*files.times, *known} - {topic.file for topic in topics}
     also = {file for file in also if file in files.now or file not in files.before}
+    removed = [file for file in files.before if file not in files.now and is_topic(file)]
+    removed += [read_topic(files.before[file], file).name for file in removed]
     names = {topic.file: topic.name for topic in topics}
-    planned, absent = plan_text(files.index, names, sorted(also))
+    planned, absent = plan_text(drop_pointers(files.index, removed), names, sorted(also))
     _keep_hooks_of_repeated(files, planned)
     wanted = sorted(absent, key=lambda file: (-files.times.get(file, 0.0), file))[:LINES]
     text = fit_index(
-        planned, wanted, len(absent), recency=lambda file: files.times.get(file, 0.0), read=files.topic
+        planned,
+        wanted,
+        len(absent),
+        recency=lambda file: files.times.get(file, 0.0),
+        read=lambda file: files.topic(file) if file in files.now else None,
     )
     if not list_exceeded_limits(text):
         files.index = text

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from typing import Final
 
 import msgspec
 
-from sevenfold.core.errors import Mistake, Refused, StorageFailure
+from sevenfold.core.errors import Refused, StorageFailure
 from sevenfold.memory.backend import ConcurrentWrite, FileStamp, MemoryBackend, OpenMemories, is_topic
 from sevenfold.memory.dreams.journal import DreamJournal, JournalIntent, JournalStep, is_commit_pending
 from sevenfold.memory.dreams.losses import Explanations, StatementIndex, add_plain_keys
-from sevenfold.memory.dreams.merge import DreamConflict, Files, merge_dream
+from sevenfold.memory.dreams.merge import Files
 from sevenfold.memory.dreams.plan import (
     CommitPlan,
     DreamInput,
@@ -27,11 +26,10 @@ from sevenfold.memory.dreams.plan import (
 )
 from sevenfold.memory.dreams.stage import DreamStage, discard_stage
 from sevenfold.memory.dreams.statements import MemoryFact, read_facts
-from sevenfold.memory.folder.changes import apply_changes
 from sevenfold.memory.folder.folder import RECORDED, FolderTransaction, PendingWrite, digest_bytes
 from sevenfold.memory.folder.names import INDEX_NAME
-from sevenfold.memory.folder.undo import find_write_times
-from sevenfold.memory.history.revisions import Author, Revision, to_safe_line
+from sevenfold.memory.folder.undo import LeftFile, undo_newest
+from sevenfold.memory.history.revisions import Author, to_safe_line
 from sevenfold.memory.merge import merge_lines
 from sevenfold.memory.store import MemoryStore
 
@@ -299,41 +297,11 @@ def _told(outcome: DreamOutcome) -> str:
     return f"dreamt: {', '.join(parts)}"
 
 
-_FAR: Final = 1_000  # Revisions among which the last dream is looked for
-
-
-def undo_dream(store: MemoryStore, author: Author | None = None) -> list[DreamConflict]:
-    """Bring back what was before the last dream, as a revision of its own.
+def undo_dream(store: MemoryStore, author: Author | None = None) -> list[LeftFile]:
+    """Take back the last dream that is in force, as a revision of its own, the index included.
 
     Returns the files that others have changed since in the same lines: they stay as they are.
     `Mistake` when there is no dream, or nothing of it is left.
     """
-    revisions = store.history(limit=_FAR)
-    at = next((at for at, one in enumerate(revisions[: _FAR - 1]) if one.author.kind == "dream"), None)
-    if at is None:
-        raise Mistake("there is no dream to undo: the history of the memories has none")
-    if at + 1 == len(revisions) < _FAR:
-        raise Mistake(f"dream {revisions[at].id} cannot be undone: the history begins with it")
     by = author or store.author
-    return store.changing(lambda desk: _undone(desk, by, revisions[at], revisions[at + 1]))
-
-
-def _undone(
-    desk: FolderTransaction, author: Author, dream: Revision, older: Revision
-) -> list[DreamConflict]:
-    files = [change.file for change in dream.files if change.file != INDEX_NAME]
-    was, made = (_at(desk, one, files) for one in (older, dream))
-    now = {file: desk.at.read(file, RECORDED)[0] for file in files if desk.stamp(file) is not None}
-    found = merge_dream(made, was, now, ())
-    for data in found.changes.values():
-        desk.gate.refuse_secrets(data or b"")
-    if not found.changes:
-        raise Mistake(f"nothing of the dream is left to undo: {dream.id} was undone or overwritten")
-    times = find_write_times(desk, found.changes)
-    apply_changes(desk, found.changes, author, f"undid the dream {dream.id}", times=times)
-    return list(found.conflicts)
-
-
-def _at(desk: FolderTransaction, revision: Revision, files: list[str]) -> dict[str, bytes]:
-    found = desk.past.ask(lambda history: {file: history.file_at(revision.id, file) for file in files})
-    return {file: data for file, data in found.items() if data is not None}
+    return store.changing(lambda desk: undo_newest(desk, by, "dream"))

@@ -41,6 +41,7 @@ from sevenfold.memory.frontmatter import detect_line_break
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.index import (
     IndexRow,
+    drop_pointers,
     list_exceeded_limits,
     parse_pointers,
     split_rows,
@@ -328,7 +329,9 @@ def _reconciled(desk: FolderTransaction, draft: CommitDraft, text: str) -> str:
 
     names = {file: _name(desk, draft, file) for file in listed}
     also = sorted(files.difference(listed))
-    text = retell_index(text, retold)
+    removed = [file for file, data in draft.changes.items() if data is None and file in desk.ledger.rows]
+    removed += [desk.ledger.rows[file].name for file in removed]
+    text = retell_index(drop_pointers(text, removed), retold)
     return complete_index(text, names, also, recency=recency, read=lambda file: _topic(desk, draft, file))
 
 
@@ -462,8 +465,8 @@ def _drafted(desk: FolderTransaction, wanted: DreamInput) -> CommitDraft:
 
 
 def _as_it_is(desk: FolderTransaction, wanted: DreamInput) -> Iterator[tuple[str, bytes]]:
-    """The files that the dream knew or wrote, as they are in the folder."""
-    for file in {*wanted.before, *wanted.dreamt}:
+    """The files that the dream knew or wrote, and the index, as they are in the folder."""
+    for file in {*wanted.before, *wanted.dreamt, INDEX_NAME}:
         row = desk.ledger.rows.get(file)
         if row is None or row.held:
             continue

@@ -120,7 +120,7 @@ def stage_folder(store: MemoryStore) -> DreamStage:
     sweep_stages(store.local)
     place = make_private_dir(store.local / DREAMS) / secrets.token_hex(8)
     try:
-        digests, at = store.changing(lambda desk: (_copied(desk, place), desk.now))
+        digests, at = store.changing(lambda desk: (_copied(desk, place), desk.now), tidy=False)
         _note(place, _StageHeader(read_current_process(), at, digests))
     except BaseException:
         shutil.rmtree(place, ignore_errors=True)

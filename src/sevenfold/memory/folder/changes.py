@@ -48,7 +48,7 @@ from sevenfold.memory.folder.names import (
     make_file_key,
 )
 from sevenfold.memory.guard.gate import make_size_verdict
-from sevenfold.memory.history.revisions import Author
+from sevenfold.memory.history.revisions import FOUND, Author
 from sevenfold.memory.index_update import plan_changed_indexes, plan_index_update
 from sevenfold.memory.similarity import digest_statement, extract_statement, find_similar, is_quote
 from sevenfold.memory.text.words import split_words
@@ -356,8 +356,14 @@ def is_up_to_date(desk: FolderTransaction) -> bool:
     return desk.is_unchanged() and desk.past.head(desk.now) == desk.ledger.head
 
 
-def record_external_changes(desk: FolderTransaction, author: Author) -> list[Saved]:
-    """Record the changes, update the index, and return the changed memories."""
+def record_external_changes(
+    desk: FolderTransaction, author: Author, file: str = "", *, tidy: bool = True
+) -> list[Saved]:
+    """Record the changes, update the index, and return the changed memories.
+
+    With `file` only that one is the author's, and only it is returned: what else is found was written by
+    others. Without `tidy` the index stays as it is.
+    """
     desk.look()
     desk.at.sweep(desk.listing.unfinished)
     anew = _compare_with_history(desk)
@@ -365,19 +371,21 @@ def record_external_changes(desk: FolderTransaction, author: Author) -> list[Sav
     if not found and not anew:
         desk.settle()
         return []
-    parts = _by_writer(found, desk.ledgers.announced(desk.ledger.head), author)
+    parts = _by_writer(found, desk.ledgers.announced(desk.ledger.head), author, file)
     created = [file for file, one in found.items() if one.action == "created"]
-    for file, index in plan_index_update(desk, created, _retold(desk, found)).items():
-        held = desk.holding(file, index)
-        desk.write(file, index, held=held)
-        ours = _FileDifference("updated", "", index, held=bool(held))
-        if file in found or not parts:  # a change of the index by the user is a revision of its own
-            parts.append((author, "brought the index up to date", {file: ours}))
+    removed = {file: one.name for file, one in found.items() if one.action == "removed"}
+    planned = plan_index_update(desk, created, _retold(desk, found), removed) if tidy else {}
+    for index, data in planned.items():
+        held = desk.holding(index, data)
+        desk.write(index, data, held=held)
+        ours = _FileDifference("updated", "", data, held=bool(held))
+        if index in found or not parts:  # a change of the index by the user is a revision of its own
+            parts.append((FOUND, "brought the index up to date", {index: ours}))
         else:
-            parts[-1][2][file] = ours
+            parts[-1][2][index] = ours
     saved = [one for part in parts for one in _recorded(desk, part)]
     desk.settle()
-    return saved
+    return [one for one in saved if not file or one.path == desk.folder / file]
 
 
 def _retold(desk: FolderTransaction, found: dict[str, _FileDifference]) -> dict[str, tuple[bytes, bytes]]:
@@ -403,9 +411,12 @@ def _recorded(desk: FolderTransaction, part: _Part) -> Iterator[Saved]:
 
 
 def _by_writer(
-    found: dict[str, _FileDifference], pending: PendingWrite | None, author: Author
+    found: dict[str, _FileDifference], pending: PendingWrite | None, author: Author, file: str
 ) -> list[_Part]:
-    """Changes that a killed run of ours announced are recorded in its name."""
+    """Changes that a killed run of ours announced are recorded in its name, what is found in nobody's.
+
+    With `file` only that one is the author's.
+    """
     rest = dict(found)
     parts = list[_Part]()
     announced = pending.digests if pending else {}
@@ -414,8 +425,11 @@ def _by_writer(
         for file in done:
             del rest[file]
         parts.append((pending.author, pending.summary, done))
+    mine = {file: rest.pop(file)} if file in rest else {}
     if rest:
-        parts.append((author, _told(rest), rest))
+        parts.append((author if not file else FOUND, _told(rest), rest))
+    if mine:
+        parts.append((author, _told(mine), mine))
     return parts
 
 

@@ -35,7 +35,7 @@ from sevenfold.memory.backend import (
 )
 from sevenfold.memory.folder.names import INDEX_NAME, TEAM, make_file_key
 from sevenfold.memory.guard.gate import GuardGate
-from sevenfold.memory.history.revisions import Author
+from sevenfold.memory.history.revisions import Author, TakenRevisions
 
 if TYPE_CHECKING:
     from sevenfold.memory.topic_file import Topic
@@ -99,6 +99,7 @@ class FolderHistory:
         author: Author,
         summary: str,
         at: float,
+        takes_back: TakenRevisions | None = None,
     ) -> str | None:
         """The new revision's id, empty if nothing was new; None if it could not be written.
 
@@ -106,7 +107,7 @@ class FolderHistory:
         """
 
         def record(history: RevisionLog) -> str:
-            revision = history.record(whole, author, summary, at, changed=changed)
+            revision = history.record(whole, author, summary, at, changed=changed, takes_back=takes_back)
             return revision.id if revision else ""
 
         return self._try(record, None)
@@ -564,11 +565,17 @@ class FolderTransaction:
             self.at.remove(file, stamp)
         self.know(file, None)
 
-    def record(self, files: Mapping[str, bytes | None], author: Author, summary: str) -> str:
+    def record(
+        self,
+        files: Mapping[str, bytes | None],
+        author: Author,
+        summary: str,
+        takes_back: TakenRevisions | None = None,
+    ) -> str:
         """Record these files; returns the revision, empty if it could not be written."""
         found = self.ledger.head == "" and author.kind == "other"
         revision = self.past.record(
-            None if found else files, lambda: self.whole(files), author, summary, self.now
+            None if found else files, lambda: self.whole(files), author, summary, self.now, takes_back
         )
         head = self.past.head(self.now)
         sure = revision is not None or head == NONE
