@@ -22,8 +22,8 @@ from sevenfold.memory.text.links import list_link_names, make_link_key
 from sevenfold.memory.topic_file import Topic, decode_text
 
 Kind: TypeAlias = Literal[
-    "secret", "instruction", "team", "size", "limit", "dangling", "missing", "twice", "frontmatter",
-    "duplicate", "date", "link", "long", "stale",
+    "secret", "instruction", "source", "team", "size", "limit", "dangling", "missing", "twice",
+    "frontmatter", "duplicate", "date", "link", "long", "stale",
 ]  # fmt: skip
 STALE: Final = 60  # Days after which a memory about ongoing work is probably out of date
 _ORDER: Final = {kind: at for at, kind in enumerate(get_args(Kind))}
@@ -43,7 +43,7 @@ class GuardHit(Protocol):
     """A finding of the guard; it never holds the secret itself."""
 
     @property
-    def kind(self) -> Literal["secret", "instruction", "size"]: ...
+    def kind(self) -> Literal["secret", "instruction", "size", "source"]: ...
     @property
     def what(self) -> str: ...
     @property
@@ -90,6 +90,7 @@ def _guarded(
         "secret": "remove it, renew the secret, and purge the memory from the history",
         "instruction": "remove it unless you wrote it yourself: a memory is data, not an order",
         "size": "split it into several memories",
+        "source": "remove it unless you said it: only your own words found a rule",
     }
     for file, text in texts:
         for seen in scan(text):

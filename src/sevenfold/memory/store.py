@@ -11,7 +11,7 @@ the history. A `MemoryBackend` keeps files, revisions and records.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
@@ -20,7 +20,7 @@ from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Mistake, StorageFailure
 from sevenfold.core.events import Emit, Event, Notice
 from sevenfold.core.protocols import Clock
-from sevenfold.memory.backend import ConcurrentWrite, FolderListing, MemoryBackend, OpenMemories
+from sevenfold.memory.backend import ConcurrentWrite, FolderListing, MemoryBackend, OpenMemories, is_topic
 from sevenfold.memory.dreams.journal import is_commit_pending
 from sevenfold.memory.errors import NoSuchMemory
 from sevenfold.memory.folder.files import FolderBackend
@@ -37,7 +37,7 @@ from sevenfold.memory.folder.folder import (
 )
 from sevenfold.memory.folder.names import TEAM
 from sevenfold.memory.folder.reader import FolderReader, RecallReader
-from sevenfold.memory.guard.gate import GuardGate
+from sevenfold.memory.guard.gate import GuardGate, Hear
 from sevenfold.memory.history.revisions import FOUND, Author, Revision
 from sevenfold.memory.recall_results import Recalled
 from sevenfold.memory.search.embedding import open_default_embedder
@@ -49,6 +49,7 @@ from sevenfold.storage.places import find_places
 if TYPE_CHECKING:
     from sevenfold.memory.check import CheckFinding
     from sevenfold.memory.guard.guard import Quarantine
+    from sevenfold.memory.guard.user_words import SpokenWords
     from sevenfold.memory.search.embedding import Embedder
     from sevenfold.memory.search.scoring import VectorProgress
     from sevenfold.memory.topic_file import Origin, Topic, Type
@@ -81,6 +82,7 @@ class MemoryStore:
     ) -> None:
         """`claim` is called before the first write. Another project may own the place by then."""
         self.author = author
+        self._hear: Hear | None = None
         self._clock, self._embedder, self._claim = clock or SystemClock(), embedder, claim
         saying = DeferredNotices(emit)
         self._say, self._tell = saying.say, saying.tell
@@ -94,7 +96,8 @@ class MemoryStore:
         self._past = FolderHistory(backend.revisions, self._say)
         self._recalling = RecallReader(backend, self._reading, self._embedder, self._say)
         kind = find_agent_kind(backend.path_of())
-        self._gate = GuardGate(backend.state(QUARANTINE), self._clock, kind)
+        gate = GuardGate(backend.state(QUARANTINE), self._clock, kind, self._say, self._known_rules)
+        self._gate = gate.rest_on(self._hear)
 
     def claim(self) -> None:
         """Register the memory for its project, before the first write."""
@@ -104,6 +107,11 @@ class MemoryStore:
         if backend != self.backend:  # another project was faster
             self._recalling.close()
             self._settle(backend)
+
+    def rest_on(self, hear: Hear) -> None:
+        """From now on writes of an agent rest on these words of the user and these texts."""
+        self._hear = hear
+        self._gate = self._gate.rest_on(hear)
 
     @property
     def local(self) -> Path:
@@ -227,17 +235,21 @@ class MemoryStore:
         author: Author | None = None,
         team: bool = False,
         new: bool = False,
+        said: str | Sequence[str] = (),
+        source: str = "",
     ) -> Saved:
         """Save a memory. One of that name, or about the same, is replaced and stays in the history.
 
         With `new` only the name is compared. With `team` it is shared; memories about a person are refused.
+        The author is the user, unless `author` says otherwise. A memory of an agent needs its grounds:
+        `said` is what the user typed, `source` names the text that the rest comes from.
         """
         from sevenfold.memory.folder.changes import add_memory
 
         by = author or self.author
         return self.changing(
             lambda desk: add_memory(
-                desk,
+                self._grounded(desk, said, source),
                 by,
                 type=type,
                 name=name,
@@ -258,13 +270,17 @@ class MemoryStore:
         body: str | None = None,
         type: Type | None = None,
         author: Author | None = None,
+        said: str | Sequence[str] = (),
+        source: str = "",
     ) -> Saved:
-        """Change the given parts of one memory and nothing else of its file."""
+        """Change the given parts of one memory and nothing else of its file. For `said` see `add`."""
         from sevenfold.memory.folder.changes import edit_memory
 
         by = author or self.author
         return self.changing(
-            lambda desk: edit_memory(desk, by, name, description=description, body=body, type=type)
+            lambda desk: edit_memory(
+                self._grounded(desk, said, source), by, name, description=description, body=body, type=type
+            )
         )
 
     def remove(self, name: str, *, author: Author | None = None) -> Saved:
@@ -320,14 +336,23 @@ class MemoryStore:
 
     # --- the agent's own Write and Edit ---------------------------------------------------------------
 
-    def before_write(self, path: Path, data: bytes, *, author: Author | None = None) -> None:
-        """Raises `Refused` if these bytes may not become this file."""
+    def before_write(
+        self, path: Path, data: bytes, *, author: Author | None = None, grounds: Hear | None = None
+    ) -> bytes:
+        """The bytes to write, attributed to their source; `Refused` if they may not become this file.
+
+        `grounds` gives what this write rests on, where that is not what `rest_on` gives.
+        """
         from sevenfold.memory.folder.proposals import WriteProposal
 
         self.claim()
         proposal = WriteProposal(self.backend, path, data)
         old = proposal.check()
-        self._gate.let_pass(proposal.file, data, old, author or self.author)
+        gate = self._gate if grounds is None else self._gate.rest_on(grounds)
+        try:
+            return gate.let_pass(proposal.file, data, old, author or self.author)
+        finally:
+            self._tell()
 
     def after_write(self, path: Path, *, author: Author | None = None) -> list[Saved]:
         """Record the file that was just written at `path`; what others wrote meanwhile is theirs."""
@@ -432,6 +457,27 @@ class MemoryStore:
             self._recalling.changed()
             self._tell()
 
+    def _grounded(
+        self, desk: FolderTransaction, said: str | Sequence[str], source: str
+    ) -> FolderTransaction:
+        """The transaction with a gate that knows what this write rests on."""
+        if said or source:
+            from sevenfold.memory.guard.user_words import SpokenWords, join_said
+            from sevenfold.memory.guard.wall import WriteSources
+
+            given = WriteSources(SpokenWords(join_said(said)), given=source)
+            desk.gate = self._gate.rest_on(lambda: given)
+        return desk
+
+    def _known_rules(self, file: str) -> SpokenWords:
+        """The rules that memory has; for an index the descriptions of all memories."""
+        from sevenfold.memory.guard.user_words import SpokenWords
+        from sevenfold.memory.guard.wall import BY_USER
+
+        if is_topic(file):
+            return SpokenWords.of_texts(_tell(one) for one in self.topics() if one.type in BY_USER)
+        return SpokenWords.of_texts(f"{one.name}\n{one.description}" for one in self.topics())
+
     def _desk(self, at: OpenMemories) -> FolderTransaction:
         ledger = self._ledgers.load()
         return FolderTransaction(
@@ -459,6 +505,10 @@ class MemoryStore:
             if (file := self._past.ask(lambda history: find_file_in_history(history, name))) is None:
                 raise
             return file
+
+
+def _tell(topic: Topic) -> str:
+    return f"{topic.description}\n{topic.body}"
 
 
 PATIENCE: Final = 20.0  # Seconds that a program waits for recall by meaning; a conversation never does

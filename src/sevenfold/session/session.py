@@ -216,6 +216,7 @@ class Session:
             self.clock,
             self.emit,
             lambda path: self.tools.workspace.locate(path),
+            lambda: self._recording.transcript.entries,
             team=self.flags.team,
         )
         stack.callback(self.knowledge.close)

@@ -135,7 +135,7 @@ def test_two_kinds_never_share_a_history(place: Place) -> None:
 def test_the_store_works_there(place: Place, scope: AgentScope) -> None:
     store = place.store(scope)
     file = store.path_of("flaky.md")
-    text = b"---\nname: flaky\ndescription: upload is flaky\ntype: project\n---\nRun it alone.\n"
+    text = b"---\nname: flaky\ndescription: upload is flaky\ntype: project\n---\nIt passes alone.\n"
     store.before_write(file, text)
     file.write_bytes(text)
     [saved] = store.after_write(file)

@@ -233,7 +233,7 @@ def write_file(
 ) -> Saved:
     """Write one memory that the guard lets pass."""
     check_private(data, file)
-    desk.gate.let_pass(file, data, _bytes(desk, file) or b"", author)
+    data = desk.gate.let_pass(file, data, _bytes(desk, file) or b"", author)
     revision = apply_changes(desk, {file: data}, author, summary)
     return Saved(read_topic(data, file).name, desk.folder / file, revision, action)
 
