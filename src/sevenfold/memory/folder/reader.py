@@ -136,7 +136,7 @@ MEANING_FROM: Final = 10
 AT_ONCE: Final = 0.02  # Seconds: a look that takes longer than this is taken in the background
 FEW: Final = 100  # New files that are read before an answer; more are read in the background
 SCAN_SECONDS: Final = 0.2  # The time to look through files that are not in the index yet
-HEAD_SECONDS: Final = 0.1  # The time that an answer waits for the vectors of a few new memories
+MOMENT: Final = 0.1  # The time that an answer waits for the vectors of a few new memories, in seconds
 SCANNED: Final = 16_384  # Bytes of a file that are looked through then
 
 
@@ -182,8 +182,11 @@ class RecallReader:
         if not query.strip() or limit < 1:
             return []
         self._keep_in_step()
-        if wait or (wait is None and not self._behind):
-            self.settled(HEAD_SECONDS if wait is None else wait)
+        if wait is None:
+            few = not self._behind and self._built and 0 < self.index.count_missing() <= FEW
+            wait = MOMENT if few else 0.0
+        if wait:
+            self.settled(wait)
         if self._behind:
             found = self._scan(query, limit, skip, silent=silent)
             self._catch_up()

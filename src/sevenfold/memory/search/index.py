@@ -76,6 +76,10 @@ class SearchIndex:
         known = self._collection().lexical.known
         return sum(known.get(listed[0]) != listed for listed in files)
 
+    def count_missing(self) -> int:
+        """The passages that have no vector yet."""
+        return self._collection().waiting()[1] if self._embedder is not None else 0
+
     def refresh(
         self,
         files: Iterable[tuple[str, int, int]],
