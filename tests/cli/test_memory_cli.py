@@ -392,6 +392,20 @@ def test_nothing_useful_is_an_empty_list_and_no_failure(here: Here) -> None:
     assert "nothing that is remembered answers that" in ran.err
 
 
+def test_a_folder_without_an_index_is_answered_at_once_and_the_next_command_goes_on(here: Here) -> None:
+    folder = Path(here("memory", "path").out.strip())
+    folder.mkdir(parents=True)
+    for number in range(300):
+        text = f"---\nname: note-{number}\ndescription: note {number}\n---\nThe post{number} is painted.\n"
+        (folder / f"note-{number}.md").write_text(text, encoding="utf-8")
+
+    first = here("memory", "recall", "when was post77 painted?", "--wait", "0", "--limit", "1", "--json")
+    assert (first.code, [one["name"] for one in first.json["memories"]]) == (0, ["note-77"])
+    whole = here("memory", "recall", "when was post77 painted?", "--wait", "120", "--limit", "1", "--json")
+    assert [one["name"] for one in whole.json["memories"]] == ["note-77"]
+    assert "so far" not in whole.err
+
+
 def test_not_more_are_given_than_asked_for(here: Here) -> None:
     for n in range(4):
         add(here, f"db-{n}", f"The database number {n}.")

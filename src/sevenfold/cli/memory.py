@@ -118,11 +118,12 @@ def recall(
     query: option.Query,
     limit: option.RecallLimit = 5,
     selector: option.WhichSelector = None,
+    wait: option.RecallWait = None,
 ) -> int:
     """The memories that answer a question, the best first. None is a good answer too."""
     from sevenfold.cli.commands.memory_search import run_recall as run
 
-    return run(shared, " ".join(query), limit, selector.value if selector else None)
+    return run(shared, " ".join(query), limit, selector.value if selector else None, wait)
 
 
 @memory.command("search")

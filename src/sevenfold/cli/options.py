@@ -302,6 +302,16 @@ WhichSelector = Annotated[
         "from the best 20 of the search. Without it: the settings.",
     ),
 ]
+RecallWait = Annotated[
+    float | None,
+    Option(
+        "--wait",
+        min=0,
+        metavar="SECONDS",
+        help="Wait so long for new memories to be found by meaning too; 0 answers by words with what "
+        "there is. Without it: a moment, if few memories are new.",
+    ),
+]
 Transcripts = Annotated[
     bool,
     Option("--transcripts", help="Also in what was said in the sessions of this project, newest first."),

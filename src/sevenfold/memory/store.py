@@ -180,7 +180,10 @@ class MemoryStore:
 
     def recall(self, query: str, limit: int = 5, skip: frozenset[str] = frozenset()) -> list[Recalled]:
         """The memories that answer a question, the best first; files in `skip` are left out."""
-        found = self._recalling.find(query, limit, skip)
+        return self._recall(query, limit, skip, 0.0)
+
+    def _recall(self, query: str, limit: int, skip: frozenset[str], wait: float | None) -> list[Recalled]:
+        found = self._recalling.find(query, limit, skip, wait=wait)
         self._recalls.note((one.file for one in found), self._clock.now())
         self._tell()
         return found
@@ -217,6 +220,10 @@ class MemoryStore:
     def settled(self, seconds: float) -> bool:
         """Wait until all memories can be found by meaning; False if that takes longer."""
         return self._recalling.settled(seconds)
+
+    def describe_progress(self) -> str:
+        """A line about the search index while it is being built; empty when it is complete."""
+        return self._recalling.describe_progress()
 
     def build(self, tell: Callable[[VectorProgress], None] | None = None) -> None:
         """Start building the vectors for recall by meaning, in the background."""
@@ -410,7 +417,7 @@ class MemoryStore:
             self._recalling.changed()
 
     def close(self) -> None:
-        """Wait for background work."""
+        """End background work; what is done is kept, and the next process goes on from there."""
         self._recalls.save()
         self._recalling.close()
 
@@ -511,9 +518,6 @@ def _tell(topic: Topic) -> str:
     return f"{topic.description}\n{topic.body}"
 
 
-PATIENCE: Final = 20.0  # Seconds that a program waits for recall by meaning; a conversation never does
-
-
 class MemoryOff(Mistake, kind="memory_off"):
     """Memory is switched off here; the message says by what."""
 
@@ -570,13 +574,16 @@ class Memory(MemoryStore):
     ) -> None:
         self.close()
 
-    def recall(self, query: str, limit: int = 5, skip: frozenset[str] = frozenset()) -> list[Recalled]:
+    def recall(
+        self, query: str, limit: int = 5, skip: frozenset[str] = frozenset(), *, wait: float | None = None
+    ) -> list[Recalled]:
         """The memories that answer a question, the best first; files in `skip` are left out.
 
-        The first call, and one after many additions, waits for recall by meaning.
+        `wait` is how many seconds to wait until all memories can be found by meaning. 0: answer by words
+        with what there is; the rest is built in the background. None: wait a moment (0.1 s) if a few
+        memories are new, and do not wait if many are.
         """
-        self.settled(PATIENCE)
-        return super().recall(query, limit, skip)
+        return self._recall(query, limit, skip, wait)
 
     def rewrite(self, name: str, data: bytes, *, author: Author | None = None) -> Saved:
         """Replace the whole file of a memory by these bytes, as an editor left it."""
