@@ -27,13 +27,14 @@ from sevenfold.core.messages import Block, Message, Text, ToolUse, assistant, us
 from sevenfold.core.protocols import Capabilities
 from sevenfold.core.request import Request
 from sevenfold.core.transcript import Reply
-from sevenfold.layers.l5_durable_memory.extraction import CURSOR, Extraction
+from sevenfold.layers.l5_durable_memory.extraction import Extraction
 from sevenfold.layers.l5_durable_memory.extraction_tools import make_fork_tools
 from sevenfold.layers.parts import ExtractionParts
 from sevenfold.memory.recall_results import BY as RECALL
 from sevenfold.memory.store import MemoryStore
 from sevenfold.session.session import Session
 from sevenfold.settings.layers import ExtractionSettings
+from sevenfold.storage.waiting_notes import CURSOR
 from sevenfold.testing import FakeClock
 
 pytestmark = pytest.mark.anyio

@@ -21,13 +21,14 @@ from sevenfold.core.messages import Json, Message, Text, ToolUse, assistant, par
 from sevenfold.core.protocols import ForkReply, Tools
 from sevenfold.core.request import Request
 from sevenfold.core.transcript import Mark, Replace, Reply
-from sevenfold.layers.l5_durable_memory.extraction import CURSOR, Extraction
+from sevenfold.layers.l5_durable_memory.extraction import Extraction
 from sevenfold.layers.l5_durable_memory.extraction_tools import make_fork_tools
 from sevenfold.layers.l7_agents.forks import ForkRunner
 from sevenfold.layers.parts import ExtractionParts, PlainConversation
 from sevenfold.memory.recall_results import BY as RECALL
 from sevenfold.memory.store import USER
 from sevenfold.settings.layers import ExtractionSettings
+from sevenfold.storage.waiting_notes import CURSOR
 from sevenfold.tools.toolbox import make_standard_tools
 
 pytestmark = pytest.mark.anyio

@@ -77,6 +77,7 @@ class SourceQuote(msgspec.Struct, frozen=True):
     flat: str  # Its words, with a blank on either side
     by_user: bool
     before: str = ""  # Of what was typed: what the assistant had said just before
+    session: str = ""  # The session it was said in; empty: the one that is looked at
 
 
 class SourceMessages:
@@ -319,8 +320,8 @@ def check_sources(new: Topic, old: Topic | None, sources: SourceMessages, sessio
     if new.type in BY_PERSON:
         _check_not_copied(new, old, kept, sources)
     newest = max(found, key=lambda one: one[1].at)[1]
-    entries = tuple(sorted({said.id for _, said in found}))
-    origin = Origin(session, entries, format_date(newest.at), "extraction")
+    entries = tuple(sorted({said.id for _, said in found if said.session == newest.session}))
+    origin = Origin(newest.session or session, entries, format_date(newest.at), "extraction")
     description = new.description
     if old is None or description != old.description:
         description = make_dates_absolute(description, newest.at)
