@@ -165,7 +165,7 @@ def test_a_store_adds_recalls_shows_and_undoes(backend: MemoryBackend) -> None:
         saved = memory.add(type="feedback", name="no-db-mocks", description="tests", body="Use a database.")
         memory.edit("no-db-mocks", body="Mocks are fine.")
 
-        [found] = memory.recall("mocks for the database in tests")
+        [found] = memory.recall("do we use mocks for the database in tests?")
         assert (found.name, found.text) == ("no-db-mocks", "Mocks are fine.")
         assert (saved.path, saved.action) == (memory.path_of("no-db-mocks.md"), "created")
         assert memory.file_of(saved.path) == "no-db-mocks.md"
@@ -175,7 +175,7 @@ def test_a_store_adds_recalls_shows_and_undoes(backend: MemoryBackend) -> None:
         assert [one.action for one in memory.undo("no-db-mocks")] == ["updated"]
         assert memory.get("no-db-mocks").body == "Use a database."
         memory.remove("no-db-mocks")
-        assert memory.recall("mocks for the database in tests") == []
+        assert memory.recall("do we use mocks for the database in tests?") == []
         memory.undo()
         assert memory.get("no-db-mocks").body == "Use a database."
         assert memory.check() == []

@@ -61,6 +61,18 @@ def test_what_is_missing_is_built_in_the_background_and_can_be_waited_for(tmp_pa
     other.close()
 
 
+def test_what_is_added_while_the_index_is_read_is_found_too(tmp_path: Path) -> None:
+    write_birds(tmp_path / "memory")
+    embedder = Bag()
+    embedder.gate.clear()
+    memory = open_memory(tmp_path, embedder)
+    memory.recall("which bird is at post17?")
+    memory.add(type="project", name="stork", description="nests", body="A stork nests on the old mill.")
+    assert memory.recall("where does the stork nest?", 1, wait=0)[0].name == "stork"
+    embedder.gate.set()
+    memory.close()
+
+
 def test_progress_is_told_while_it_is_built(tmp_path: Path) -> None:
     write_birds(tmp_path / "memory")
     embedder = Bag()

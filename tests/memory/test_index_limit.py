@@ -92,7 +92,9 @@ def test_every_one_of_many_memories_is_saved(folder: Folder) -> None:
 def test_what_the_agent_writes_is_saved_too(folder: Folder) -> None:
     folder.fill(220)
     path = folder.place / "always.md"
-    data = b"---\nname: always\ndescription: Always run the tests\ntype: feedback\n---\nRun them.\n"
+    data = (
+        b"---\nname: always\ndescription: The tests run in ten minutes\ntype: project\n---\nAll of them.\n"
+    )
     folder.store.before_write(path, data, author=AGENT)
     path.write_bytes(data)
     [saved] = folder.store.after_write(path, author=AGENT)
@@ -134,8 +136,10 @@ def test_an_old_memory_that_changes_gets_its_line_back(folder: Folder) -> None:
 def test_a_memory_that_was_recalled_keeps_its_line_or_gets_it_back(folder: Folder) -> None:
     folder.fill(220)
     stamps = {path: path.stat() for path in folder.place.iterdir()}
-    assert [one.file for one in folder.store.recall("box 21")][:1] == ["m021.md"]  # the next to go
-    assert [one.file for one in folder.store.recall("box 3")][:1] == ["m003.md"]  # has no line
+    assert [one.file for one in folder.store.recall("what is in box 21?")][:1] == [
+        "m021.md"
+    ]  # the next to go
+    assert [one.file for one in folder.store.recall("what is in box 3?")][:1] == ["m003.md"]  # has no line
     assert {path: path.stat() for path in folder.place.iterdir()} == stamps, "no memory is touched"
     folder.store.close()
     folder.store = folder.again()
@@ -147,10 +151,10 @@ def test_a_memory_that_was_recalled_keeps_its_line_or_gets_it_back(folder: Folde
 
 def test_what_was_recalled_is_forgotten_with_a_purge(folder: Folder) -> None:
     folder.fill(12)
-    folder.store.recall("box 3")
+    folder.store.recall("what is in box 3?")
     folder.store.close()
     assert b"m003.md" in (folder.state / "recalls.json").read_bytes()
-    folder.store.recall("box 3")
+    folder.store.recall("what is in box 3?")
     folder.store.purge("m003")
     folder.store.close()
     assert b"m003.md" not in (folder.state / "recalls.json").read_bytes()

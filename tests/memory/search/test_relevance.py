@@ -34,6 +34,7 @@ def traits(text: str, seen: str = "") -> QuestionTraits:
         "yes, commit this",
         "ok now it works",
         "what is it?",
+        "can you push it?",
     ],
 )
 def test_a_prompt_that_the_conversation_explains_is_never_answered(text: str) -> None:
@@ -41,7 +42,17 @@ def test_a_prompt_that_the_conversation_explains_is_never_answered(text: str) ->
     assert not is_worth_showing(traits(text), replace(GOOD, share=1.0, covered=1.0, near=1.0))
 
 
-@pytest.mark.parametrize("text", ["Zanzibar", "how do we deploy?", "deploy freeze", "数据库怎么测试？"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Zanzibar",
+        "how do we deploy?",
+        "on which day do we release?",
+        "is it released?",
+        "deploy freeze",
+        "数据库怎么测试？",
+    ],
+)
 def test_a_short_question_is_still_a_question(text: str) -> None:
     assert not traits(text).is_empty
     assert is_worth_showing(traits(text), replace(GOOD, covered=1.0, share=0.6))

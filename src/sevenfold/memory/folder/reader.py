@@ -313,16 +313,12 @@ class RecallReader:
         self._stopping.clear()
 
     def _refresh(self, at: OpenMemories, now: FolderListing, *, whole: bool) -> None:
-        self._listed = [
-            (file, max(now.files[file].modified, now.files[file].changed), now.files[file].size)
-            for file in now.topics
-        ]
-        if not whole and len(self._listed) > FEW and self.index.count_changed(self._listed) > FEW:
-            newest = sorted(self._listed, key=lambda one: one[1], reverse=True)
-            self._behind = tuple(file for file, _, _ in newest)
+        listed = self._listed = _list_topics(now)
+        if not whole and len(listed) > FEW and self.index.count_changed(listed) > FEW:
+            self._behind = _sort_newest_first(listed)
             return
         known = self.index.refresh(
-            self._listed, lambda file: at.read(file)[0], lambda: not self._stopping.is_set()
+            listed, lambda file: at.read(file)[0], lambda: not self._stopping.is_set()
         )
         if self._stopping.is_set():
             return
@@ -333,6 +329,9 @@ class RecallReader:
         if self.index.problem:
             self._say(self.index.problem)
 
+    def _list_newest(self) -> tuple[str, ...]:
+        return _sort_newest_first(_list_topics(self._reading.listing()))
+
     def _catch_up(self) -> threading.Thread:
         """Read what is not in the index yet, in the background."""
         if self._thread is None or not self._thread.is_alive():
@@ -342,7 +341,9 @@ class RecallReader:
 
     def _keep_in_step(self) -> None:
         if self._behind and self._thread is not None and self._thread.is_alive():
-            return  # all files are being looked at
+            if self._stale or self._moved():  # all files are being read; the list of them is renewed
+                self._behind = self._list_newest()
+            return
         if self._stale or self._moved():
             self.look()
         elif time.perf_counter() - self._looked > self._took / SHARE:
@@ -364,3 +365,15 @@ class RecallReader:
                 return at.versions(list(self._folders)) != self._folders
         except FileNotFoundError:
             return bool(self._folders)
+
+
+def _list_topics(now: FolderListing) -> list[tuple[str, int, int]]:
+    """The memories as the search index compares them: file, time, size."""
+    return [
+        (file, max(now.files[file].modified, now.files[file].changed), now.files[file].size)
+        for file in now.topics
+    ]
+
+
+def _sort_newest_first(listed: list[tuple[str, int, int]]) -> tuple[str, ...]:
+    return tuple(file for file, _, _ in sorted(listed, key=lambda one: one[1], reverse=True))

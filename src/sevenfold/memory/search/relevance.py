@@ -21,7 +21,8 @@ _AHEAD: Final = (
     r"\W*)*"
 )
 _ASKING: Final = re.compile(
-    _AHEAD + r"(?:what|which|where|when|who|whom|whose|why|how|remind me|tell me)\b"
+    _AHEAD + r"(?:(?:about|at|by|for|from|in|of|on|since|to|until|with) )?"
+    r"(?:what|which|where|when|who|whom|whose|why|how|remind me|tell me)\b"
     r"|什么|什麼|哪|谁|誰|几|幾|多少|怎么|怎麼|怎样|怎樣|为何|為何|如何"
 )
 """A question that asks for something that is known, in English and in Chinese."""
@@ -36,7 +37,7 @@ _PERSONAL: Final = re.compile(
 """The person speaks about himself or herself: what is theirs, what they did or have."""
 _ORDER: Final = re.compile(
     _AHEAD
-    + r"(?:please|can you|could you|can we|could we|would you|will you|let['’]?s|go|do|don['’]?t|fix|add"
+    + r"(?:please|can you|could you|can we|could we|would you|will you|let['’]?s|go|do(?! (?:we|i|you|they|the|these|those)\b)|don['’]?t|fix|add"
     r"|run|commit|push|check|implement|update|remove|create|make|use|write|review|explain|merge|rebase|test|try"
     r"|open|move|rename|revert|continue|proceed|show|look|read|find|put|get|give|set|start|stop|delete|change"
     r"|keep|rewrite|refactor|investigate|execute|pull|post|build|deploy|install)\b"
@@ -49,7 +50,7 @@ class QuestionTraits(msgspec.Struct, frozen=True):
     """A question, apart from any answer."""
 
     words: int  # Those that name a subject
-    alone: bool  # It is a single word, as a search is
+    plain: bool  # A search for a word, or a question that is no order to the agent
     asks: bool  # It asks for something that is known, or for advice
     personal: bool  # The person speaks about himself or herself
     orders: bool  # It gives the agent work to do
@@ -59,7 +60,7 @@ class QuestionTraits(msgspec.Struct, frozen=True):
     @property
     def is_empty(self) -> bool:
         """True for "fix all", "post it", "go ahead": the conversation says what that is about."""
-        return self.words == 0 or (self.words == 1 and not self.asks and not self.alone)
+        return self.words == 0 or (self.words == 1 and not self.plain)
 
 
 class RecallEvidence(msgspec.Struct, frozen=True):
@@ -119,12 +120,13 @@ def find_traits(text: str, seen: Mapping[str, bool]) -> QuestionTraits:
     names = [seen[name] for name in find_names(text) if name in seen]
     personal = _PERSONAL.search(text) is not None
     asks = _ASKING.search(text) is not None or bool(_ADVICE.search(text) and _PERSON.search(text))
+    orders = not asks and _ORDER.search(text) is not None
     return QuestionTraits(
         words=sum(find_emphasis(word) == 1.0 for word in seen),
-        alone=len(text.split()) == 1,
+        plain=asks or len(text.split()) == 1 or ("?" in text and not orders),
         asks=asks,
         personal=personal,
-        orders=not asks and _ORDER.search(text) is not None,
+        orders=orders,
         known=any(names),
         unknown=not all(names),
     )
