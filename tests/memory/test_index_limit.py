@@ -93,7 +93,7 @@ def test_what_the_agent_writes_is_saved_too(folder: Folder) -> None:
     folder.fill(220)
     path = folder.place / "always.md"
     data = (
-        b"---\nname: always\ndescription: The tests run in ten minutes\ntype: project\n---\nAll of them.\n"
+        b"---\nname: always\ndescription: The tests take ten minutes\ntype: project\n---\nAll.\n"
     )
     folder.store.before_write(path, data, author=AGENT)
     path.write_bytes(data)
