@@ -36,11 +36,11 @@ _PERSONAL: Final = re.compile(
 )
 """The person speaks about himself or herself: what is theirs, what they did or have."""
 _ORDER: Final = re.compile(
-    _AHEAD
-    + r"(?:please|can you|could you|can we|could we|would you|will you|let['’]?s|go|do(?! (?:we|i|you|they|the|these|those)\b)|don['’]?t|fix|add"
-    r"|run|commit|push|check|implement|update|remove|create|make|use|write|review|explain|merge|rebase|test|try"
-    r"|open|move|rename|revert|continue|proceed|show|look|read|find|put|get|give|set|start|stop|delete|change"
-    r"|keep|rewrite|refactor|investigate|execute|pull|post|build|deploy|install)\b"
+    _AHEAD + r"(?:please|can you|could you|can we|could we|would you|will you|let['’]?s|don['’]?t"
+    r"|do(?! (?:we|i|you|they|the|these|those)\b)|go|fix|add|run|commit|push|check|implement|update|remove"
+    r"|create|make|use|write|review|explain|merge|rebase|test|try|open|move|rename|revert|continue|proceed"
+    r"|show|look|read|find|put|get|give|set|start|stop|delete|change|keep|rewrite|refactor|investigate"
+    r"|execute|pull|post|build|deploy|install)\b"
 )
 """Work for the agent: what it is about, the conversation says more often than a memory."""
 ENOUGH: Final = 4  # Words that name a subject; from so many on a prompt says what it is about

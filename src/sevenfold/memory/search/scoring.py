@@ -54,6 +54,14 @@ def weigh_meaning(words: int) -> float:
     return max(FAINTEST, min(1.0, CLEAR / max(words, 1)))
 
 
+def compute_evenness(words: int) -> float:
+    """The degree to which an assistant's turns count as much as the person's, for so many words.
+
+    A short question asks for what the person said; a long message goes on with what both worked out.
+    """
+    return min(1.0, max(0.0, words / CLEAR - 1.0))
+
+
 def compute_nearness(cosines: Scores) -> float:
     """The nearness of a memory by its passages: mostly its nearest, a little the next ones."""
     import numpy as np
