@@ -31,7 +31,7 @@ _ADVICE: Final = re.compile(
 )
 _PERSON: Final = re.compile(r"(?i)\b(?:i|me|my|mine)\b|我")
 _PERSONAL: Final = re.compile(
-    r"(?i)\b(?:my|mine|myself|for me)\b|\b(?:did|have|had|was|were|am|do|should|can|could) i\b"
+    r"(?i)\b(?:my|mine|myself|for me)\b|\b(?:did|have|had|was|were|am) i\b"
     r"|\bi(?:['’](?:ve|m|d)| have| had| am| was| [a-z]+ed)\b|我"
 )
 """The person speaks about himself or herself: what is theirs, what they did or have."""
@@ -106,11 +106,11 @@ class RelevanceRule(msgspec.Struct, frozen=True):
 
 
 BY_MEANING: Final = RelevanceRule(
-    least=0.45, start=-3.0, share=3.9, covered=5.2, near=8.4, size=-0.32, known=2.5, unknown=-2.3, asks=2.5,
+    least=0.4, start=-3.0, share=3.9, covered=5.2, near=8.4, size=-0.32, known=2.5, unknown=-2.3, asks=2.5,
     personal=1.9, orders=-1.9, thin=-1.0,
 )  # fmt: skip
 BY_WORDS: Final = RelevanceRule(
-    least=0.15, start=-1.2, share=9.3, covered=6.1, near=0.0, size=-0.31, known=2.5, unknown=-2.2, asks=2.2,
+    least=0.12, start=-1.2, share=9.3, covered=6.1, near=0.0, size=-0.31, known=2.5, unknown=-2.2, asks=2.2,
     personal=2.2, orders=-2.2, thin=-1.6,
 )  # fmt: skip
 

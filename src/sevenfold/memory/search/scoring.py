@@ -34,7 +34,7 @@ NEAR: Final = 0.4  # The weight of nearness to the question, beside words
 ECHO: Final = 0.8  # The weight of nearness to the question together with its best answers
 CLEAR: Final = 8  # Words of a question up to which its vector says what it is about; of more, words decide
 FAINTEST: Final = 0.3  # The share of its weight that meaning keeps however long the question
-BESIDE: Final = 0.35  # The part of the best score that others must reach to be shown beside it
+BESIDE: Final = 0.3  # The part of the best score that others must reach to be shown beside it
 BESIDE_BY_WORDS: Final = 0.2  # The same where there are no vectors: scores by words fall faster
 NEAREST: Final = 3  # Passages that count for the meaning beside the nearest one
 
