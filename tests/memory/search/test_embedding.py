@@ -205,6 +205,7 @@ def test_the_table_that_was_stopped_is_kept_and_goes_on_where_it_was(
     with pytest.raises(EmbeddingUnavailable, match="not finished"):
         load_word_table(tmp_path, going=lambda: next(turns, False))
     assert [path.name for path in tmp_path.iterdir()] == [UNFINISHED]
+    (tmp_path / "use-static-1-of-an-earlier-version").write_bytes(b"old")
     load_word_table(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [NAME]
     assert (tmp_path / NAME).read_bytes() == (prepared / NAME).read_bytes()

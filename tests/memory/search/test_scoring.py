@@ -9,6 +9,7 @@ from sevenfold.memory.search.scoring import (
     CLEAR,
     FAINTEST,
     add_word_scores,
+    compute_evenness,
     compute_nearness,
     scale_scores,
     weigh_meaning,
@@ -36,6 +37,12 @@ def test_of_a_long_question_words_decide_more_than_meaning() -> None:
     assert weigh_meaning(0) == weigh_meaning(CLEAR) == 1.0
     assert FAINTEST < weigh_meaning(2 * CLEAR) < 1.0
     assert weigh_meaning(1_000) == FAINTEST
+
+
+def test_an_assistants_turn_counts_less_for_a_short_question_and_the_same_for_a_long_message() -> None:
+    assert compute_evenness(0) == compute_evenness(CLEAR) == 0.0
+    assert 0.0 < compute_evenness(CLEAR + 1) < 1.0
+    assert compute_evenness(2 * CLEAR) == compute_evenness(500) == 1.0
 
 
 def test_nearness_is_mostly_the_nearest_passage() -> None:

@@ -26,6 +26,7 @@ from sevenfold.memory.search.scoring import (
     K1,
     NEAR,
     SearchHit,
+    compute_evenness,
     compute_nearness,
     scale_scores,
     weigh_meaning,
@@ -89,7 +90,8 @@ def ask_index(
     meaning, lexical = collection.meaning, collection.lexical
     looked = lexical.look(words)
     weights = weigh_question(looked.rarity)
-    found = lexical.scores(looked, weights)
+    even = compute_evenness(len(weights))
+    found = lexical.scores(looked, weights, even)
     vector: Scores | None = None
     near: RowNearness | None = None
     if embedder is not None and meaning.count and lexical.known:
@@ -101,7 +103,7 @@ def ask_index(
         closely: set[int] = set()
         if meaning.count > MANY:
             closely = {*_first(found.whole, _BY_WORDS), *_first(found.best, _BY_WORDS)}
-        near = meaning.near(vector, lexical, closely)
+        near = meaning.near(vector, lexical, closely, even)
     return AskedIndex(lexical, meaning, looked, weights, found, vector, near)
 
 
@@ -134,7 +136,8 @@ def _echo(asked: AskedIndex, rows: Sequence[int], scores: Scores) -> Scores:
         return np.zeros(len(rows), np.float32)
     together = asked.vector + PULL * asked.meaning.vectors(np.array(places, np.int32)).mean(axis=0)
     together /= max(float(np.linalg.norm(together)), 1e-9)
-    found = asked.meaning.compare(together.astype(np.float32), asked.lexical, rows)
+    even = compute_evenness(len(asked.weights))
+    found = asked.meaning.compare(together.astype(np.float32), asked.lexical, rows, even)
     return np.array([compute_nearness(cosines) for cosines in found], np.float32)
 
 

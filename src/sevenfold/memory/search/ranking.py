@@ -206,8 +206,8 @@ class LexicalIndex:
         rarity = {word: self.rarity(count) for word, count in files.items()}
         return TermLookup(hits, rarity, {word: count > 0 for word, count in files.items()})
 
-    def scores(self, looked: TermLookup, weights: Mapping[str, float]) -> LexicalScores:
-        """Both scores of every file, with what each word counts."""
+    def scores(self, looked: TermLookup, weights: Mapping[str, float], even: float = 0.0) -> LexicalScores:
+        """The scores of every file, with what each word counts; `even` is `compute_evenness`."""
         norms = self._norms or self._measured()
         whole: list[Scores] = []
         best: list[Scores] = []
@@ -221,8 +221,9 @@ class LexicalIndex:
                 in_rows[rows] += weight * sums / (sums + norms.whole[at][rows])
                 in_units[units] += weight * counts / (counts + norms.best[at][units])
             whole.append(in_rows)
-            best.append(pick_best_per_row(in_units * segment.weights, segment))
-            several.append(compute_best_mean(in_units * segment.weights, segment))
+            in_units *= segment.weigh_units(even)
+            best.append(pick_best_per_row(in_units, segment))
+            several.append(compute_best_mean(in_units, segment))
         return LexicalScores(_joined(whole), _joined(best), _joined(several))
 
     def weigh_covered(self, place: int, looked: TermLookup, weights: Mapping[str, float]) -> float:
@@ -445,7 +446,9 @@ class VectorIndex:
             found.append(known[1])
         return found
 
-    def near(self, asked: Scores, lexical: LexicalIndex, closely: Iterable[int] = ()) -> RowNearness:
+    def near(
+        self, asked: Scores, lexical: LexicalIndex, closely: Iterable[int] = (), even: float = 0.0
+    ) -> RowNearness:
         """The nearness of every passage to a question; passages of the rows in `closely` in any case."""
         rows = self.rows(lexical.segments)
         if self.count <= MANY or len(asked) <= COARSE:
@@ -455,7 +458,8 @@ class VectorIndex:
             cosines = self._chosen(asked, np.concatenate([*wanted, np.zeros(0, np.int32)]))
         cosines = np.append(cosines, np.float32(-np.inf))  # where -1 points: there is no vector
         units = [
-            cosines[found] * segment.weights for found, segment in zip(rows, lexical.segments, strict=True)
+            cosines[found] * segment.weigh_units(even)
+            for found, segment in zip(rows, lexical.segments, strict=True)
         ]
         return RowNearness(units, lexical)
 
@@ -479,10 +483,13 @@ class VectorIndex:
     def _dimensions(self) -> int:
         return self.parts[0].head.shape[1] + self.parts[0].tail.shape[1] if self.parts else 0
 
-    def compare(self, asked: Scores, lexical: LexicalIndex, rows: Sequence[int]) -> list[Scores]:
+    def compare(
+        self, asked: Scores, lexical: LexicalIndex, rows: Sequence[int], even: float = 0.0
+    ) -> list[Scores]:
         """The nearness of the passages of these rows alone."""
         places = [self.places(row, lexical) for row in rows]
-        weights = [lexical.segments[at].weights[units] for at, units in map(lexical.units, rows)]
+        every = [segment.weigh_units(even) for segment in lexical.segments]
+        weights = [every[at][units] for at, units in map(lexical.units, rows)]
         whole = np.concatenate([*places, np.zeros(0, np.int32)])
         cosines = _product(self.vectors(whole), asked)
         ends = np.cumsum([len(some) for some in places])

@@ -31,16 +31,16 @@ _ADVICE: Final = re.compile(
 )
 _PERSON: Final = re.compile(r"(?i)\b(?:i|me|my|mine)\b|我")
 _PERSONAL: Final = re.compile(
-    r"(?i)\b(?:my|mine|myself|for me)\b|\b(?:did|have|had|was|were|am|do|should|can|could) i\b"
+    r"(?i)\b(?:my|mine|myself|for me)\b|\b(?:did|have|had|was|were|am) i\b"
     r"|\bi(?:['’](?:ve|m|d)| have| had| am| was| [a-z]+ed)\b|我"
 )
 """The person speaks about himself or herself: what is theirs, what they did or have."""
 _ORDER: Final = re.compile(
-    _AHEAD
-    + r"(?:please|can you|could you|can we|could we|would you|will you|let['’]?s|go|do(?! (?:we|i|you|they|the|these|those)\b)|don['’]?t|fix|add"
-    r"|run|commit|push|check|implement|update|remove|create|make|use|write|review|explain|merge|rebase|test|try"
-    r"|open|move|rename|revert|continue|proceed|show|look|read|find|put|get|give|set|start|stop|delete|change"
-    r"|keep|rewrite|refactor|investigate|execute|pull|post|build|deploy|install)\b"
+    _AHEAD + r"(?:please|can you|could you|can we|could we|would you|will you|let['’]?s|don['’]?t"
+    r"|do(?! (?:we|i|you|they|the|these|those)\b)|go|fix|add|run|commit|push|check|implement|update|remove"
+    r"|create|make|use|write|review|explain|merge|rebase|test|try|open|move|rename|revert|continue|proceed"
+    r"|show|look|read|find|put|get|give|set|start|stop|delete|change|keep|rewrite|refactor|investigate"
+    r"|execute|pull|post|build|deploy|install)\b"
 )
 """Work for the agent: what it is about, the conversation says more often than a memory."""
 ENOUGH: Final = 4  # Words that name a subject; from so many on a prompt says what it is about
@@ -106,11 +106,11 @@ class RelevanceRule(msgspec.Struct, frozen=True):
 
 
 BY_MEANING: Final = RelevanceRule(
-    least=0.45, start=-3.0, share=3.9, covered=5.2, near=8.4, size=-0.32, known=2.5, unknown=-2.3, asks=2.5,
+    least=0.4, start=-3.0, share=3.9, covered=5.2, near=8.4, size=-0.32, known=2.5, unknown=-2.3, asks=2.5,
     personal=1.9, orders=-1.9, thin=-1.0,
 )  # fmt: skip
 BY_WORDS: Final = RelevanceRule(
-    least=0.15, start=-1.2, share=9.3, covered=6.1, near=0.0, size=-0.31, known=2.5, unknown=-2.2, asks=2.2,
+    least=0.12, start=-1.2, share=9.3, covered=6.1, near=0.0, size=-0.31, known=2.5, unknown=-2.2, asks=2.2,
     personal=2.2, orders=-2.2, thin=-1.6,
 )  # fmt: skip
 

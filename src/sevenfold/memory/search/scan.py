@@ -25,6 +25,7 @@ from sevenfold.memory.search.scoring import (
     SEVERAL,
     B,
     SearchHit,
+    compute_evenness,
     read_texts,
     weigh_question,
 )
@@ -137,7 +138,11 @@ def _score_file(file: str, data: bytes, found: ScannedFiles, weights: Mapping[st
     parts, rest = read_texts(data, file)
     cut = [(tokenize_text(part.text), part.weight) for part in parts]
     usual = max(1.0, sum(len(words) for words, _ in cut) / max(len(cut), 1))
-    passages = sorted((_bm25(words, weights, usual) * weight for words, weight in cut), reverse=True)
+    even = compute_evenness(len(weights))
+    passages = sorted(
+        (_bm25(words, weights, usual) * (weight + (1 - weight) * even) for words, weight in cut),
+        reverse=True,
+    )
     every = [word for words, _ in cut for word in words] + tokenize_text(rest)
     mean = found.characters / max(found.looked, 1)
     whole = _bm25(every, weights, max(1.0, len(every) * mean / max(found.sizes[file], 1)))

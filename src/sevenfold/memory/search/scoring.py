@@ -34,7 +34,7 @@ NEAR: Final = 0.4  # The weight of nearness to the question, beside words
 ECHO: Final = 0.8  # The weight of nearness to the question together with its best answers
 CLEAR: Final = 8  # Words of a question up to which its vector says what it is about; of more, words decide
 FAINTEST: Final = 0.3  # The share of its weight that meaning keeps however long the question
-BESIDE: Final = 0.35  # The part of the best score that others must reach to be shown beside it
+BESIDE: Final = 0.3  # The part of the best score that others must reach to be shown beside it
 BESIDE_BY_WORDS: Final = 0.2  # The same where there are no vectors: scores by words fall faster
 NEAREST: Final = 3  # Passages that count for the meaning beside the nearest one
 
@@ -52,6 +52,14 @@ def add_word_scores(whole: Scores, best: Scores, several: Scores) -> Scores:
 def weigh_meaning(words: int) -> float:
     """The share of its weight that meaning keeps for a question of so many words."""
     return max(FAINTEST, min(1.0, CLEAR / max(words, 1)))
+
+
+def compute_evenness(words: int) -> float:
+    """The degree to which an assistant's turns count as much as the person's, for so many words.
+
+    A short question asks for what the person said; a long message goes on with what both worked out.
+    """
+    return min(1.0, max(0.0, words / CLEAR - 1.0))
 
 
 def compute_nearness(cosines: Scores) -> float:

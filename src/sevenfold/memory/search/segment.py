@@ -226,6 +226,10 @@ class Segment:
             return slice(0, 0)
         return slice(int(self.ends[at]), int(self.ends[at + 1]))
 
+    def weigh_units(self, even: float) -> npt.NDArray[np.float32]:
+        """The weight of each unit as a passage; with `even` 1 all count the same."""
+        return self.weights + (1 - self.weights) * np.float32(even) if even else self.weights
+
     def packed(self) -> tuple[bytes, dict[str, Array]]:
         about = msgspec.msgpack.encode(_SegmentHeader(self.files, self.removed, self.stamped))
         return about, {name: getattr(self, name) for name in _ARRAYS}

@@ -12,6 +12,7 @@ import hashlib
 import struct
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
@@ -37,7 +38,8 @@ DIGESTS: Final = {
 }
 """SHA-256 of the files in that version."""
 FORM: Final = 2  # Of the prepared file; raised when it changes
-NAME: Final = f"use-static-{FORM}-{DIGESTS[WEIGHTS][:12]}"
+_FAMILY: Final = "use-static-"
+NAME: Final = f"{_FAMILY}{FORM}-{DIGESTS[WEIGHTS][:12]}"
 UNFINISHED: Final = f"{NAME}.part"
 DIMENSIONS: Final = 256
 WORD_START: Final = "\u2581"  # The sign with which the table begins a word
@@ -95,8 +97,16 @@ def load_word_table(
         _keep(cache, UNFINISHED, b"", error.arrays)
         raise
     if _keep(cache, NAME, _check(arrays), arrays):
-        (cache / UNFINISHED).unlink(missing_ok=True)
+        _remove_others(cache)
     return WordTable(arrays)
+
+
+def _remove_others(cache: Path) -> None:
+    """Remove the unfinished table, and tables of earlier versions."""
+    for path in cache.glob(f"{_FAMILY}*"):
+        if path.name != NAME:
+            with suppress(OSError):  # still open, where open files cannot go
+                path.unlink()
 
 
 def _keep(cache: Path, name: str, about: bytes, arrays: TableArrays) -> bool:
