@@ -79,6 +79,8 @@ def test_may_that_is_no_month_is_no_relative_date(text: str) -> None:
         ("We will ship in 1 week and 3 days.", "We will ship on 2026-11-13."),
         ("The lesson is tomorrow, Wednesday.", "The lesson is 2026-11-04, Wednesday."),
         ("We moved this May.", "We moved in 2026-05."),
+        ("Tomorrow finish the port.", "On 2026-11-04 finish the port."),
+        ("She is worried about next week.", "She is worried about the week of 2026-11-09."),
         ("done by the EOM", "done by the end of 2026-11"),
         ("done by the end of the day", "done by 2026-11-03"),
         ("it is planned for *tomorrow*", "it is planned for *2026-11-04*"),

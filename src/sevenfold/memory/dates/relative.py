@@ -1,7 +1,7 @@
 """Finds relative dates in prose and turns those that are sure into calendar dates.
 
     make_dates_absolute("the freeze is on Thursday", at)     "the freeze is on 2026-11-05"
-    resolve_expression("下周五", at)                           DaySpan(2026-11-13, 2026-11-13, "2026-11-13")
+    find_relative_dates("下周五上线", at)                      [RelativeDate(0, 3, DaySpan(…"2026-11-13"))]
     list_relative_dates("it broke a few days ago")           ["a few days ago"]
 
 A wrong date is worse than a relative one. So what may mean two things stays as it is: `next weekend`,
@@ -136,19 +136,6 @@ def make_dates_absolute(text: str, at: float, kept: Collection[str] = ()) -> str
         out += [text[done : place.start], _written(text, place)]
         done = place.end
     return "".join([*out, text[done:]])
-
-
-def resolve_expression(expression: str, at: float) -> DaySpan | None:
-    """The days that an expression means by itself; None when it is no relative date or not sure."""
-    today = _day(at)
-    words = " ".join(expression.split())
-    if today is None or not words:
-        return None
-    weekday = (english_dates.make_weekday_pattern(), english_dates.resolve_coming_weekday)
-    for pattern, resolve in (*english_dates.make_rules(), *chinese_dates.make_rules(), weekday):
-        if (match := pattern.fullmatch(words)) is not None:
-            return _safely(resolve, match, today)
-    return None
 
 
 def list_relative_dates(text: str) -> list[str]:

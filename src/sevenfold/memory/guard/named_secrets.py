@@ -60,6 +60,7 @@ _KIND_OF_KEY: Final = re.compile(
     r"admin|ingest\w*|write|read|the|my|our|its|new|old)[ _-]?$|[a-z0-9][_-]$"
 )
 """Words before "key" that make it a secret; a key of a table or a cache is none."""
+_PUBLIC: Final = re.compile(r"(?:pub|public|recv|host|fingerprint)[ _-]?$")
 _TAIL: Final = re.compile(r"[A-Za-z0-9_-]{0,30}(?: \d{1,2}(?=:))?")
 _IN_VARIABLE: Final = re.compile(r"\$\{\w*$")  # `${DB_PASSWORD:-x}` names a variable
 _NOT_THE_VALUE: Final = re.compile(
@@ -78,7 +79,8 @@ _SAID: Final = re.compile(
     # `password: x`, `"password": "x"`, `PASSWORD=x`, `the password is x`, `密码是x`, `<password>x`
     r"(?:\\?[\"'`*\]）)]){0,4}[ \t]{0,24}(?:[（(][^()（）\n]{1,30}[)）]\s?)?"
     r"(?::\s?(?:str|string|String|SecretStr|text)(?:\s?\|\s?None)?\s?(?==))?"
-    r"(?P<how>:=|=>|->|→|!==?|={1,3}|:|>|,\s?[\"']?(?:value|Value)[\"']?\s?[:=]|(?:value|Value)\s?=|,(?=\s?[\"'])|\{\s{0,8}default\s{0,4}=|"
+    r"(?P<how>:=|=>|->|→|!==?|={1,3}|:|>|\||,\s?[\"']?[Vv]alue[\"']?\s?[:=]|[Vv]alue\s?=|,(?=\s?[\"'])|"
+    r"[(（](?=\S{12,200}[)）])|\{\s{0,8}default\s{0,4}=|"
     r"\b(?:is|was|are|set to|changed to)\b|(?:就)?是|[为為]|[设設](?:置)?[为為]|改[为成])"
     rf"(?:[ \t]{{0,24}}|[:\s]{{0,4}}){_VALUE}"
 )
@@ -253,8 +255,12 @@ def _is_beside(word: re.Match[str], value: str) -> bool:
     """For "token x" without anything between: it must look drawn at random."""
     value = value.rstrip(_TRAILING)
     if word["secret"]:
-        return _is_named(word) and len(value) >= 16 and _is_secret(value)
-    return len(value) >= 8 and is_random(value, 8) and is_password(value, quoted=False, prose=False)
+        least = 24 if not _is_named(word) else 12 if is_mixed(value) else 16
+        return len(value) >= least and _is_secret(value) and (_is_named(word) or is_mixed(value))
+    odd = is_mixed(value) and _SYMBOLS.search(value)
+    return bool(len(value) >= 8 and (odd or is_random(value, 8))) and is_password(
+        value, quoted=False, prose=False
+    )
 
 
 def _is_password_said(word: re.Match[str], said: re.Match[str], value: str, how: str, quoted: bool) -> bool:
@@ -268,6 +274,8 @@ def _is_password_said(word: re.Match[str], said: re.Match[str], value: str, how:
         value = value.split()[0]
     if login and quoted and "user" in said.string[word.end() : said.start("how")].lower():
         return _is_literal(value)  # "the password for user 'bob' is 'x'"
+    if how == "," and not is_random(value, 8):
+        return False  # an argument behind a name: `MovedAttribute("HTTPPasswordMgr", "urllib2")`
     sure = login or (prose and not how.isascii()) or (quoted and how in _SET and _is_plain(value))
     return is_password(value, quoted=quoted, prose=prose, pin=word[0][:3] == "pin", sure=sure)
 
@@ -324,14 +332,19 @@ def is_password(value: str, *, quoted: bool, prose: bool, pin: bool = False, sur
 
 
 def _is_named(word: re.Match[str]) -> bool:
-    """True unless it is a bare "key", which may be one of a table or a cache."""
+    """True unless it is a public key, or a bare "key", which may be one of a table or a cache."""
     start = word.start()
-    return word[0] != "key" or bool(_KIND_OF_KEY.search(word.string, max(0, start - 16), start))
+    if "key" not in word[0]:
+        return True
+    before = word.string[max(0, start - 16) : start]
+    return _PUBLIC.search(before) is None and (word[0] != "key" or bool(_KIND_OF_KEY.search(before)))
 
 
 def _is_secret_said(word: re.Match[str], value: str, how: str) -> bool:
     if _is_named(word):
         return _is_secret(value)
+    if _PUBLIC.search(word.string, max(0, word.start() - 16), word.start()):
+        return False
     return how in _SET and len(value) >= 24 and is_mixed(value) and _is_secret(value)
 
 
