@@ -55,6 +55,7 @@ AS_WRITTEN = (
     "The test is this afternoon or tomorrow.",
     "Friday tonight is out.",
     "Not tonight, please.",
+    "My brain is often hazy by Friday.",
     "a short look before Wednesday's session",
     "Today, I'm excited to share a recipe.",
     "eggs prepped on Sunday for the week",
@@ -81,6 +82,10 @@ def test_may_that_is_no_month_is_no_relative_date(text: str) -> None:
         ("We moved this May.", "We moved in 2026-05."),
         ("Tomorrow finish the port.", "On 2026-11-04 finish the port."),
         ("She is worried about next week.", "She is worried about the week of 2026-11-09."),
+        (
+            "Glad to hear that the session on Friday worked.",
+            "Glad to hear that the session on 2026-10-30 worked.",
+        ),
         ("done by the EOM", "done by the end of 2026-11"),
         ("done by the end of the day", "done by 2026-11-03"),
         ("it is planned for *tomorrow*", "it is planned for *2026-11-04*"),

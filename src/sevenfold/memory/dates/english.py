@@ -379,7 +379,7 @@ def is_standing_expression(before: str, expression: str, behind: str) -> bool:
     if _AHEAD.match(expression):
         often = _OFTEN.search(sentence) or _EVERY.search(sentence)
         works = _OWNED.match(behind) and (_DOES.search(before) or _AT_WORK.search(before))
-        return bool(often or works) and not _WILL.search(sentence)
+        return bool(often or works) and not _WILL.search(before + behind)
     return not _SINCE.search(before) and _past(sentence)
 
 

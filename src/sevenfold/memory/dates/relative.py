@@ -62,6 +62,11 @@ _WAS: Final = re.compile(
     r"|(?!need)\w{3,}ed)\b(?!\s+(?:thinking|planning|hoping|going|considering|wondering)\b)",
     re.IGNORECASE,
 )
+_WAS_THEN: Final = re.compile(
+    r"\s+(?:was|were|went|broke|(?!need|schedul|plann|book|mov|postpon|delay|push|reschedul)\w{3,}ed)\b",
+    re.IGNORECASE,
+)
+"""`the session on Friday worked`: nothing tells the time better than the verb behind it."""
 _WILL: Final = re.compile(
     r"\b(?:will|shall|is|are|be|due|starts?|begins?|ends?|launch(?:es)?|releases?|deadline|ships?|deploys?"
     r"|going|thinking|hoping|plan(?:s|ned|ning)?|scheduled|moved|postponed|pushed|rescheduled|delayed|booked|set|leav(?:e|es|ing)"
@@ -308,6 +313,8 @@ def _weekday(text: str, match: re.Match[str]) -> Resolve | None:
     if pre in ("by", "until", "till", "due"):
         over = _WAS.search(before) is not None and _WILL.search(before) is None
         return english_dates.resolve_nothing if over else coming
+    if _WAS_THEN.match(behind):
+        return past
     was, will = _last(_WAS, before), _last(_WILL, before)
     if was == will < 0:
         was, will = -_first(_WAS, behind), -_first(_WILL, behind)
