@@ -102,6 +102,7 @@ D = Draw(6)
 UNKNOWN = {
     "a prefix that no table knows": f"we use qux_{D.mixed(32)} there",
     "a prefix that says key": f"we use qux-key-{D.hex(40)} there",
+    "slashes": f"aws_secret_access_key = {D.mixed(12)}/{D.mixed(10)}/{D.mixed(16)}",
     "a name and a value": f"QUX_API_KEY={D.hex(32)}",
     "a word and a value": f"sign in with token {D.mixed(24)}",
     "api key and a value": f"use the api key {D.mixed(28)} for it",
@@ -119,6 +120,8 @@ UNKNOWN = {
     "a connection string": "Server=qux;User Id=bob;Password=" + "swordfish;Database=x;",
     "an argument": 'new NetworkCredential("bob@qux.io", "' + 'swordfishes")',
     "glued to its name": f"the token{D.mixed(32)} works",
+    "a table": f"| API key | {D.mixed(32)} |",
+    "in brackets": f"the token ({D.mixed(32)}) works",
     "a user in a URL": f"git clone https://{D.mixed(32)}@qux.io/repo",
     "one case": f"token = {random.Random(7).choices('bcdfghjklmnpqrstvwxz234567', k=52)}".translate(
         str.maketrans("", "", "[]', ")
@@ -139,12 +142,20 @@ HARMLESS = {
     "a variable with a default": "POSTGRES_PASSWORD: ${DB_PASSWORD:-postgres1}",
     "a selector": 'this.addPassword = "#add-password";',
     "labels": 'usernameLabel:"Username or email:",passwordLabel:"Password:",rememberMeLabel:"Remember"',
-    "a host": "ssh -i ~/.ssh/ci-deploy-key root@76.13.151.200",
+    "an address": "ssh -i ~/.ssh/ci-deploy-key root@76.13.151.200",
     "a working folder": "pwd: osc7/osc99/osc51",
     "a class of words": "the token bucket2-limiter3 is full, the key is user_id_2024",
     "a commit": f"the token service was fixed in {'3f78' + '6850e387550fdab836ed7e6dc881de23001b'}",
     "a beginning and words": "glpat-your-token-goes-here and ghp_replace_this_with_your_own_token_please",
     "a format in prose": "tokens begin with ghp_, gho_ or github_pat_ and have 36 characters",
+    "ports": "docker run -u 1000 -p 8080:80 app; psql -U bob -p 5432",
+    "a page": "The login page password reset sends a mail; the login form password field is hidden.",
+    "a table of roles": "| Password | Role1 |\n| --- | --- |\n| required | admin |",
+    "a public key": f"const pubkey256 = '{D.mixed(43)}='; gpg --recv-keys {D.hex(40)}",
+    "versions": "Pin numpy==1.26.4 and pin version 1.2.3",
+    "a host": "auth0: dev-abc123xy.us.auth0.com",
+    "a document": f"Sheet key 1{D.mixed(43)}, issue key ENG-1234",
+    "a published key": f"the publishable key pk_live_{D.mixed(24)}",
     "minified code": "function(){s.addClassNameToEachSibling()}b.removeEventListenerNow()",
 }
 

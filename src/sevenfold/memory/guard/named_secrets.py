@@ -60,6 +60,11 @@ _KIND_OF_KEY: Final = re.compile(
     r"admin|ingest\w*|write|read|the|my|our|its|new|old)[ _-]?$|[a-z0-9][_-]$"
 )
 """Words before "key" that make it a secret; a key of a table or a cache is none."""
+_PUBLIC: Final = re.compile(
+    r"(?:pub|public|publishable|recv|host|fingerprint|sheet|docs?|document|file|folder|base|project|issue|"
+    r"partition|sort|primary|foreign|cache|object|row|record|idempotency)[ _-]?$"
+)
+"""Words before "key" that make it a name that opens nothing."""
 _TAIL: Final = re.compile(r"[A-Za-z0-9_-]{0,30}(?: \d{1,2}(?=:))?")
 _IN_VARIABLE: Final = re.compile(r"\$\{\w*$")  # `${DB_PASSWORD:-x}` names a variable
 _NOT_THE_VALUE: Final = re.compile(
@@ -78,7 +83,8 @@ _SAID: Final = re.compile(
     # `password: x`, `"password": "x"`, `PASSWORD=x`, `the password is x`, `密码是x`, `<password>x`
     r"(?:\\?[\"'`*\]）)]){0,4}[ \t]{0,24}(?:[（(][^()（）\n]{1,30}[)）]\s?)?"
     r"(?::\s?(?:str|string|String|SecretStr|text)(?:\s?\|\s?None)?\s?(?==))?"
-    r"(?P<how>:=|=>|->|→|!==?|={1,3}|:|>|,\s?[\"']?(?:value|Value)[\"']?\s?[:=]|(?:value|Value)\s?=|,(?=\s?[\"'])|\{\s{0,8}default\s{0,4}=|"
+    r"(?P<how>:=|=>|->|→|!==?|={1,3}|:|>|\||,\s?[\"']?[Vv]alue[\"']?\s?[:=]|[Vv]alue\s?=|,(?=\s?[\"'])|"
+    r"[(（](?=\S{12,200}[)）])|\{\s{0,8}default\s{0,4}=|"
     r"\b(?:is|was|are|set to|changed to)\b|(?:就)?是|[为為]|[设設](?:置)?[为為]|改[为成])"
     rf"(?:[ \t]{{0,24}}|[:\s]{{0,4}}){_VALUE}"
 )
@@ -94,6 +100,7 @@ _URL: Final = re.compile(
     r"[A-Za-z][A-Za-z0-9+.-]{1,20}://(?P<user>[^\s:/@?#\"'`<>]{0,120})(?::(?P<value>[^\s/\"'`<>]{1,200}))?"
     r"@(?P<host>[A-Za-z0-9._-]+)"
 )
+_PORTS: Final = re.compile(r"[\d:.,/-]+(?:/?(?:tcp|udp))?")  # `docker run -u 1000 -p 8080:80`
 _VALUE_GIVEN: Final = r"[\"']?(?P<value>[^\s\"'`]{3,100})"
 _COMMANDS: Final = {
     # The literal that each begins with is looked for first
@@ -135,8 +142,10 @@ _TRAILING: Final = ".,:;!?)*_。！？…"
 _SYMBOLS: Final = re.compile(r"[!@#$%^&+?~]")
 _IDENTIFIER: Final = re.compile(r"[A-Za-z]+(?:[A-Z][a-z]+|_[a-z]+|-[a-z]+)*\d?")
 _NO_VALUE: Final = re.compile(
-    # The rest of code, a share, a path, an address, a selector such as `#add-password`
-    r"^[,;)\\]|^[\w.]+(?:/[\w.]+)+$|^[\w.-]+@[\w-]+\.[\w.-]+|^\D*(?:#\w*-?pass|pass\w*#)\D*$|/[^/]*\.[a-z]{1,5}:\d",
+    # The rest of code, a share, a path, an address, a host, a selector such as `#add-password`
+    r"^[,;)\\]|^(?-i:[a-z0-9_.]+(?:/[a-z0-9_.]+)+)$|^[\w.-]+@[\w-]+\.[\w.-]+|/[^/]*\.[a-z]{1,5}:\d|"
+    r"^[\w-]+(?:\.[\w-]+)+\.(?:com|io|net|org|dev|app|co|ai|cloud|us|eu|local|internal)$|"
+    r"^\D*(?:#\w*-?pass|pass\w*#)\D*$",
     re.IGNORECASE,
 )
 _PROSE: Final = frozenset(("is", "was", "are", "是", "就是", "为", "為", "set to", "changed to", "改为"))
@@ -190,8 +199,17 @@ def _commands(text: str, lower: str) -> Iterator[SecretSpan]:
     for literal, expression in _PAIRS.items():
         for at in find_literal(literal, lower):
             match = expression.match(lower, at + len(literal))
-            if match and _is_literal(text[match.start("value") : match.end("value")]):
+            if match and _is_given(
+                literal, lower[max(0, at - 120) : at], text[slice(*match.span("value"))]
+            ):
                 yield SecretSpan("password beside a user name", *match.span("value"))
+
+
+def _is_given(literal: str, before: str, value: str) -> bool:
+    """True for a password beside a user name; "the login page password reset" has the same form."""
+    if literal == "login " and "machine" not in before:
+        return is_password(value, quoted=True, prose=False)
+    return _is_literal(value) and not _PORTS.fullmatch(value)
 
 
 def _find_words(lower: str) -> Iterator[re.Match[str]]:
@@ -227,12 +245,8 @@ def _judge(word: re.Match[str], said: re.Match[str]) -> Iterator[SecretSpan]:
     group, quoted = _span_of(said)
     value, how = said[group], said["how"].strip()
     beside = how in ("", "s")
-    if (
-        word[0] == "pass"
-        and how != "="
-        and word.string[word.start() - 1 : word.start()] not in ("_", '"', "'")
-    ):
-        return  # a test that passed
+    if _is_other_word(word, how):
+        return
     if beside and not quoted and not _is_flag(word, said):
         found = _is_beside(word, value)
     elif word["password"]:
@@ -241,6 +255,16 @@ def _judge(word: re.Match[str], said: re.Match[str]) -> Iterator[SecretSpan]:
         found = _is_secret_said(word, value, how)
     if found:
         yield SecretSpan("password" if word["password"] else "secret value", *said.span(group))
+
+
+def _is_other_word(word: re.Match[str], how: str) -> bool:
+    """True for a test that passed, a version to pin, a working folder, and a key that opens nothing."""
+    start = word.start()
+    if word[0] == "pass":
+        return how != "=" and word.string[start - 1 : start] not in ("_", '"', "'")
+    if word[0][:3] in ("pin", "pwd"):
+        return how in ("", "s")
+    return "key" in word[0] and bool(_PUBLIC.search(word.string, max(0, start - 16), start))
 
 
 def _is_flag(word: re.Match[str], said: re.Match[str]) -> bool:
@@ -253,8 +277,12 @@ def _is_beside(word: re.Match[str], value: str) -> bool:
     """For "token x" without anything between: it must look drawn at random."""
     value = value.rstrip(_TRAILING)
     if word["secret"]:
-        return _is_named(word) and len(value) >= 16 and _is_secret(value)
-    return len(value) >= 8 and is_random(value, 8) and is_password(value, quoted=False, prose=False)
+        least = 24 if not _is_named(word) else 12 if is_mixed(value) else 16
+        return len(value) >= least and _is_secret(value) and (_is_named(word) or is_mixed(value))
+    odd = is_mixed(value) and _SYMBOLS.search(value)
+    return bool(len(value) >= 8 and (odd or is_random(value, 8))) and is_password(
+        value, quoted=False, prose=False
+    )
 
 
 def _is_password_said(word: re.Match[str], said: re.Match[str], value: str, how: str, quoted: bool) -> bool:
@@ -268,6 +296,8 @@ def _is_password_said(word: re.Match[str], said: re.Match[str], value: str, how:
         value = value.split()[0]
     if login and quoted and "user" in said.string[word.end() : said.start("how")].lower():
         return _is_literal(value)  # "the password for user 'bob' is 'x'"
+    if how == "," and not is_random(value, 8):
+        return False  # an argument behind a name: `MovedAttribute("HTTPPasswordMgr", "urllib2")`
     sure = login or (prose and not how.isascii()) or (quoted and how in _SET and _is_plain(value))
     return is_password(value, quoted=quoted, prose=prose, pin=word[0][:3] == "pin", sure=sure)
 

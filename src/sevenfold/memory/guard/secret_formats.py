@@ -292,7 +292,7 @@ def is_checksum_right(kind: str, head: str, body: str) -> bool:
 
 
 _ID_BEGINNINGS: Final = """
-    toolu srvtoolu agent env msg req call chatcmpl resp run thread asst file step cus evt pi pm prod
+    pk pub toolu srvtoolu agent env msg req call chatcmpl resp run thread asst file step cus evt pi pm prod
     price sub in cs ch txn re seti acct prj dpl team usr org ses session sess id uid uuid item fc rs
     ws batch part prt vs snap img ami vol eni sg subnet vpc igw rtb commit build job task trace span
     sha sha1 sha256 sha512 md5 blob tree hash etag cache chunk bundle index main vendor style app

@@ -69,6 +69,9 @@ _SHAPE: Final = "it has the shape of one"
 _WHY: Final = {
     "password": "what follows the word looks like a password",
     "secret value": "what follows the word looks random, as keys do",
+    "key with a prefix": "a long random part follows a short prefix, as in keys",
+    "password beside a user name": "it stands where a password follows a user name",
+    "token in a URL": "there is a random user name before the host",
     "password in a URL": "there is a password between the user and the host",
     "password on a command line": "the command is given a password",
 }
