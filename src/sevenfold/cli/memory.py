@@ -37,11 +37,11 @@ def where(shared: SharedOptions, agent: option.OfAgent = None) -> int:
 
 @memory.command("check")
 @add_shared_options
-def check(shared: SharedOptions, agent: option.OfAgent = None) -> int:
+def check(shared: SharedOptions, every: option.EveryFinding = False, agent: option.OfAgent = None) -> int:
     """What is wrong in the folder, and what to do about it. Exit code 1 when there is something."""
     from sevenfold.cli.commands.memory_display import show_check
 
-    return show_check(shared, agent)
+    return show_check(shared, every, agent)
 
 
 @memory.command("show")

@@ -310,6 +310,7 @@ OfAgent = Annotated[
     str | None,
     Option("--agent", metavar="NAME", help="Of the memory of this kind of agent, not of the project's."),
 ]
+EveryFinding = Annotated[bool, Option("--all", help="A line for each finding, not one for each problem.")]
 Number = Annotated[
     int, Argument(metavar="N", min=1, help="Its number, as 'sevenfold memory quarantine' lists it.")
 ]

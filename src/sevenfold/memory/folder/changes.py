@@ -202,7 +202,21 @@ def edit_memory(
     )
     if data == old.data:
         return Saved(old.name, desk.folder / file, "", "updated")
-    return write_file(desk, author, file, data, "updated", f"edited {old.name}")
+    saved = write_file(desk, author, file, data, "updated", f"edited {old.name}")
+    report_contradiction(desk, read_topic(data, file))
+    return saved
+
+
+def report_contradiction(desk: FolderTransaction, topic: Topic) -> None:
+    """Tell the user if the text of a memory contradicts its description."""
+    from sevenfold.memory.consolidation.contradictions import find_contradiction
+
+    if (clash := find_contradiction(topic)) is not None:
+        desk.say(
+            f"{topic.file}: its text says {clash.text!r}, and its description says "
+            f"{clash.description!r}. Recall judges by the description: correct it too "
+            "(sevenfold memory edit --description)."
+        )
 
 
 def remove_memory(desk: FolderTransaction, author: Author, asked: str) -> Saved:
