@@ -210,11 +210,16 @@ def release(shared: SharedOptions, number: option.Number, agent: option.OfAgent 
 
 @quarantine.command("drop")
 @add_shared_options
-def drop(shared: SharedOptions, number: option.Number, agent: option.OfAgent = None) -> int:
-    """Delete it."""
+def drop(
+    shared: SharedOptions,
+    numbers: option.Numbers = None,
+    every: option.EveryHeldText = False,
+    agent: option.OfAgent = None,
+) -> int:
+    """Delete one or several, or all."""
     from sevenfold.cli.commands.memory_editor import drop_quarantined as run
 
-    return run(shared, number, agent)
+    return run(shared, numbers or [], every, agent)
 
 
 memory.add_typer(quarantine)

@@ -14,7 +14,7 @@ import msgspec
 from sevenfold.memory.consolidation.contradictions import find_contradiction
 from sevenfold.memory.dates.relative import list_relative_dates
 from sevenfold.memory.folder.folder import OWN, SHARED, FolderPart, is_personal
-from sevenfold.memory.folder.names import is_copy, make_file_key, make_slug
+from sevenfold.memory.folder.names import find_suspicious_names, is_copy, make_file_key, make_slug
 from sevenfold.memory.frontmatter import strip_broken_characters
 from sevenfold.memory.index import HOOK, IndexPointer, list_exceeded_limits, read_index, split_unlisted
 from sevenfold.memory.recall_results import count_days_ago, format_age
@@ -99,8 +99,9 @@ def _guarded(
 
 def _named(topics: Sequence[Topic], scan: Callable[[str], Iterable[GuardHit]]) -> Iterator[CheckFinding]:
     """Secrets in the names of files: lists, messages and the history show those."""
+    suspicious = set(find_suspicious_names([topic.file for topic in topics], lambda text: any(scan(text))))
     for topic in topics:
-        for seen in scan(topic.file):
+        for seen in scan(topic.file) if topic.file in suspicious else ():
             if seen.kind == "secret":
                 fix = "renew the secret, rename the file, and purge the old name from the history"
                 yield CheckFinding("secret", topic.file, f"{seen.what} in the name of the file", fix)

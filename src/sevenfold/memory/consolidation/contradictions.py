@@ -21,7 +21,7 @@ from sevenfold.memory.consolidation.supersession import (
 )
 from sevenfold.memory.dreams.statements import split_sentences
 from sevenfold.memory.similarity import is_quote
-from sevenfold.memory.text.words import STOP, make_word_set, stem_word
+from sevenfold.memory.text.words import STOP, make_word_set, split_words, stem_word
 from sevenfold.memory.topic_file import Topic
 
 _SENTENCES: Final = 40  # Sentences of a text that are compared
@@ -36,6 +36,7 @@ _COUNTING: Final = make_word_set(
     "option january february march april may june july august september october november december"
 )
 """Words that count or date: a text may go through many of their numbers."""
+_NO: Final = make_word_set("not no never 不 别 勿 没")
 _ALWAYS: Final = re.compile(r"\balways\s+|总是|始终", re.I)  # It says no more than the bare order
 _DAYS: Final = make_word_set("monday tuesday wednesday thursday friday saturday sunday")
 
@@ -52,8 +53,9 @@ def find_contradiction(topic: Topic) -> Contradiction | None:
     body = "\n".join(line for line in topic.body.split("\n") if not is_quote(line))
     said = [one.text for one in read_body_sentences(body) if one.form == "prose"][:_SENTENCES]
     for about in split_sentences(topic.description):
+        words = set(split_words(about))
         for one in said:
-            if is_contradicting(about, one, body):
+            if not words.isdisjoint(split_words(one)) and is_contradicting(about, one, body):
                 return Contradiction(about, one)
     return None
 
@@ -64,7 +66,8 @@ def is_contradicting(about: str, said: str, body: str) -> bool:
     frame = find_shared_frame(left, right)
     if frame is not None and not frame.needs:
         return frame.values[0] not in body.lower()
-    if is_negation(left, right) or _differ_in_day(left, right):
+    turned = _NO.intersection(set(left.raw) ^ set(right.raw))
+    if (turned and is_negation(left, right)) or _differ_in_day(left, right):
         return True
     given = dict(_list_values(right.marks.core))
     return any(
