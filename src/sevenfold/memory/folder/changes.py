@@ -155,7 +155,10 @@ def find_repeated_file(desk: FolderTransaction, new: Topic) -> str | None:
         *desk.list_named(new.name, part, exact=False),
         *desk.lookup.list_stating(digest_statement(new)),
     }
-    known = [load_for_update(desk, file) for file in sorted(files) if part.holds(file)]
+    known: list[Topic] = []
+    for file in sorted(file for file in files if part.holds(file)):
+        with contextlib.suppress(StorageFailure, Refused):  # one that cannot be read is not compared
+            known.append(load_for_update(desk, file))
     like = find_similar(new, known) if known else None
     return like.topic.file if like is not None and (like.same or like.known) else None
 
