@@ -92,9 +92,7 @@ def test_every_one_of_many_memories_is_saved(folder: Folder) -> None:
 def test_what_the_agent_writes_is_saved_too(folder: Folder) -> None:
     folder.fill(220)
     path = folder.place / "always.md"
-    data = (
-        b"---\nname: always\ndescription: The tests take ten minutes\ntype: project\n---\nAll.\n"
-    )
+    data = b"---\nname: always\ndescription: The tests take ten minutes\ntype: project\n---\nAll.\n"
     folder.store.before_write(path, data, author=AGENT)
     path.write_bytes(data)
     [saved] = folder.store.after_write(path, author=AGENT)

@@ -37,11 +37,11 @@ def where(shared: SharedOptions, agent: option.OfAgent = None) -> int:
 
 @memory.command("check")
 @add_shared_options
-def check(shared: SharedOptions, agent: option.OfAgent = None) -> int:
+def check(shared: SharedOptions, every: option.EveryFinding = False, agent: option.OfAgent = None) -> int:
     """What is wrong in the folder, and what to do about it. Exit code 1 when there is something."""
     from sevenfold.cli.commands.memory_display import show_check
 
-    return show_check(shared, agent)
+    return show_check(shared, every, agent)
 
 
 @memory.command("show")
@@ -223,11 +223,16 @@ def release(shared: SharedOptions, number: option.Number, agent: option.OfAgent 
 
 @quarantine.command("drop")
 @add_shared_options
-def drop(shared: SharedOptions, number: option.Number, agent: option.OfAgent = None) -> int:
-    """Delete it."""
+def drop(
+    shared: SharedOptions,
+    numbers: option.Numbers = None,
+    every: option.EveryHeldText = False,
+    agent: option.OfAgent = None,
+) -> int:
+    """Delete one or several, or all."""
     from sevenfold.cli.commands.memory_editor import drop_quarantined as run
 
-    return run(shared, number, agent)
+    return run(shared, numbers or [], every, agent)
 
 
 memory.add_typer(quarantine)

@@ -320,6 +320,12 @@ OfAgent = Annotated[
     str | None,
     Option("--agent", metavar="NAME", help="Of the memory of this kind of agent, not of the project's."),
 ]
+Numbers = Annotated[
+    list[int] | None,
+    Argument(metavar="N", min=1, help="Their numbers, as 'sevenfold memory quarantine' lists them."),
+]
+EveryHeldText = Annotated[bool, Option("--all", help="All that is held back.")]
+EveryFinding = Annotated[bool, Option("--all", help="A line for each finding, not one for each problem.")]
 Number = Annotated[
     int, Argument(metavar="N", min=1, help="Its number, as 'sevenfold memory quarantine' lists it.")
 ]

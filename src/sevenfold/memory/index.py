@@ -359,11 +359,16 @@ def find_missing_pointers(
 
 def format_pointer(topic: IndexTarget, bullet: str = "-") -> str:
     """The line for one memory, at most `HOOK` characters unless its title and file alone are longer."""
-    title = shorten_text(_harmless(topic.name).replace("[", "(").replace("]", ")"), TITLE)
-    title += " " * title.endswith("\\")  # a backslash would escape the bracket behind it
-    start = f"{bullet} [{title}]({format_link_target(topic.file)})"
+    start = f"{bullet} {format_pointer_link(topic.file, topic.name)}"
     hook, room = _harmless(topic.description), max(HOOK - len(start) - len(" — "), SHORTEST_HOOK)
     return f"{start} — {shorten_text(hook, room)}" if hook else start
+
+
+def format_pointer_link(file: str, name: str) -> str:
+    """The link of such a line."""
+    title = shorten_text(_harmless(name).replace("[", "(").replace("]", ")"), TITLE)
+    title += " " * title.endswith("\\")  # a backslash would escape the bracket behind it
+    return f"[{title}]({format_link_target(file)})"
 
 
 def _harmless(text: str) -> str:

@@ -35,6 +35,7 @@ from sevenfold.memory.index import (
     drop_pointers,
     find_missing_pointers,
     format_pointer,
+    format_pointer_link,
     format_unlisted,
     reconcile_index,
     split_unlisted,
@@ -212,6 +213,7 @@ class _IndexUpdate:
             unlisted,
             recency=lambda file: math.inf if file in own else self._recency(file),
             read=lambda file: own.get(file) or self._read(file),
+            name_of=self._name_if_known,
         )
 
     def _with_lines(self, text: str, topics: list[Topic]) -> str:
@@ -243,6 +245,10 @@ class _IndexUpdate:
 
     def _name(self, file: str) -> str:
         return self._desk.ledger.rows[self._part.outer(file)].name
+
+    def _name_if_known(self, file: str) -> str:
+        row = self._desk.ledger.rows.get(self._part.outer(file))
+        return row.name if row else ""
 
     def _recency(self, file: str) -> float:
         """The time in seconds when a memory was last changed or recalled."""
@@ -299,7 +305,9 @@ def complete_index(
     """
     planned, absent = plan_text(text, names, also)
     wanted = sorted(absent, key=lambda file: (-recency(file), file))[:LINES]
-    return fit_index(planned, wanted, len(absent), recency=recency, read=read)
+    return fit_index(
+        planned, wanted, len(absent), recency=recency, read=read, name_of=lambda f: names.get(f, "")
+    )
 
 
 def fit_index(
@@ -309,13 +317,14 @@ def fit_index(
     *,
     recency: Callable[[str], float],
     read: Callable[[str], Topic | None],
+    name_of: Callable[[str], str] = lambda file: "",
 ) -> str:
     """The index with lines for as many of the `wanted` files as its limits allow, the first ones first.
 
     Lines that we made for files of less `recency` make room. `text` has no last line yet; `unlisted` are
-    the memories without a line in it, the wanted ones among them.
+    the memories without a line in it, the wanted ones among them. `name_of` knows the names of some.
     """
-    draft = _IndexDraft(text, unlisted, recency, read)
+    draft = _IndexDraft(text, unlisted, recency, read, name_of)
     for file in wanted:
         if not draft.add(file):
             break
@@ -326,9 +335,15 @@ class _IndexDraft:
     """An index whose lines come and go."""
 
     def __init__(
-        self, text: str, unlisted: int, recency: Callable[[str], float], read: Callable[[str], Topic | None]
+        self,
+        text: str,
+        unlisted: int,
+        recency: Callable[[str], float],
+        read: Callable[[str], Topic | None],
+        name_of: Callable[[str], str],
     ) -> None:
-        self._text, self._unlisted, self._recency, self._read = text, unlisted, recency, read
+        self._text, self._unlisted, self._recency = text, unlisted, recency
+        self._read, self._name_of = read, name_of
         self._start, self._bullet, self._nl = begin_list(text)
         self._lines, self._size = len(self._start.splitlines()), len(self._start)
         self._added: dict[str, str] = {}
@@ -363,7 +378,11 @@ class _IndexDraft:
     def _drop_oldest(self, recency: float) -> bool:
         """Take out the line of the oldest memory, if we made it and its recency is less."""
         while self._oldest and self._recency(self._oldest[-1]) < recency:
-            topic = self._read(self._oldest.pop())
+            file = self._oldest.pop()
+            name = self._name_of(file)
+            if name and format_pointer_link(file, name) not in self._start:
+                continue  # a person wrote it: the memory need not be read
+            topic = self._read(file)
             for line in {format_pointer(topic, each) for each in _BULLETS} & self._there if topic else ():
                 self._gone.add(line)
                 self._lines, self._size = self._lines - 1, self._size - len(line) - len(self._nl)

@@ -207,9 +207,12 @@ def _core(text: str) -> frozenset[str]:
 
 
 def digest_statement(topic: Topic) -> str:
-    """A digest of the words that make up what a memory states: the same fact has the same one."""
-    core = " ".join(sorted(_core(extract_statement(topic))))
-    return hashlib.blake2b(core.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    """A digest of the words that make up what a memory states: the same fact has the same one.
+
+    Empty for a memory without any such word.
+    """
+    core = " ".join(sorted(_core(extract_statement(topic)))).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(core, digest_size=8).hexdigest() if core else ""
 
 
 def find_similar_in_store(store: MemoryStore, new: Topic) -> SimilarMemory | None:

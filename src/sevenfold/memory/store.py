@@ -591,9 +591,9 @@ class Memory(MemoryStore):
 
 
 def _rewritten(desk: FolderTransaction, author: Author, asked: str, data: bytes) -> Saved:
-    from sevenfold.memory.folder.changes import load_for_update, write_file
+    from sevenfold.memory.folder.changes import load_for_update, report_contradiction, write_file
     from sevenfold.memory.folder.names import find_meant_file
-    from sevenfold.memory.topic_file import explain_not_text
+    from sevenfold.memory.topic_file import explain_not_text, read_topic
 
     file = find_meant_file(asked, desk.names)
     old = load_for_update(desk, file)
@@ -601,4 +601,6 @@ def _rewritten(desk: FolderTransaction, author: Author, asked: str, data: bytes)
         raise Mistake(f"{desk.folder / file} was not changed: what was to be written is no text ({why})")
     if data == old.data:
         return Saved(old.name, desk.folder / file, "", "updated")
-    return write_file(desk, author, file, data, "updated", f"edited {old.name}")
+    saved = write_file(desk, author, file, data, "updated", f"edited {old.name}")
+    report_contradiction(desk, read_topic(data, file))
+    return saved

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.memory.backend import FolderListing
+from sevenfold.memory.backend import HEAD, FolderListing
 from sevenfold.memory.folder.files import FolderBackend, OpenFolder, StateFolder
 from sevenfold.memory.folder.folder import FEW, FileRow, LedgerFile, LedgerLookup
 from sevenfold.memory.index import read_index
@@ -216,3 +216,9 @@ def test_a_purge_leaves_no_name_in_the_ledger(large: Large) -> None:
     kept = b"".join(path.read_bytes() for path in large.state.glob("*.json"))
     assert b"affair" not in kept
     assert b"first" in kept
+
+
+def test_a_file_of_the_same_name_that_cannot_be_read_does_not_stop_an_add(large: Large) -> None:
+    (large.place / "Large.md").write_bytes(b"---\nname: LARGE\n---\n" + b"x" * (HEAD + 1))
+    large.store.take_in()
+    assert large.add("large").startswith("created large-")

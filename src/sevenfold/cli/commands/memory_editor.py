@@ -150,9 +150,17 @@ def release_quarantined(shared: SharedOptions, number: int, agent: str | None = 
     return 0
 
 
-def drop_quarantined(shared: SharedOptions, number: int, agent: str | None = None) -> int:
+def drop_quarantined(
+    shared: SharedOptions, numbers: Sequence[int], every: bool, agent: str | None = None
+) -> int:
+    if bool(numbers) == every:
+        raise Mistake("name the numbers to delete, or --all; 'sevenfold memory quarantine' lists them")
     with open_memory(shared, agent) as memory:
-        memory.quarantine.drop(number)
-    print_message(shared, f"number {number} is deleted")
-    print_result(shared, "", {"number": number, "dropped": True})
+        gone = [one.number for one in memory.quarantine.list()] if every else list(dict.fromkeys(numbers))
+        for number in gone:
+            memory.quarantine.drop(number)
+    what = f"number {gone[0]} is" if len(gone) == 1 else f"{format_count(len(gone), 'text')} are"
+    print_message(shared, f"{what} deleted" if gone else "nothing is in quarantine")
+    which = {"number": gone[0]} if len(gone) == 1 else {"numbers": gone}
+    print_result(shared, "", {**which, "dropped": True})
     return 0

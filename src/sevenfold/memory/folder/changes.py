@@ -45,9 +45,11 @@ from sevenfold.memory.folder.names import (
     explain_bad_file,
     find_meant_file,
     find_named_file,
+    find_suspicious_names,
     make_file_key,
 )
 from sevenfold.memory.guard.gate import make_size_verdict
+from sevenfold.memory.guard.text import GuardFinding
 from sevenfold.memory.history.revisions import FOUND, Author
 from sevenfold.memory.index_update import plan_changed_indexes, plan_index_update
 from sevenfold.memory.similarity import digest_statement, extract_statement, find_similar, is_quote
@@ -153,7 +155,10 @@ def find_repeated_file(desk: FolderTransaction, new: Topic) -> str | None:
         *desk.list_named(new.name, part, exact=False),
         *desk.lookup.list_stating(digest_statement(new)),
     }
-    known = [load_for_update(desk, file) for file in sorted(files) if part.holds(file)]
+    known: list[Topic] = []
+    for file in sorted(file for file in files if part.holds(file)):
+        with contextlib.suppress(StorageFailure, Refused):  # one that cannot be read is not compared
+            known.append(load_for_update(desk, file))
     like = find_similar(new, known) if known else None
     return like.topic.file if like is not None and (like.same or like.known) else None
 
@@ -202,7 +207,21 @@ def edit_memory(
     )
     if data == old.data:
         return Saved(old.name, desk.folder / file, "", "updated")
-    return write_file(desk, author, file, data, "updated", f"edited {old.name}")
+    saved = write_file(desk, author, file, data, "updated", f"edited {old.name}")
+    report_contradiction(desk, read_topic(data, file))
+    return saved
+
+
+def report_contradiction(desk: FolderTransaction, topic: Topic) -> None:
+    """Tell the user if the text of a memory contradicts its description."""
+    from sevenfold.memory.consolidation.contradictions import find_contradiction
+
+    if (clash := find_contradiction(topic)) is not None:
+        desk.say(
+            f"{topic.file}: its text says {clash.text!r}, and its description says "
+            f"{clash.description!r}. Recall judges by the description: correct it too "
+            "(sevenfold memory edit --description)."
+        )
 
 
 def remove_memory(desk: FolderTransaction, author: Author, asked: str) -> Saved:
@@ -458,11 +477,13 @@ def _differences(desk: FolderTransaction) -> dict[str, _FileDifference]:
     """All files that differ from the ledger, which is updated."""
     found = dict[str, _FileDifference]()
     rows, now = desk.ledger.rows, read_file_clock()
+    fresh = [file for file in desk.listing.files if file not in rows]
+    names = set(find_suspicious_names(fresh, lambda text: bool(_find_in_name(desk, text))))
     for file, stamp in desk.listing.files.items():
         row = rows.get(file)
         if row is not None and row.stamp == stamp and abs(now - stamp.changed) > SETTLED:
             continue
-        if (one := _looked_at(desk, file, stamp, row)) is not None:
+        if (one := _looked_at(desk, file, stamp, row, file in names)) is not None:
             found[file] = one
     for file in rows.keys() - desk.listing.files.keys():
         found[file] = _FileDifference("removed", rows[file].name or file, None)
@@ -470,8 +491,12 @@ def _differences(desk: FolderTransaction) -> dict[str, _FileDifference]:
     return found
 
 
+def _find_in_name(desk: FolderTransaction, name: str) -> tuple[GuardFinding, ...]:
+    return desk.gate.check(name.encode("utf-8", "replace"), "other").findings
+
+
 def _looked_at(
-    desk: FolderTransaction, file: str, stamp: FileStamp, row: FileRow | None
+    desk: FolderTransaction, file: str, stamp: FileStamp, row: FileRow | None, odd_name: bool
 ) -> _FileDifference | None:
     if stamp.size > RECORDED:
         _hold(desk, file, stamp, row, f"it has {stamp.size:,} bytes")
@@ -490,14 +515,20 @@ def _looked_at(
             new = FileRow(stamp, known, row.name, row.held, row.core)
             desk.know(file, new if same else make_file_row(file, data, stamp, row.held))
         return None
-    return _changed(desk, file, stamp, row, data)
+    findings = desk.gate.check(data, "other").findings
+    if odd_name or row is not None:
+        findings += _find_in_name(desk, file)
+    return _changed(desk, file, stamp, row, data, findings)
 
 
 def _changed(
-    desk: FolderTransaction, file: str, stamp: FileStamp, row: FileRow | None, data: bytes
+    desk: FolderTransaction,
+    file: str,
+    stamp: FileStamp,
+    row: FileRow | None,
+    data: bytes,
+    findings: Sequence[GuardFinding],
 ) -> _FileDifference:
-    findings = desk.gate.check(data, "other").findings
-    findings += desk.gate.check(file.encode("utf-8", "replace"), "other").findings
     secret = any(each.kind == "secret" for each in findings)
     held = A_SECRET if secret else ""
     if findings:
