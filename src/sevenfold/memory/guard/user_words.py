@@ -14,11 +14,12 @@ from typing import Final
 import msgspec
 
 from sevenfold.memory.guard.own_words import split_pasted_text
-from sevenfold.memory.guard.rules import list_rule_words, load_same_words
+from sevenfold.memory.guard.rules import is_question, list_rule_words, load_same_words
 from sevenfold.memory.text.words import STOP, STOP_SIGNS, make_word_set, split_written_words, stem_word
 
 SHARE: Final = 0.5  # The part of its words that a sentence must share with what the user said
 LOOSE: Final = 0.33  # The same for what a memory adds to a founded sentence
+ASKED: Final = 0.8  # The same for a question, which states nothing
 ACROSS: Final = 0.6  # The same where its words stand in several messages
 NEAR: Final = 3  # Messages in a row that are taken together
 WINDOW: Final = 3  # Sentences of a long message that are taken together
@@ -100,6 +101,8 @@ class SpokenWords:
         telling = telling or stems
         if not telling:
             return False
+        if is_question(clause):
+            share = max(share, ASKED)
         if any(_is_founded(clause, stems, telling, part, share) for part in self._parts):
             return True
         return any(_is_founded(clause, stems, telling, part, max(share, ACROSS)) for part in self._wide)

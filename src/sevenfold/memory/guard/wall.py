@@ -93,7 +93,7 @@ def judge_write(
     kept = set[str]()
     if old and (not by_user or before.type in BY_USER):
         kept = {_plain(clause) for _, clause in _read_clauses(before, old)}
-    new = [one for one in _read_clauses(topic, data) if _plain(one[1]) not in kept and not is_empty(one[1])]
+    new = _drop_empty([one for one in _read_clauses(topic, data) if _plain(one[1]) not in kept])
     clauses = [_Clause(text, line, is_rule(text), sources.spoken.has_said(text)) for line, text in new]
     held = [one for one in clauses if not one.founded and _is_held(one, topic, by_user, clauses, sources)]
     if held and known is not None:
@@ -122,7 +122,7 @@ def judge_dreamt(
         for _, clause in _read_file(name, text)
         if not (by_user and name.startswith(f"{LOGS}/") and not is_rule(clause))
     }
-    telling = [one for one in _read_clauses(topic, data) if not is_empty(one[1])]
+    telling = _drop_empty(list(_read_clauses(topic, data)))
     new = [one for one in telling if _plain(one[1]) not in kept]
     if not any(is_rule(text) or by_user for _, text in new):
         return WallVerdict()
@@ -191,6 +191,11 @@ def _is_held(
         return False
     small = count_telling_words(clause.text) <= _ASIDE
     return not (founded and (small or sources.spoken.has_said(clause.text, LOOSE)))
+
+
+def _drop_empty(clauses: list[tuple[int, str]]) -> list[tuple[int, str]]:
+    """The clauses that say something; of a text that says nothing else, all."""
+    return [one for one in clauses if not is_empty(one[1])] or clauses
 
 
 def _can_found(file: str, data: bytes, by_user: bool) -> bool:
