@@ -23,8 +23,8 @@ from sevenfold.memory.text.links import list_link_names, make_link_key
 from sevenfold.memory.topic_file import Topic, decode_text
 
 Kind: TypeAlias = Literal[
-    "secret", "instruction", "source", "team", "contradiction", "size", "limit", "dangling", "missing", "twice",
-    "frontmatter", "duplicate", "date", "link", "long", "stale",
+    "secret", "instruction", "source", "team", "contradiction", "size", "limit", "dangling", "missing",
+    "twice", "frontmatter", "duplicate", "date", "link", "long", "stale",
 ]  # fmt: skip
 STALE: Final = 60  # Days after which a memory about ongoing work is probably out of date
 _ORDER: Final = {kind: at for at, kind in enumerate(get_args(Kind))}

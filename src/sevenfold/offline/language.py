@@ -16,6 +16,7 @@ import msgspec
 
 from sevenfold.core.messages import Message, Text, parse_directive
 from sevenfold.layers.shared.side_work import find_told_calls
+from sevenfold.memory.guard.own_words import split_pasted_text
 from sevenfold.memory.text.words import CJK, make_word_set, stem_word, tokenize_text
 from sevenfold.offline.conversation import OfflineConversation, extract_typed_text, split_added
 
@@ -368,7 +369,7 @@ def _typed(message: Message) -> str:
     """The text that a person typed; empty if a program wrote it."""
     if any(isinstance(b, Text) and parse_directive(b.text) for b in message.content):
         return ""
-    text = extract_typed_text(message)
+    text = split_pasted_text(extract_typed_text(message)).own
     strange = _NO_PERSON.search(text) or text.startswith(_GO_ON)
     if strange or len(_SECTION.findall(text)) >= 3:
         return ""

@@ -272,6 +272,37 @@ def _format_memories(store: MemoryStore, now: float) -> str:
     return "\n".join([*(f"  {line}" for line in lines), f"  {USAGE.partition('; ')[2]}"])
 
 
+QUARANTINE_USAGE: Final = (
+    "/quarantine lists what waits for your word; /quarantine show N, /quarantine release N, "
+    "/quarantine drop N"
+)
+
+
+def run_quarantine(session: Session, rest: str) -> CommandOutcome:
+    """`/quarantine`, `/quarantine show N`, `/quarantine release N`, `/quarantine drop N`."""
+    from sevenfold.cli.commands.memory_editor import describe_held_text, format_quarantine
+
+    store = session.knowledge.store
+    if store is None:
+        return CommandReply(f"  there is no memory in this session{_describe_memory_off(session)}")
+    word, _, more = rest.partition(" ")
+    if word in ("", "list") and not more:
+        held = store.quarantine.list()
+        return CommandReply(format_quarantine(held) if held else "  nothing waits for your word")
+    if not more.strip().isdecimal():
+        raise Mistake(QUARANTINE_USAGE)
+    number = int(more)
+    if word == "show":
+        return CommandReply(make_printable(describe_held_text(store.quarantine.show(number))))
+    if word == "release":
+        saved = store.release(number)
+        return CommandReply(f"  {saved.action} {saved.name}: {saved.path}")
+    if word == "drop":
+        store.quarantine.drop(number)
+        return CommandReply(f"  number {number} is deleted")
+    raise Mistake(QUARANTINE_USAGE)
+
+
 MOST_SESSIONS: Final = 15
 
 
@@ -411,6 +442,11 @@ COMMANDS: Final[dict[str, tuple[Callable[[Session, str], CommandOutcome], str, s
         run_memory,
         "[show NAME|undo [NAME]|redo [NAME]|path]",
         "what is remembered; one memory, or take the last change back, or bring it again",
+    ),
+    "/quarantine": (
+        run_quarantine,
+        "[show N|release N|drop N]",
+        "memories that wait for your word; read one, save it, or drop it",
     ),
     "/dream": (
         run_dream,

@@ -129,6 +129,13 @@ def _to_json(held: QuarantinedText) -> dict[str, Any]:
     }
 
 
+def describe_held_text(held: QuarantinedText) -> str:
+    """One text with the reason why it was held; of a damaged one what is wrong with it."""
+    if held.damaged:
+        return held.damaged
+    return f"{held.file} was held back: {_describe_findings(held)}\n\n{held.text.rstrip()}"
+
+
 def show_held_text(shared: SharedOptions, number: int, agent: str | None = None) -> int:
     with open_memory(shared, agent) as memory:
         held = memory.quarantine.show(number)

@@ -368,16 +368,21 @@ class _DreamRun:
 
     def finish(self, how: DreamMode) -> DreamOutcome:
         """Blocking: it reads and writes the folder."""
-        from sevenfold.layers.l6_dreaming.review import keep_for_review, list_session_names
+        from sevenfold.layers.l6_dreaming.review import (
+            keep_for_review,
+            list_session_names,
+            read_spoken_words,
+        )
         from sevenfold.memory.dreams.commit import commit_dream, preview_dream
 
         staged, explained = self.staged, self.thought.explained
         if staged is None:
             raise Failure("there is no copy to take over")
         sessions = list_session_names(self._transcripts)
+        said = partial(read_spoken_words, self._transcripts)
         if how == "commit":
-            return commit_dream(self._store, staged, self._author, explained, sessions)
-        outcome = preview_dream(self._store, staged, self._author, explained, sessions)
+            return commit_dream(self._store, staged, self._author, explained, sessions, said)
+        outcome = preview_dream(self._store, staged, self._author, explained, sessions, said)
         if how == "review" and outcome.files:
             keep_for_review(staged, self._author, explained, self._transcripts)
         return outcome

@@ -6,8 +6,9 @@ it back. Undoing a dream keeps what others wrote since, merged line by line.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -32,6 +33,9 @@ from sevenfold.memory.folder.undo import LeftFile, undo_newest
 from sevenfold.memory.history.revisions import Author, to_safe_line
 from sevenfold.memory.merge import merge_lines
 from sevenfold.memory.store import MemoryStore
+
+if TYPE_CHECKING:
+    from sevenfold.memory.guard.user_words import SpokenWords
 
 _RECENT = 20  # Revisions among which a dream is looked for that was recorded and not noted as done
 _TRIES = 20
@@ -198,13 +202,15 @@ def commit_dream(
     author: Author,
     explained: Explanations | None = None,
     sessions: Collection[str] = (),
+    said: Callable[[], SpokenWords] | None = None,
 ) -> DreamOutcome:
     """Make the dream's changes part of the folder; the copy is discarded when that is done.
 
-    `explained` says why statements or files were let go, `sessions` which may be named as evidence.
+    `explained` says why statements or files were let go, `sessions` which may be named as evidence, `said`
+    what the user said in them.
     `Refused` or `StorageFailure`: nothing has changed, and the copy is still there.
     """
-    with _read_through(_wanted(staged, author, explained, sessions)) as wanted:
+    with _read_through(_wanted(staged, author, explained, sessions, said)) as wanted:
         outcome = store.changing(lambda desk: _committed(desk, store, wanted))
     discard_stage(staged)
     return outcome
@@ -216,18 +222,23 @@ def preview_dream(
     author: Author,
     explained: Explanations | None = None,
     sessions: Collection[str] = (),
+    said: Callable[[], SpokenWords] | None = None,
 ) -> DreamOutcome:
     """Plan what `commit_dream` would do now, with its diff; nothing is changed."""
     from sevenfold.memory.history.objects import make_unified_diff
 
-    with _read_through(_wanted(staged, author, explained, sessions)) as wanted:
+    with _read_through(_wanted(staged, author, explained, sessions, said)) as wanted:
         plan = store.changing(lambda desk: plan_commit(desk, wanted, keep_orders=False))
     diff = "".join(make_unified_diff(file, plan.old[file], data) for file, data in plan.new.items())
     return msgspec.structs.replace(plan.outcome, diff=diff)
 
 
 def _wanted(
-    staged: DreamStage, author: Author, explained: Explanations | None, sessions: Collection[str]
+    staged: DreamStage,
+    author: Author,
+    explained: Explanations | None,
+    sessions: Collection[str],
+    said: Callable[[], SpokenWords] | None,
 ) -> DreamInput:
     return DreamInput(
         before=staged.before(),
@@ -236,6 +247,7 @@ def _wanted(
         explained=add_plain_keys(explained or {}),
         sessions=frozenset(sessions),
         times=staged.times(),
+        said=said,
     )
 
 

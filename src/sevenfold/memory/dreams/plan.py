@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
@@ -51,6 +51,9 @@ from sevenfold.memory.index_update import complete_index, decode_index, encode_i
 from sevenfold.memory.merge import choose_side, merge_lines
 from sevenfold.memory.text.links import find_wiki_links, list_link_names, make_link_key, rewrite_wiki_links
 from sevenfold.memory.topic_file import Topic, explain_not_text, read_topic
+
+if TYPE_CHECKING:
+    from sevenfold.memory.guard.user_words import SpokenWords
 
 
 class MergedFile(msgspec.Struct, frozen=True):
@@ -413,6 +416,7 @@ class DreamInput(msgspec.Struct, frozen=True):
     explained: Explanations
     sessions: frozenset[str] = frozenset()  # The sessions that may be named as evidence
     times: dict[str, int] = {}  # Times that the dream gave to files itself
+    said: Callable[[], SpokenWords] | None = None  # The user's own words in these sessions
 
 
 class CommitPlan(msgspec.Struct, frozen=True):
@@ -431,6 +435,7 @@ def plan_commit(desk: FolderTransaction, wanted: DreamInput, *, keep_orders: boo
     """
     draft = _drafted(desk, wanted)
     _guard(desk, draft, wanted, keep_orders)
+    _wall(desk, draft, wanted, keep_orders)
     drop_revived_facts(draft, _taken_out(wanted.before, draft))
     archive_stale(draft)
     index = join_index(draft, wanted.before.get(INDEX_NAME), wanted.dreamt.get(INDEX_NAME))
@@ -521,6 +526,27 @@ def _guard(desk: FolderTransaction, draft: CommitDraft, wanted: DreamInput, keep
         if keep_orders:
             try:
                 desk.gate.let_pass(file, data, b"", wanted.author)
+            except Refused as error:
+                why = str(error)
+        draft.drop(file, why)
+
+
+def _wall(desk: FolderTransaction, draft: CommitDraft, wanted: DreamInput, keep_orders: bool) -> None:
+    """Drop files with rules that neither a rule of the folder nor a word of the user founds."""
+    from sevenfold.memory.guard.wall import judge_dreamt, make_held_verdict
+
+    known = {**wanted.before, **draft.now}
+    for file, data in list(draft.changes.items()):
+        if data is None or not is_topic(file):
+            continue
+        judged = judge_dreamt(file, data, known, wanted.said)
+        if not judged.findings:
+            continue
+        verdict = make_held_verdict(judged.findings)
+        why = verdict.explanation
+        if keep_orders:
+            try:
+                desk.gate.hold(file, data, wanted.author, verdict)
             except Refused as error:
                 why = str(error)
         draft.drop(file, why)

@@ -93,7 +93,8 @@ class GuardGate:
         number = self.quarantine.put(file, data, source, verdict.findings, author=who)
         held = Guarded(verdict, quarantined=number, agent=self._agent)
         if self._say is not None:
-            self._say(_describe_held(file, verdict.findings, held.release_command))
+            chat = "" if self._agent else f"'/quarantine release {number}' in a chat or "
+            self._say(_describe_held(file, verdict.findings, f"{chat}'{held.release_command}'"))
         raise held
 
     def refuse_secrets(self, data: bytes) -> None:
@@ -117,7 +118,7 @@ def _source(author: Author) -> str:
 def _describe_held(file: str, findings: Sequence[GuardFinding], release: str) -> str:
     """The notice for the user; it does not repeat the text."""
     what = " and ".join(dict.fromkeys(one.what for one in findings))
-    return f"{file} was not saved, it waits for your word: it {what}. '{release}' saves it"
+    return f"{file} was not saved, it waits for your word: it {what}. {release} saves it"
 
 
 def make_size_verdict(size: int) -> GuardVerdict:

@@ -44,6 +44,10 @@ _SENTENCE_END: Final = re.compile(r"(?<=[.!?。！？…])[\"”’)]*(?:\s+|(?<
 _PARAGRAPH: Final = re.compile(r"\n[ \t]*\n")
 _WORD: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|\w+")
 _SIGNS: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
+_DEICTIC: Final = re.compile(
+    r"(?i)\b(?:this|these|below|following|attached|fyi|fwd|dies\w*)\b|这|這|下面|以下|如下"
+)
+_ITEM: Final = re.compile(r"\s*(?:[-*•+]|\d{1,2}[.)]|\*\*)")
 _FIRST_PERSON: Final = re.compile(r"(?i)\b(?:i|i'm|i’m|i've|i’ve|my|me|ich|mein\w*|mir)\b|我")
 
 
@@ -156,7 +160,9 @@ def _after_lead(text: str, clause: re.Match[str]) -> int | None:
     named = _has("named", said)
     if (_has("own_list", said) or _has("myself", said)) and not named:
         return None
-    if _has("pointing", said) or (named and not _is_short_item(text, clause)):
+    announced = named and not _ITEM.match(said) and not _is_short_item(text, clause)
+    here = _has("here", said) and _is_foreign(text[clause.end() :])
+    if _has("pointing", said) or announced or here:
         return clause.end()
     return None
 
@@ -183,7 +189,7 @@ def _after_request(text: str) -> int | None:
         breaks = "\n" in found[0]
         if _has("named", sentence) and (breaks or pointed or _has("foreign_signs", rest)):
             return at
-        if (breaks or pointed) and _is_foreign(rest):
+        if (breaks or pointed) and _DEICTIC.search(sentence) and _is_foreign(rest):
             return at
     return None
 
@@ -204,7 +210,7 @@ def _reported_speech(text: str) -> Iterator[Span]:
                 continue
             lead = re.split(r"[.!?。！？\n]", text[max(0, start - 80) : start])[-1].rstrip()
             end = text.find(closing, start + 1)
-            if opening == closing and _has("pointing", lead.rstrip(" :：,")):
+            if opening == closing == '"' and _has("pointing", lead.rstrip(" :：,")):
                 end = text.rfind(closing)  # a quote may quote: it lasts until the last mark
             end = len(text) - 1 if end <= start else end
             if opening != "'" or not text[end + 1 : end + 2].isalnum():

@@ -11,6 +11,7 @@ import functools
 import re
 import tomllib
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
@@ -30,9 +31,10 @@ _ENDS: Final = re.compile(
 _WORD: Final = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?|\d+")
 _LATIN: Final = re.compile(r"[^\W\d_]+")
 _PATH: Final = re.compile(r"\S*(?:\w[/\\]|\w\.\w|[/\\]\w)\S*")
-_ASKS: Final = re.compile(r"[?？]\s*[\"”’)]*\s*$|[吗嗎呢]\s*$")
+_ASKS: Final = re.compile(r"[?？][\s.\"”’)]*$|[吗嗎呢]\s*$")
 _LEAD: Final = re.compile(
-    r"^(?:\w+(?:[ -]\w+){0,3}:\s+)+|^(?:so|also|and|then|but|plus|or|next|first|second|finally|lastly|again"
+    r"(?i)^\W+|^(?:\w+(?:[ -]\w+){0,3}:\s+)+|^\w+ing\b[^,]{2,80},\s*"
+    r"|^(?:so|also|and|then|but|plus|or|next|first|second|finally|lastly|again"
     r"|once|later|now|just|simply|only|kindly|instead|if needed|if possible|where possible)\b,?\s*"
     r"|^(?:if|when|before|after|while|once|until|as|in|on|at|for|with|during|to|by|upon|under|given|since)\b"
     r"[^,]{2,80},\s*"
@@ -48,6 +50,10 @@ _FINITE: Final = make_word_set(
     "hasn't haven't doesn't didn't won't became remains contains uses runs lives lies takes returns "
     "supports needs means holds exists moved got went came"
 )
+_SUBORDINATE: Final = make_word_set("that which who whose why how where when if because while so to until")
+_HEADING: Final = 4  # Words of an order that is no heading
+_JOINING: Final = make_word_set("and or not be been but than so also then per via")
+_MANY: Final = 8  # Words without one of those that every English sentence has
 _OBJECT: Final = make_word_set(
     "the a an this that these those it its them him her us me my your their our his all any every each "
     "some no to with from into out up down in on off for at by over only always never not when if both one "
@@ -59,6 +65,7 @@ class _RuleWords(msgspec.Struct, frozen=True):
     """The table."""
 
     verbs: str
+    nouns: str
     cues: tuple[str, ...]
     habits: str
     acts: str
@@ -78,8 +85,10 @@ def _table() -> _RuleWords:
 @functools.cache
 def list_rule_words(kind: str) -> frozenset[str]:
     """The words of one row of the table, as stems for all but verbs and function words."""
+    if kind == "acting":  # verbs that name no thing
+        return frozenset(map(stem_word, list_rule_words("verbs") - list_rule_words("nouns")))
     words = str(getattr(_table(), kind)).split()
-    if kind in ("verbs", "foreign", "german"):
+    if kind in ("verbs", "nouns", "foreign", "german"):
         return frozenset(words)
     same = load_same_words()
     return frozenset(same.get(stem, stem) for stem in map(stem_word, words))
@@ -152,16 +161,15 @@ def _is_order(clause: str) -> bool:
         return False
     if words[1] in _OBJECT:
         return True
-    if words[1] in ("and", "or", "of") or (len(words) < 4 and not words[-1].endswith("s")):
-        return False  # a heading: "Name and language", "Rate limit"
-    return not any(word in _FINITE for word in words[1:6])
+    if words[0] in list_rule_words("nouns") and (words[1] in ("and", "or", "of") or len(words) < _HEADING):
+        return False  # "Name and language", "Rate limit"
+    before = takewhile(lambda word: word not in _SUBORDINATE, words[1:6])
+    return not any(word in _FINITE for word in before)
 
 
 def _is_strange(clause: str, words: list[str]) -> bool:
     """True for a language in which orders are not recognised, and for a German one."""
-    if re.search(
-        r"[\u0370-\u1fff\u3040-\u30ff\uac00-\ud7af]{2,}", clause
-    ):  # Greek, Cyrillic, Arabic, kana, hangul
+    if re.search(r"[\u0370-\u1fff\u3040-\u30ff\uac00-\ud7af]{2,}", clause):  # Cyrillic, kana, hangul …
         return True
     found = set(words)
     if len(found & list_rule_words("german")) >= 2:
@@ -169,5 +177,12 @@ def _is_strange(clause: str, words: list[str]) -> bool:
         return (
             first not in list_rule_words("german") and first.endswith(("e", "en")) and clause[:1].isupper()
         )
-    english = found & (_SUBJECT | _FINITE | _OBJECT | {"and", "or", "not", "be", "been"})
+    english = found & (_SUBJECT | _FINITE | _OBJECT | _JOINING)
+    if len(words) >= _MANY and not english:
+        return True
     return len(found & list_rule_words("foreign")) >= 2 > len(english)
+
+
+def is_question(clause: str) -> bool:
+    """True for a question."""
+    return _ASKS.search(clause) is not None

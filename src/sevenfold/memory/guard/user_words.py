@@ -14,11 +14,18 @@ from typing import Final
 import msgspec
 
 from sevenfold.memory.guard.own_words import split_pasted_text
-from sevenfold.memory.guard.rules import list_rule_words, load_same_words
+from sevenfold.memory.guard.rules import is_question, list_rule_words, load_same_words
 from sevenfold.memory.text.words import STOP, STOP_SIGNS, make_word_set, split_written_words, stem_word
 
 SHARE: Final = 0.5  # The part of its words that a sentence must share with what the user said
 LOOSE: Final = 0.33  # The same for what a memory adds to a founded sentence
+FEW: Final = 3  # Telling words of a short clause
+REVERSE: Final = 0.6  # The part of a sentence of the user that a short clause takes up
+REVERSE_ALL: Final = 0.2  # The same where the user said all of the clause
+NEWEST: Final = 400  # Messages of the user that are looked at
+_ALIKE: Final = 5  # First letters in which words of one root agree
+_ENDING: Final = 4  # Letters by which such words differ in length
+ASKED: Final = 0.8  # The same for a question, which states nothing
 ACROSS: Final = 0.6  # The same where its words stand in several messages
 NEAR: Final = 3  # Messages in a row that are taken together
 WINDOW: Final = 3  # Sentences of a long message that are taken together
@@ -64,6 +71,8 @@ class _SpokenPart(msgspec.Struct, frozen=True, gc=False):
 
     stems: dict[str, frozenset[bool]]
     text: str
+    beginnings: dict[str, str]  # Of long stems, by their first letters
+    sentences: tuple[frozenset[str], ...]  # The telling stems of each sentence
 
 
 class SpokenWords:
@@ -72,9 +81,10 @@ class SpokenWords:
     def __init__(self, messages: Iterable[str] = ()) -> None:
         """`messages` as they were typed, the oldest first."""
         texts = [own for text in messages if (own := split_pasted_text(text).own)]
+        texts = texts[-NEWEST:]
         near = ("\n".join(texts[at : at + NEAR]) for at in range(len(texts) - 1))
         self._parts = tuple(part for text in texts for part in _read_parts(text))
-        self._wide = tuple(_SpokenPart(read_stems(text), text.lower()) for text in near)
+        self._wide = tuple(map(_read_part, near))
 
     @classmethod
     def of_texts(cls, texts: Iterable[str]) -> SpokenWords:
@@ -100,12 +110,11 @@ class SpokenWords:
         telling = telling or stems
         if not telling:
             return False
+        if is_question(clause):
+            share = max(share, ASKED)
         if any(_is_founded(clause, stems, telling, part, share) for part in self._parts):
             return True
         return any(_is_founded(clause, stems, telling, part, max(share, ACROSS)) for part in self._wide)
-
-
-NOTHING_SAID: Final = SpokenWords()
 
 
 def extract_offers(reply: str, answer: str) -> str:
@@ -139,9 +148,17 @@ def _read_parts(text: str) -> tuple[_SpokenPart, ...]:
         return ()
     sentences = [one for one in _SENTENCE.split(text) if one.strip()]
     if len(text.split()) <= SHORT and len(text) <= SHORT * 8:
-        return (_SpokenPart(read_stems(text), text.lower()),)
+        return (_read_part(text),)
     groups = (sentences[at : at + WINDOW] for at in range(max(1, len(sentences) - WINDOW + 1)))
-    return tuple(_SpokenPart(read_stems("\n".join(some)), "\n".join(some).lower()) for some in groups)
+    return tuple(_read_part("\n".join(some)) for some in groups)
+
+
+@lru_cache(maxsize=8_192)
+def _read_part(text: str) -> _SpokenPart:
+    stems, generic = read_stems(text), list_rule_words("generic")
+    beginnings = {one[:_ALIKE]: one for one in stems if len(one) >= _ALIKE}
+    sentences = (frozenset(read_stems(one)) - generic for one in _SENTENCE.split(text))
+    return _SpokenPart(stems, text.lower(), beginnings, tuple(filter(None, sentences)))
 
 
 def read_stems(text: str) -> dict[str, frozenset[bool]]:
@@ -186,23 +203,37 @@ def _is_founded(
     part: _SpokenPart,
     share: float,
 ) -> bool:
-    shared = [stem for stem in telling if _same_word(stem, part) is not None]
+    both = [stem for stem in telling if _same_word(stem, part) is not None]
+    shared = [_same_word(stem, part) or stem for stem in both]
     if len(shared) < len(telling) * share or (len(telling) > 2 and len(shared) < 2):
         return False
-    agreeing = sum(bool(telling[stem] & _same(stem, part)) for stem in shared)
-    if agreeing * 2 < len(shared) or not agreeing:
+    if share >= SHARE and len(telling) <= FEW:
+        if len(both) < len(telling) and all(one in list_rule_words("acting") for one in both):
+            return False  # "explain recursion" is not "explain the plan"
+        if not _is_mostly_said(shared, len(telling), part):
+            return False
+    agreeing = sum(bool(telling[stem] & _same(stem, part)) for stem in both)
+    if agreeing * 2 < len(both) or not agreeing:
         return False
     return _is_harmless(stems, part) and _has_values(clause, part)
+
+
+def _is_mostly_said(shared: Sequence[str], count: int, part: _SpokenPart) -> bool:
+    """True if a sentence of the user is about the few words that a short clause has in common with it.
+
+    In a long conversation every word was said once: that founds nothing.
+    """
+    least = REVERSE if len(shared) < count else REVERSE_ALL
+    return any(len(one.intersection(shared)) >= len(one) * least for one in part.sentences)
 
 
 def _same_word(stem: str, part: _SpokenPart) -> str | None:
     """The word of the user that means the same: itself, or one that begins alike."""
     if stem in part.stems:
         return stem
-    if len(stem) >= 5 and stem.isalpha() and stem.isascii():
-        return next(
-            (one for one in part.stems if one[:5] == stem[:5] and abs(len(one) - len(stem)) <= 4), None
-        )
+    if len(stem) >= _ALIKE and stem.isalpha() and stem.isascii():
+        found = part.beginnings.get(stem[:_ALIKE])
+        return found if found is not None and abs(len(found) - len(stem)) <= _ENDING else None
     return None
 
 
@@ -236,3 +267,6 @@ def _has_values(clause: str, part: _SpokenPart) -> bool:
 def join_said(said: str | Sequence[str]) -> tuple[str, ...]:
     """What a caller says the user said, as messages."""
     return (said,) if isinstance(said, str) else tuple(said)
+
+
+NOTHING_SAID: Final = SpokenWords()

@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 
 from sevenfold.memory.backend import is_topic
+from sevenfold.memory.folder.names import LOGS
 from sevenfold.memory.guard.rules import is_rule, split_clauses
 from sevenfold.memory.guard.text import GuardFinding, GuardVerdict
 from sevenfold.memory.guard.user_words import (
@@ -39,7 +40,7 @@ _ASIDE: Final = 2  # Telling words of a heading that need no ground of their own
 _NAMED: Final = 80  # Characters of a source that an attribution names
 _ATTRIBUTION: Final = re.compile(r"(?i)\s*(?:according to|laut|nach angabe)\b|\s*(?:根据|據|据)")
 _NEW_BLOCK: Final = re.compile(r"\s*(?:[-*+•>|#]|\d{1,3}[.)]\s|\*\*|```|$)")
-_SLUG: Final = re.compile(r"[-_]+")
+_SLUG: Final = re.compile(r"[-_\d]+")
 _RULE: Final = "states a rule that the user did not say"
 _ABOUT: Final = "says something of the user that the user did not say"
 
@@ -92,7 +93,7 @@ def judge_write(
     kept = set[str]()
     if old and (not by_user or before.type in BY_USER):
         kept = {_plain(clause) for _, clause in _read_clauses(before, old)}
-    new = [one for one in _read_clauses(topic, data) if _plain(one[1]) not in kept and not is_empty(one[1])]
+    new = _drop_empty([one for one in _read_clauses(topic, data) if _plain(one[1]) not in kept])
     clauses = [_Clause(text, line, is_rule(text), sources.spoken.has_said(text)) for line, text in new]
     held = [one for one in clauses if not one.founded and _is_held(one, topic, by_user, clauses, sources)]
     if held and known is not None:
@@ -104,32 +105,44 @@ def judge_write(
     return WallVerdict(source=find_source(foreign, sources) if foreign and is_topic(file) else "")
 
 
-def judge_dreamt(file: str, data: bytes, known: Mapping[str, bytes], spoken: SpokenWords) -> WallVerdict:
+def judge_dreamt(
+    file: str, data: bytes, known: Mapping[str, bytes], said: Callable[[], SpokenWords] | None = None
+) -> WallVerdict:
     """The same for a file of a dream: what the memories in `known` say is known, as rules or as statements.
 
-    A rule may come from rules; a statement of a project or a source never becomes one.
+    A rule may come from rules, and from what the user said in past sessions; a statement of a project or a
+    source never becomes one.
     """
     topic = read_topic(data, file)
     by_user = topic.type in BY_USER
-    rules = {name: text for name, text in known.items() if _can_found(name, text, by_user)}
-    kept = {_plain(clause) for name, text in rules.items() for _, clause in _read_file(name, text)}
-    telling = [one for one in _read_clauses(topic, data) if not is_empty(one[1])]
+    grounds = [(name, text) for name, text in known.items() if _can_found(name, text, by_user)]
+    kept = {
+        _plain(clause)
+        for name, text in grounds
+        for _, clause in _read_file(name, text)
+        if not (by_user and name.startswith(f"{LOGS}/") and not is_rule(clause))
+    }
+    telling = _drop_empty(list(_read_clauses(topic, data)))
     new = [one for one in telling if _plain(one[1]) not in kept]
     if not any(is_rule(text) or by_user for _, text in new):
         return WallVerdict()
-    said = spoken.join_with(
-        SpokenWords.of_texts(text.decode("utf-8", "replace") for text in rules.values())
-    )
-    clauses = [_Clause(text, line, is_rule(text), said.has_said(text)) for line, text in new]
-    founded = len(new) < len(telling) or any(one.founded for one in clauses)
-    held = [
-        one
-        for one in clauses
-        if not one.founded and (one.rule or by_user) and not (founded and said.has_said(one.text, LOOSE))
-    ]
-    if topic.type == "feedback" and founded:
-        held = [one for one in held if one.rule]
+    rules = SpokenWords.of_texts(_read_grounds(name, text, by_user) for name, text in grounds)
+    held = _find_unfounded(topic, new, rules, len(new) < len(telling))
+    if held and said is not None:
+        held = _find_unfounded(topic, new, rules.join_with(said()), len(new) < len(telling))
     return WallVerdict(tuple(_make_finding(one, topic) for one in held))
+
+
+def _find_unfounded(
+    topic: Topic, new: Iterable[tuple[int, str]], said: SpokenWords, founded: bool
+) -> list[_Clause]:
+    """The rules among the clauses that nobody said, and of what is said about the user, all clauses."""
+    clauses = [_Clause(text, line, is_rule(text), said.has_said(text)) for line, text in new]
+    founded = founded or any(one.founded for one in clauses)
+    needing = [one for one in clauses if one.rule or topic.type == "user" or not founded]
+    if topic.type not in BY_USER:
+        needing = [one for one in clauses if one.rule]
+    return [one for one in needing if not one.founded and not (founded and said.has_said(one.text, LOOSE))]
 
 
 def add_attribution(data: bytes, file: str, source: str) -> bytes:
@@ -169,7 +182,7 @@ def find_source(clauses: Sequence[str], sources: WriteSources) -> str:
 def _is_held(
     clause: _Clause, topic: Topic, by_user: bool, clauses: Iterable[_Clause], sources: WriteSources
 ) -> bool:
-    founded = any(one.founded for one in clauses)
+    founded = any(one.founded and (one.rule or at == 0) for at, one in enumerate(clauses))
     if clause.rule:
         return not (founded and sources.spoken.has_said(clause.text, LOOSE))
     if not by_user:
@@ -180,8 +193,21 @@ def _is_held(
     return not (founded and (small or sources.spoken.has_said(clause.text, LOOSE)))
 
 
+def _drop_empty(clauses: list[tuple[int, str]]) -> list[tuple[int, str]]:
+    """The clauses that say something; of a text that says nothing else, all."""
+    return [one for one in clauses if not is_empty(one[1])] or clauses
+
+
 def _can_found(file: str, data: bytes, by_user: bool) -> bool:
-    return not by_user or (is_topic(file) and read_topic(data, file).type in BY_USER)
+    """True for a memory that a clause may repeat; a daily log holds only rules that the user said."""
+    return not by_user or file.startswith(f"{LOGS}/") or read_topic(data, file).type in BY_USER
+
+
+def _read_grounds(file: str, data: bytes, by_user: bool) -> str:
+    """The text of a memory; of a daily log the rules, where a rule is to be founded."""
+    if by_user and file.startswith(f"{LOGS}/"):
+        return "\n".join(text for _, text in _read_file(file, data) if is_rule(text))
+    return data.decode("utf-8", "replace")
 
 
 def _make_finding(clause: _Clause, topic: Topic) -> GuardFinding:
