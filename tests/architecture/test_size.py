@@ -21,7 +21,7 @@ MODULES = 290
 TOP_LEVEL_ENTRIES = 30 - 5
 # This number only falls, or is raised in a commit that says for which capability: policies, side work the
 # cheaper way, and a replay that measures what runs took 2,500 lines.
-PACKAGE_LINES = 85_100
+PACKAGE_LINES = 85_300
 
 
 def test_turn_is_read_in_one_sitting() -> None:

@@ -129,3 +129,7 @@ class EarlierSources(SourceMessages):
     @cached_property
     def _elsewhere(self) -> str:
         return "\n".join(part._elsewhere for part in self._parts.values())
+
+    @cached_property
+    def _instructed(self) -> list[set[str]]:
+        return [line for part in self._parts.values() for line in part._instructed]
