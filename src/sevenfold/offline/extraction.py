@@ -1,7 +1,8 @@
 """The offline engine looks back over a conversation and saves what later sessions will need.
 
     reply 1     the memories that may say something already are read, all at once, if there are any
-    reply 2     one Write for each new memory, and one for each that has changed
+    reply 2     one Write for each new memory, and one for each that has changed; more replies like it
+                where there is no room for all of them in one
     reply 3     what was saved, in a line
 
 Only what a person typed counts, and only what rules can be sure of. The program adds the line in the index.
@@ -10,6 +11,7 @@ Only what a person typed counts, and only what rules can be sure of. The program
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from html import unescape
@@ -21,6 +23,7 @@ import msgspec
 from msgspec.structs import replace
 
 from sevenfold.core.messages import Block, Directive, Text, ToolUse, strip_half_characters
+from sevenfold.core.tokens import estimate_tokens
 from sevenfold.memory.folder.labels import classify_memory, make_memory_name
 from sevenfold.memory.folder.names import ENDING, choose_file, explain_bad_file, make_file_key
 from sevenfold.memory.guard.secrets import find_secrets
@@ -65,7 +68,7 @@ from sevenfold.offline.language import (
 
 _CJK: Final = re.compile(f"[{CJK}]")
 MOST: Final = 12
-"""Memories of one run; who says more than that of lasting worth at once has pasted something."""
+"""Memories of one message; who says more than that of lasting worth at once has pasted something."""
 LONGEST_MORE: Final = 240
 LONGEST_JOINED: Final = 400  # Characters of sentences that become one memory
 FEWEST: Final = 2  # Words that say what a statement is about
@@ -195,7 +198,13 @@ def extract_facts(said: Iterable[TypedSentence]) -> list[ExtractedFact]:
         if not any(new.forgets == old.forgets and words <= find_subject_words(old.text) for old in found):
             found.append(new)
             before = None if new.forgets else one
-    return found[:MOST]
+    places = Counter[int]()
+    return [one for one in found if _count_up(places, one.number) <= MOST]
+
+
+def _count_up(counts: Counter[int], number: int) -> int:
+    counts[number] += 1
+    return counts[number]
 
 
 def _add_more(
@@ -534,6 +543,8 @@ def _subject(text: str) -> frozenset[str]:
 
 
 NOTHING: Final = "Nothing to save."
+CALL: Final = 60  # Tokens of a call beside its text
+FILLED: Final = 0.7  # The most of its room that a reply takes: tokens are estimated
 DESCRIPTION: Final = 100
 QUOTE: Final = 280  # Characters of a description, and of the words that a memory rests on
 NAME: Final = 4  # Words of a name. It stands in the index twice, and the index holds 25,000 characters.
@@ -557,8 +568,7 @@ def reply_to_extraction(conversation: OfflineConversation, directive: Directive)
     if "Write" not in conversation.tools:
         return _said("There is no Write here, so nothing was saved.")
     made = list(iterate_calls(conversation, ask.at))
-    if written := [one for one in made if one.use.name == "Write"]:
-        return _said(_reported(written))
+    written = [one for one in made if one.use.name == "Write"]
     found = _news(extract_facts(find_typed_sentences(conversation, asked.since, ask.at)), asked)
     close = _close(found, asked)
     place = blake2b(directive.id.encode("utf-8"), digest_size=4).hexdigest()
@@ -567,14 +577,29 @@ def reply_to_extraction(conversation: OfflineConversation, directive: Directive)
             ToolUse(f"toolu_off_recall_{place}_{n}", "Read", {"file_path": _path(asked, one.file)})
             for n, one in enumerate(close)
         )
-    drafts = list(_drafts(found, asked, _read(made, asked)))
+    drafts = list(_drafts(found, asked, _read(made, asked)))[len(written) :]
     if not drafts:
-        return _said(NOTHING)
+        return _said(_reported(written) if written else NOTHING)
     texts = ((file, strip_half_characters(data.decode("utf-8", "replace"))) for file, data in drafts)
-    return tuple(
-        ToolUse(f"toolu_off_learn_{place}_{n}", "Write", {"file_path": _path(asked, file), "content": text})
+    writes = [
+        ToolUse(
+            f"toolu_off_learn_{place}_{len(written) + n}",
+            "Write",
+            {"file_path": _path(asked, file), "content": text},
+        )
         for n, (file, text) in enumerate(texts)
-    )
+    ]
+    return tuple(writes[: _count_fitting(writes, conversation.room)])
+
+
+def _count_fitting(writes: Sequence[ToolUse], room: int) -> int:
+    """The number of calls for which there is room in one reply: one at least."""
+    used = 0
+    for number, write in enumerate(writes):
+        used += estimate_tokens(str(write.input)) + CALL
+        if room and number and used > FILLED * room:
+            return number
+    return len(writes)
 
 
 def _said(text: str) -> Blocks:
