@@ -98,7 +98,8 @@ def judge(personas: Sequence[str]) -> Score:
     return Score(saved, 100 * matches / max(1, saved), share * strict, share * lenient, noise)
 
 
-def run() -> Table:
+def held_out_table() -> Table:
+    """Each persona with weights that were fitted without it."""
     table = Table(
         "Offline: weights fitted on the other personas, reported on this one, %",
         *("persona", "saved", "precision lenient", "covered strict", "lenient", "noise"),
@@ -127,4 +128,4 @@ if __name__ == "__main__":
         for name, weight in sorted(fit_weights(names()).items(), key=lambda pair: -abs(pair[1])):
             print(f'"{name}": {weight:.2f},')
         sys.exit(0)
-    show([run()], as_json=options.json)
+    show([held_out_table()], as_json=options.json)
