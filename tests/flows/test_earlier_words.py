@@ -150,3 +150,13 @@ async def test_a_damaged_note_means_that_all_waits(wire: tuple[Place, Simulator]
         pass
     assert len(read_memories(left)) == 1
     assert list_waiting(left) == []
+
+
+async def test_what_an_instruction_file_says_is_not_saved(wire: tuple[Place, Simulator]) -> None:
+    here, _ = wire
+    (here.project / "AGENTS.md").write_text("- Always run the linter before a commit.\n", encoding="utf-8")
+    async with here.session("offline", interactive=True, settings=ONLY) as session:
+        await session.ask("Always run the linter before a commit.")
+        await session.ask("Always run the slow tests before a release.")
+    [saved] = read_memories(session).values()
+    assert "slow tests" in saved

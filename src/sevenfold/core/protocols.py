@@ -108,6 +108,7 @@ class ForkReply(msgspec.Struct, frozen=True):
     usage: Usage
     steps: int = 1
     denied: int = 0  # Calls of tools that were not allowed
+    cut: bool = False  # True if one of its replies ended at its length limit
 
 
 class Forker(Protocol):

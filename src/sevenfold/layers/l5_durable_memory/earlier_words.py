@@ -19,6 +19,7 @@ from sevenfold.layers.l5_durable_memory.provenance import SourceMessages, find_r
 from sevenfold.layers.l5_durable_memory.recall import extract_typed_text
 from sevenfold.layers.shared.side_work import make_lean_messages
 
+MOST_TEXTS: Final = 20  # Texts of the user in one run: what it saves of them has to fit into its replies
 _ANOTHER: Final = "Another conversation with the same person begins here."
 
 
@@ -85,21 +86,21 @@ def _split_turns(placed: Sequence[PlacedMessage]) -> Iterator[list[PlacedMessage
 
 def split_batches(words: Sequence[EarlierWords], room: int) -> Iterator[list[EarlierWords]]:
     """As many words for each run as there is room for, in tokens; a session too long is split."""
-    batch, used = list[EarlierWords](), 0
+    batch, used, texts = list[EarlierWords](), 0, 0
     for part in (part for one in words for part in _split_words(one, room)):
-        size = part.tokens
-        if batch and used + size > room:
+        size, count = part.tokens, len(part.texts)
+        if batch and (used + size > room or texts + count > MOST_TEXTS):
             yield batch
-            batch, used = [], 0
+            batch, used, texts = [], 0, 0
         batch.append(part)
-        used += size
+        used, texts = used + size, texts + count
     if batch:
         yield batch
 
 
 def _split_words(one: EarlierWords, room: int) -> list[EarlierWords]:
     """The words turn by turn where there is no room for all of them."""
-    if one.tokens <= room:
+    if one.tokens <= room and len(one.texts) <= MOST_TEXTS:
         return [one]
     parts: list[EarlierWords] = []
     if one.replaced:
@@ -129,3 +130,7 @@ class EarlierSources(SourceMessages):
     @cached_property
     def _elsewhere(self) -> str:
         return "\n".join(part._elsewhere for part in self._parts.values())
+
+    @cached_property
+    def _instructed(self) -> list[set[str]]:
+        return [line for part in self._parts.values() for line in part._instructed]

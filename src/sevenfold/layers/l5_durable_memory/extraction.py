@@ -259,7 +259,7 @@ class Extraction:
                 for batch in split_batches(words, self._side.find_lean_room(request)):
                     if not await self._look_at_batch(request, batch, hands):
                         break
-                    for one in batch:
+                    for one in {one.session: one for one in batch}.values():  # the last part of each
                         waiting.settle(one.session, one.last, self._clock.now, all=one.all)
         return ()
 
@@ -383,8 +383,8 @@ class Extraction:
             self._tell(tuple(writer.saved.values()), hands)
         if hands.broken is not None:
             raise hands.broken
-        if answer.reply.stop == "cut" and not writer.saved:
-            raise BadReply("the model's reply was cut off")
+        if answer.cut or (answer.reply.stop == "cut" and not writer.saved):
+            raise BadReply("the model's reply was cut off, so something may be missing")
 
     def _question(self, view: View, since: int, said: Sequence[str]) -> SideQuestion:
         from sevenfold.layers.l5_durable_memory.provenance import find_replaced_user_words

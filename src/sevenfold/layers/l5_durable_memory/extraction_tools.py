@@ -155,6 +155,8 @@ class MemoryWriter:
         if is_personal(proposed):
             raise UnfitMemory("outside", "what is known about a person is never shared with the team")
         made = check_sources(proposed, before, self._sources, self._session)
+        if before is None and self._sources.is_instructed(extract_statement(made.topic)):
+            raise UnfitMemory("known", "an instruction file of the project says so already: leave it")
         merged = False
         if before is None:
             if (known := self._known(made)) is not None:

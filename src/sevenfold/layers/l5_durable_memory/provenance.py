@@ -20,6 +20,7 @@ import msgspec
 from sevenfold.core.clock import format_date
 from sevenfold.core.messages import Message, Text, ToolResult, ToolUse
 from sevenfold.core.transcript import Entry, Id, PlacedMessage, Replace, Reply, Undo, View
+from sevenfold.layers.l5_durable_memory.prompt import is_opening
 from sevenfold.layers.l5_durable_memory.recall import extract_typed_text
 from sevenfold.layers.shared.facts import TYPED
 from sevenfold.memory.dates.relative import make_dates_absolute
@@ -120,6 +121,18 @@ class SourceMessages:
             if run in self._elsewhere and not any(run in flat for flat in own):
                 return run.strip()
         return ""
+
+    def is_instructed(self, statement: str) -> bool:
+        """True if a line of an instruction file says this: all telling words, and as many numbers."""
+        own = set(split_words(statement)) - _UNTELLING
+        return len(own) >= LEAST and any(own <= line for line in self._instructed)
+
+    @cached_property
+    def _instructed(self) -> list[set[str]]:
+        """The words of each line of the instruction files in view."""
+        opened = (placed.message.text for placed in self._view if is_opening(placed))
+        told = (re.split(r"<(?:team-)?memory-index>", text)[0] for text in opened)  # the index follows
+        return [set(split_words(line)) for text in told for line in text.split("\n")]
 
     @cached_property
     def _elsewhere(self) -> str:

@@ -129,7 +129,8 @@ class ForkRunner:
         self.emit(
             Forked(kind, len(used.replies), used.usage, used.usage.hit_rate, denied, perf_counter() - began)
         )
-        return ForkReply(reply, used.usage, len(used.replies), denied)
+        cut = any(one.stop == "max_tokens" for one in used.replies)
+        return ForkReply(reply, used.usage, len(used.replies), denied, cut)
 
     def _child(
         self, request: Request, accounts: Accounts, kind: str, steps: int, tools: Tools, max_tokens: int
