@@ -32,7 +32,6 @@ from sevenfold.memory.dreams.lock import DreamLock, DreamLockBusy, HeldDreamLock
 from sevenfold.memory.dreams.stage import DreamStage, discard_stage, list_waiting_stages, stage_folder
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
-from sevenfold.memory.topic_file import shorten_text
 from sevenfold.models.capabilities import OFFLINE
 from sevenfold.settings.layers import DreamSettings
 from sevenfold.tools.permissions import EDITORS
@@ -423,6 +422,8 @@ def describe_result(ended: DreamResult, undo: str = "/dream undo", review: str =
 
 def describe_pairs(outcome: DreamOutcome) -> Iterator[str]:
     """What a dream did, pair by pair: `port-old went into port-new`."""
+    from sevenfold.memory.topic_file import shorten_text
+
     for merged in outcome.merged:
         yield f"{_stem(merged.file)} went into {_stem(merged.into)}"
     for archived in outcome.archived:
