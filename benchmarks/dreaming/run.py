@@ -17,6 +17,7 @@ from benchmarks.dreaming.folders import NOW, folder, topics
 from benchmarks.dreaming.measuring import Found, measured, plain
 from benchmarks.dreaming.real import NOW as REAL_NOW
 from benchmarks.dreaming.real import Real, plant, real_folders, sentences_in, written
+from benchmarks.dreaming.undo import measure_undo
 from benchmarks.report import Table, arguments, show
 from sevenfold.memory.consolidation.consolidation import consolidate_folder
 from sevenfold.memory.consolidation.staged_memories import ConsolidationReport
@@ -192,7 +193,7 @@ def killed(dreams: int) -> Table:
 def run(quick: bool = False, kill: bool = False) -> list[Table]:
     if kill:
         return [killed(40 if quick else CAMPAIGN)]
-    return [*synthetic(QUICK if quick else SIZES), *real(), killed(12 if quick else 100)]
+    return [*synthetic(QUICK if quick else SIZES), *real(), measure_undo(), killed(12 if quick else 100)]
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ from sevenfold.memory.store import MemoryStore
 from sevenfold.memory.topic_file import TYPES, Type, encode_new_topic, read_topic
 from sevenfold.models import connect_model
 from sevenfold.models.capabilities import ModelAccess
-from sevenfold.offline.extraction import rewrite_statement
+from sevenfold.offline.language import rewrite_statement
 
 AGENT: Final = Author("agent", "bench")
 QUICK: Final = 30

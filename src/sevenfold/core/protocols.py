@@ -123,8 +123,12 @@ class Forker(Protocol):
         steps: int = 1,
         tools: Tools | None = None,
         max_tokens: int = 0,
+        counted: Callable[[Usage], None] | None = None,
     ) -> ForkReply:
-        """`tools` decides what the fork's calls do; without it every call is denied."""
+        """`tools` decides what the fork's calls do; without it every call is denied.
+
+        `counted` gets the usage of each reply as soon as it is there.
+        """
         ...
 
 

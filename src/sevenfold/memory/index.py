@@ -314,12 +314,11 @@ def drop_pointers(text: str, files: Iterable[str]) -> str:
     return "".join(kept) if gone else text
 
 
-def drop_dead_pointers(text: str, names: Mapping[str, str]) -> str:
-    """The index without its pointers to other files than these, which are names by file."""
-    known = _known(names.items(), ())
+def find_dead_pointers(text: str, names: Mapping[str, str]) -> list[str]:
+    """The files, or names, that an index points to and that are none of these, which are names by file."""
+    known = _known(((file, name) for file, name in names.items() if name), names)
     rows = [row for row in split_rows(text) if row.pointing]
-    dead = [link.file for row in rows for link in row.links if not known.file(link, by_name=row.by_name)]
-    return drop_pointers(text, dead)
+    return [link.file for row in rows for link in row.links if not known.file(link, by_name=row.by_name)]
 
 
 def _says_more(pointer: IndexPointer) -> bool:

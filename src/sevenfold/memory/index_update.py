@@ -7,6 +7,7 @@ many memories are not listed.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -31,8 +32,8 @@ from sevenfold.memory.index import (
     LINES,
     UNLISTED,
     begin_list,
-    drop_dead_pointers,
     drop_pointers,
+    find_dead_pointers,
     find_missing_pointers,
     format_pointer,
     format_pointer_link,
@@ -44,6 +45,7 @@ from sevenfold.memory.topic_file import Topic, read_topic
 
 _BULLETS: Final = "-*+"
 _LINKED: Final = re.compile(r"\]\(<?([^()<>\n]+)>?\)")
+_ALL: Final = 1_000_000  # Revisions in which a file that is gone is looked for: all of them
 _SWAPPED: Final = 20
 """Memories at most that get a line whatever their time: more than that come from elsewhere."""
 
@@ -51,19 +53,29 @@ Files = Mapping[str, bytes | None]  # Some files; None for one that is not there
 
 
 def plan_index_update(
-    desk: FolderTransaction,
-    created: Iterable[str],
-    retold: Mapping[str, tuple[bytes, bytes]],
-    removed: Mapping[str, str],
+    desk: FolderTransaction, created: Iterable[str], retold: Mapping[str, tuple[bytes, bytes]]
 ) -> dict[str, bytes]:
     """The indexes that are not as they should be with the files that are there, as they should be.
 
-    `retold` are the files that say something else now: what they said, and what they say. The lines of
-    those that were `removed` go; these are names by file.
+    `retold` are the files that say something else now: what they said, and what they say.
     """
     created = list(created)
-    found = {part.index: _IndexUpdate(desk, part).up_to_date(created, retold, removed) for part in PARTS}
+    found = {part.index: _IndexUpdate(desk, part).up_to_date(created, retold) for part in PARTS}
     return {file: data for file, data in found.items() if data is not None}
+
+
+def drop_removed(desk: FolderTransaction, text: str, names: Mapping[str, str]) -> str:
+    """An index without pointers to files that were there once: what they said is in the history.
+
+    `names` are the files that may be pointed to, with their names.
+    """
+    if not (dead := find_dead_pointers(text, names)):
+        return text
+    with contextlib.suppress(StorageFailure):
+        every = desk.past.ask(lambda history: history.log(limit=_ALL))
+        ever = {make_file_key(change.file) for revision in every for change in revision.files}
+        return drop_pointers(text, [file for file in dead if make_file_key(file) in ever])
+    return text
 
 
 def plan_changed_indexes(desk: FolderTransaction, changes: Files, before: Files) -> dict[str, bytes]:
@@ -95,9 +107,7 @@ class _IndexUpdate:
         files, part = self._desk.ledger.rows, self._part
         return [part.inner(file) for file in files if file.startswith(part.folder)]
 
-    def up_to_date(
-        self, created: Iterable[str], retold: Mapping[str, tuple[bytes, bytes]], removed: Mapping[str, str]
-    ) -> bytes | None:
+    def up_to_date(self, created: Iterable[str], retold: Mapping[str, tuple[bytes, bytes]]) -> bytes | None:
         """The index with the files that are there; None when it is so already."""
         old = self.data()
         if old is None:
@@ -107,13 +117,9 @@ class _IndexUpdate:
             for file, (before, after) in retold.items()
             if self._part.lists(file)
         ]
-        gone = [file for file in removed if file.startswith(self._part.folder)]
-        text = self._without(
-            decode_index(old), {self._part.inner(file): removed[file] for file in gone}, {}
-        )
         own = [self._part.inner(file) for file in created if self._part.holds(file)]
         first = own if len(own) <= _SWAPPED else []
-        new = encode_index(self._planned(retell_index(text, told), {}, first))
+        new = encode_index(self._planned(retell_index(decode_index(old), told), {}, first))
         return None if new == old else new
 
     def with_changes(self, changes: Files, before: Files) -> bytes | None:
@@ -140,20 +146,9 @@ class _IndexUpdate:
                 if topic is not None and (old_data := before.get(file)) is not None:
                     told.append((self._topic(file, old_data), topic))
         gone = [file for file, topic in fresh.items() if topic is None and file in self._there]
-        names = {file: topic.name for file, topic in fresh.items() if topic is not None}
-        text = self._without(text, {file: self._name(file) for file in gone}, names)
+        text = drop_pointers(text, [*gone, *map(self._name, gone)])
         new = encode_index(self._text(retell_index(text, told), fresh, whole=self._file in changes))
         return None if new == old else new
-
-    def _without(self, text: str, gone: Mapping[str, str], fresh: Mapping[str, str]) -> str:
-        """The text without the lines of these memories, which are names by file.
-
-        In the index of a team all dead lines go: what they say is for members who have the file.
-        """
-        text = drop_pointers(text, [*gone, *gone.values()])
-        if self._part == OWN:
-            return text
-        return drop_dead_pointers(text, {file: self._name(file) for file in self._there} | dict(fresh))
 
     def _text(self, text: str, fresh: Mapping[str, Topic | None], *, whole: bool) -> str:
         bare, unlisted = split_unlisted(text)
@@ -198,6 +193,11 @@ class _IndexUpdate:
         own = {file: topic for file, topic in fresh.items() if topic and self._lists(file)}
         names |= {file: topic.name for file, topic in own.items()}
         newest = {*own, *first}
+        known = {**dict.fromkeys(also, ""), **names}
+        if self._part == OWN:
+            text = drop_removed(self._desk, text, known)
+        else:  # what dead lines say is for members of the team who have the file
+            text = drop_pointers(text, find_dead_pointers(text, known))
 
         def recency(file: str) -> float:
             return math.inf if file in newest else self._recency(file)

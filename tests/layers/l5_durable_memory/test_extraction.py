@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import anyio
@@ -20,6 +20,7 @@ from sevenfold.core.events import Failed, Forked, Notice, Progress, Remembered
 from sevenfold.core.messages import Json, Message, Text, ToolUse, assistant, parse_directive, user
 from sevenfold.core.protocols import ForkReply, Tools
 from sevenfold.core.request import Request
+from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Mark, Replace, Reply
 from sevenfold.layers.l5_durable_memory.extraction import Extraction
 from sevenfold.layers.l5_durable_memory.extraction_tools import make_fork_tools
@@ -157,6 +158,7 @@ class Gated:
         steps: int = 1,
         tools: Tools | None = None,
         max_tokens: int = 0,
+        counted: Callable[[Usage], None] | None = None,
     ) -> ForkReply:
         self.asked.append(request)
         await self.go.wait()

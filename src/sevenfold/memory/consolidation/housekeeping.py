@@ -167,7 +167,7 @@ def _fitted(files: StagedFiles, known: frozenset[str]) -> list[str]:
     removed = [file for file in files.before if file not in files.now and is_topic(file)]
     removed += [read_topic(files.before[file], file).name for file in removed]
     names = {topic.file: topic.name for topic in topics}
-    planned, absent = plan_text(drop_pointers(files.index, removed), names, sorted(also))
+    planned, absent = plan_text(drop_pointers(files.index, [*removed, *files.removed]), names, sorted(also))
     _keep_hooks_of_repeated(files, planned)
     wanted = sorted(absent, key=lambda file: (-files.times.get(file, 0.0), file))[:LINES]
     text = fit_index(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
@@ -54,8 +54,10 @@ TEXT: Final = 40_000  # Bytes of a memory that is worked on sentence by sentence
 class StagedFiles:
     """The files of the folder before and after. Nothing is written before `write`."""
 
-    def __init__(self, folder: Path, modified: Mapping[str, float]) -> None:
+    def __init__(self, folder: Path, modified: Mapping[str, float], removed: Collection[str] = ()) -> None:
+        """`removed`: files that were removed before, whose lines in the index go."""
         self._files = MemoryFiles(folder)
+        self.removed = tuple(removed)
         self.before: dict[str, bytes] = {}
         self.now: dict[str, bytes] = {}
         self.times: dict[str, float] = {}

@@ -35,7 +35,14 @@ from sevenfold.memory.dreams.statements import (
     normalise_words,
     read_facts,
 )
-from sevenfold.memory.folder.folder import ARCHIVE, RECORDED, FolderTransaction, digest_bytes, is_listed
+from sevenfold.memory.folder.folder import (
+    ARCHIVE,
+    INDEXES,
+    RECORDED,
+    FolderTransaction,
+    digest_bytes,
+    is_listed,
+)
 from sevenfold.memory.folder.names import INDEX_NAME, TEAM, explain_bad_file, make_file_key, make_slug
 from sevenfold.memory.frontmatter import detect_line_break
 from sevenfold.memory.history.revisions import Author
@@ -47,7 +54,13 @@ from sevenfold.memory.index import (
     split_rows,
     split_unlisted,
 )
-from sevenfold.memory.index_update import complete_index, decode_index, encode_index, retell_index
+from sevenfold.memory.index_update import (
+    complete_index,
+    decode_index,
+    drop_removed,
+    encode_index,
+    retell_index,
+)
 from sevenfold.memory.merge import choose_side, merge_lines
 from sevenfold.memory.text.links import find_wiki_links, list_link_names, make_link_key, rewrite_wiki_links
 from sevenfold.memory.topic_file import Topic, explain_not_text, read_topic
@@ -255,9 +268,12 @@ def join_index(draft: CommitDraft, before: bytes | None, dreamt: bytes | None) -
     return decode_index(now if merged is None else merged)
 
 
-def keep_lines(draft: CommitDraft, text: str) -> str:
-    """The index with the lines that only it had: what a topic file says is accounted for there."""
-    now, _ = split_unlisted(decode_index(draft.now.get(INDEX_NAME, b"")))
+def keep_lines(draft: CommitDraft, text: str, now: str) -> str:
+    """The index with the lines that only it had: what a topic file says is accounted for there.
+
+    `now` is the index as it is, without lines for memories that were removed.
+    """
+    now, _ = split_unlisted(now)
     left = {row.text.strip() for row in split_rows(text)}
     gone = [row for row in split_rows(now) if row.text.strip() and row.text.strip() not in left]
     if not gone:
@@ -334,7 +350,8 @@ def _reconciled(desk: FolderTransaction, draft: CommitDraft, text: str) -> str:
     also = sorted(files.difference(listed))
     removed = [file for file, data in draft.changes.items() if data is None and file in desk.ledger.rows]
     removed += [desk.ledger.rows[file].name for file in removed]
-    text = retell_index(drop_pointers(text, removed), retold)
+    text = drop_removed(desk, drop_pointers(text, removed), {**dict.fromkeys(also, ""), **names})
+    text = retell_index(text, retold)
     return complete_index(text, names, also, recency=recency, read=lambda file: _topic(desk, draft, file))
 
 
@@ -439,13 +456,20 @@ def plan_commit(desk: FolderTransaction, wanted: DreamInput, *, keep_orders: boo
     drop_revived_facts(draft, _taken_out(wanted.before, draft))
     archive_stale(draft)
     index = join_index(draft, wanted.before.get(INDEX_NAME), wanted.dreamt.get(INDEX_NAME))
-    index = keep_lines(draft, _harmless(desk, draft, wanted, index))
+    index = keep_lines(draft, _harmless(desk, draft, wanted, index), _drop_removed(desk, draft))
     keep_unaccounted_facts(draft)
     merged = find_merged_files(draft)
     names = {file: row.name for file, row in desk.ledger.rows.items() if is_topic(file)}
     mend_links(draft, names, dict(merged))
     plan = _plan(desk, draft, plan_index(desk, draft, index), merged)
     return msgspec.structs.replace(plan, times=_times(desk, draft, plan, wanted))
+
+
+def _drop_removed(desk: FolderTransaction, draft: CommitDraft) -> str:
+    """The index as it is, without lines for memories that others removed."""
+    rows = desk.ledger.rows
+    names = {file: row.name for file, row in rows.items() if file not in INDEXES}
+    return drop_removed(desk, decode_index(draft.now.get(INDEX_NAME, b"")), names)
 
 
 def _drafted(desk: FolderTransaction, wanted: DreamInput) -> CommitDraft:

@@ -392,8 +392,7 @@ def record_external_changes(
         return []
     parts = _by_writer(found, desk.ledgers.announced(desk.ledger.head), author, file)
     created = [file for file, one in found.items() if one.action == "created"]
-    removed = {file: one.name for file, one in found.items() if one.action == "removed"}
-    planned = plan_index_update(desk, created, _retold(desk, found), removed) if tidy else {}
+    planned = plan_index_update(desk, created, _retold(desk, found)) if tidy else {}
     for index, data in planned.items():
         held = desk.holding(index, data)
         desk.write(index, data, held=held)

@@ -24,7 +24,7 @@ from sevenfold.memory.guard.injection import find_instructions
 from sevenfold.memory.guard.secrets import find_secrets
 from sevenfold.memory.guard.text import GuardFinding, GuardVerdict
 from sevenfold.memory.history.revisions import Author
-from sevenfold.memory.index import drop_dead_pointers, split_unlisted
+from sevenfold.memory.index import drop_pointers, find_dead_pointers, split_unlisted
 from sevenfold.memory.index_update import decode_index, encode_index, plan_text
 from sevenfold.memory.merge import choose_side, merge_texts
 from sevenfold.memory.team.git import RefusedFile
@@ -137,7 +137,7 @@ def prune_index(text: str, names: Mapping[str, str]) -> str:
 
     It does not say how many are not listed: that differs from one member to the next.
     """
-    return plan_text(drop_dead_pointers(text, names), names, ())[0]
+    return plan_text(drop_pointers(text, find_dead_pointers(text, names)), names, ())[0]
 
 
 def merge_indexes(before: str, ours: str, theirs: str, names: Mapping[str, str]) -> str:
