@@ -316,7 +316,7 @@ def _benign_table(quick: bool) -> Table:
         "sentences: of LongMemEval's users, rewritten in the third person by the offline engine"
     )
     table.notes.append(
-        "files: real memories; the user said their description and the first half of the text"
+        "files: real memories; the user said three of four of their words, four sentences a time"
     )
     return table
 

@@ -97,7 +97,9 @@ class SourceMessages:
 
     @cached_property
     def _write_sources(self) -> WriteSources:
-        return collect_write_sources(self._entries)
+        found = collect_write_sources(self._entries)
+        said = SpokenWords(one.text for one in self.said if one.by_user)  # of other sessions, too
+        return msgspec.structs.replace(found, spoken=found.spoken.join_with(said))
 
     def find(self, quote: str, *, assistant: bool) -> SourceQuote | None:
         """The newest text that says this word for word; of the assistant, one without objection."""

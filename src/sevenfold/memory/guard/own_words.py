@@ -47,6 +47,7 @@ _SIGNS: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 _DEICTIC: Final = re.compile(
     r"(?i)\b(?:this|these|below|following|attached|fyi|fwd|dies\w*)\b|这|這|下面|以下|如下"
 )
+_POINTS_UP: Final = re.compile(r"(?i)\b(?:this|that|above)\b|这|這|以上|上面")
 _ITEM: Final = re.compile(r"\s*(?:[-*•+]|\d{1,2}[.)]|\*\*)")
 _FIRST_PERSON: Final = re.compile(r"(?i)\b(?:i|i'm|i’m|i've|i’ve|my|me|ich|mein\w*|mir)\b|我")
 
@@ -150,7 +151,8 @@ def _asked_about(text: str) -> Iterator[Span]:
     last = max((gap.end() for gap in _PARAGRAPH.finditer(body)), default=0)
     above, question = body[:last], body[last:]
     asks = _has("above", question) and _has("asked", question)
-    if asks and count_spoken_words(above) >= _LETTER and _is_foreign(above):
+    sure = _POINTS_UP.search(question) is not None or _is_foreign(above)
+    if asks and sure and count_spoken_words(above) >= _LETTER:
         yield 0, last
 
 

@@ -22,7 +22,9 @@ from sevenfold.memory.text.words import make_word_set, stem_word
 
 TABLE: Final = Path(__file__).with_name("rules.toml")
 
-_MARKUP: Final = re.compile(r"[*_`~]+|^#+\s*|\[\[|\]\]|!?\[([^\]]*)\]\([^)]*\)|</?\w+[^>]*>|<!--|-->")
+_MARKUP: Final = re.compile(
+    r"\[\[[\w./-]{1,80}\]\]|[*_`~]+|^#+\s*|\[\[|\]\]|!?\[([^\]]*)\]\([^)]*\)|</?\w+[^>]*>|<!--|-->"
+)
 _BULLET: Final = re.compile(r"^\s*(?:[-*+•>]|\d{1,3}[.)]|\[[ xX]\])\s+")
 _ENDS: Final = re.compile(
     r"(?<=[.!?;])[\"”’)]*\s+|[。！？；;\n]+|\s+[—–]\s+|,\s+(?=(?:and|but|so|then|also|plus|however|und|aber)\b)"

@@ -182,7 +182,10 @@ def find_source(clauses: Sequence[str], sources: WriteSources) -> str:
 def _is_held(
     clause: _Clause, topic: Topic, by_user: bool, clauses: Iterable[_Clause], sources: WriteSources
 ) -> bool:
-    founded = any(one.founded and (one.rule or at == 0) for at, one in enumerate(clauses))
+    founded = any(
+        one.founded and (one.rule or at == 0 or count_telling_words(one.text) > _ASIDE)
+        for at, one in enumerate(clauses)
+    )
     if clause.rule:
         return not (founded and sources.spoken.has_said(clause.text, LOOSE))
     if not by_user:
