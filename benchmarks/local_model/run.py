@@ -51,7 +51,8 @@ SETTINGS: Final = {
     "flags": {"dream": True, "notes": True, "extraction": True},
 }
 PROMPTS: Final = ("extract", "select", "notes", "dream")
-BY: Final = {"Extraction": "extract", "Recall": "select", "NotesUpdater": "notes", "Dreaming": "dream"}
+STARTS: Final = {"extract": "extract", "recall": "select", "note": "notes", "dream": "dream"}
+"""The beginning of a fork's kind, or of the name of the layer that failed: the prompt."""
 
 
 class ShortAnswers:
@@ -78,7 +79,7 @@ class Tally:
             self.counts[name]["answered"] += 1
             self.counts[name]["calls refused"] += event.denied
         elif isinstance(event, Failed):
-            name = _find_prompt(BY.get(event.by, event.by))
+            name = _find_prompt(event.by)
             if name:
                 self.counts[name]["refused"] += 1
                 self.causes[f"{name}: {event.cause[:140]}"] += 1
@@ -87,7 +88,7 @@ class Tally:
 
 
 def _find_prompt(kind: str) -> str:
-    return next((name for name in PROMPTS if kind.lower().startswith(name[:5])), "")
+    return next((name for start, name in STARTS.items() if kind.lower().startswith(start)), "")
 
 
 async def measure(weights: Path, rounds: int) -> Tally:

@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from html import unescape
-from itertools import pairwise
 from pathlib import PurePath
 from typing import Final, TypeAlias
 
@@ -229,9 +228,12 @@ def _add_more(
         return fact
     parts = [sentences[place] for place in sorted(chosen)]
     text = " ".join(rewrite_statement(trim_remarks(_statement(one)), one.day) for one in parts)
-    quote = parts[0].text
-    for one, next in pairwise(parts):
-        quote += f" {next.text}" if next.place == one.place + 1 else f" … {next.text}"
+    first = last = at  # the quote is what was said in one go around the fact itself
+    while first - 1 in chosen and sentences[first - 1].place == sentences[first].place - 1:
+        first -= 1
+    while last + 1 in chosen and sentences[last + 1].place == sentences[last].place + 1:
+        last += 1
+    quote = " ".join(one.text for one in sentences[first : last + 1])
     return replace(fact, text=text, quote=quote)
 
 
