@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from pathlib import Path
 
@@ -105,7 +106,8 @@ def soak(place: Path, seed: int, dreams: int) -> int:
         if one.rng.random() < 0.3:
             name = f"later {number}"
             one.store.add(type="user", name=name, description="d", body="b", author=AGENT, new=True)
-            undo_dream(one.store)
+            with contextlib.suppress(Mistake):  # of a dream that changed the index nothing may be left
+                undo_dream(one.store)
             left = one.files
             later = [file for file in left if "later" in Path(file).name and file not in before]
             index = (one.folder / "MEMORY.md").as_posix()
