@@ -92,7 +92,7 @@ def redo_changes(desk: FolderTransaction, author: Author, asked: str | None) -> 
 def undo_newest(desk: FolderTransaction, author: Author, kind: Kind) -> list[LeftFile]:
     """Undo the last revision by one kind of author; returns the files that stay as they are."""
     nothing = f"there is no {kind} to undo: the history has none that is in force"
-    step = _find_step(desk, lambda one: one.author.kind == kind, None, nothing)
+    step = _find_step(desk, lambda one: one.author.kind == kind, None, nothing, passes=False)
     return take_back(desk, author, step, f"{UNDID} the {kind} {step.revision.id}")[1]
 
 
@@ -130,11 +130,16 @@ class UndoStep(msgspec.Struct, frozen=True):
 
 
 def _find_step(
-    desk: FolderTransaction, is_wanted: Callable[[Revision], bool], file: str | None, nothing: str
+    desk: FolderTransaction,
+    is_wanted: Callable[[Revision], bool],
+    file: str | None,
+    nothing: str,
+    *,
+    passes: bool = True,
 ) -> UndoStep:
     """The newest revision that is in force and can be taken back; `Mistake` with `nothing` if none is.
 
-    One that would change nothing any more is passed over.
+    One of which nothing is left to take back is passed over, unless `passes` is False.
     """
     history = _read_revisions(desk)
     for at, files, whole in find_files_in_force(history):
@@ -155,6 +160,8 @@ def _find_step(
                 f"{step.conflicts[0].file} was changed since by others, and this would take back what "
                 "they did; name that memory to undo their change first"
             )
+        if not passes:
+            raise Mistake(f"nothing of revision {revision.id} is left to undo")
     raise Mistake(nothing)
 
 
