@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Final
 
 import msgspec
@@ -18,6 +18,8 @@ from sevenfold.core.transcript import Entry, Id, PlacedMessage, Reply, Transcrip
 from sevenfold.layers.l5_durable_memory.provenance import SourceMessages, find_replaced_user_words, is_typed
 from sevenfold.layers.l5_durable_memory.recall import extract_typed_text
 from sevenfold.layers.shared.side_work import make_lean_messages
+from sevenfold.memory.guard.user_words import NOTHING_SAID, SpokenWords
+from sevenfold.memory.guard.wall import WriteSources
 
 MOST_TEXTS: Final = 20  # Texts of the user in one run: what it saves of them has to fit into its replies
 _ANOTHER: Final = "Another conversation with the same person begins here."
@@ -126,6 +128,12 @@ class EarlierSources(SourceMessages):
         words = {one.session: one for one in batch}
         self._parts = {id: SourceMessages(one.view, one.entries, now) for id, one in words.items()}
         self.said = [replace(said, session=id) for id, part in self._parts.items() for said in part.said]
+
+    @cached_property
+    def _write_sources(self) -> WriteSources:
+        found = [part.collect() for part in self._parts.values()]
+        spoken = reduce(SpokenWords.join_with, (one.spoken for one in found), NOTHING_SAID)
+        return WriteSources(spoken, tuple(other for one in found for other in one.others))
 
     @cached_property
     def _elsewhere(self) -> str:
