@@ -12,7 +12,7 @@ memory = Typer(
 )
 quarantine = Typer(
     name="quarantine",
-    help="Texts that were held back because they give the agent orders. Without a command: list.",
+    help="Texts that wait for your word, or that give the agent orders. Without a command: list.",
     **PLAIN,
 )
 
@@ -176,7 +176,7 @@ def undo(
     to: option.ToRevision = None,
     agent: option.OfAgent = None,
 ) -> int:
-    """Undo the last change, of one memory or of all; again, it goes one step further back.
+    """Undo the last change; again, one step further back.
 
     What others wrote since stays, and so does what was written in the folder itself, unless you name it.
     """
@@ -188,7 +188,7 @@ def undo(
 @memory.command("redo")
 @add_shared_options
 def redo(shared: SharedOptions, name: option.SomeName = None, agent: option.OfAgent = None) -> int:
-    """Bring back what the last undo took back, of one memory or of all."""
+    """Bring back what the last undo took back."""
     from sevenfold.cli.commands.memory_search import run_redo as run
 
     return run(shared, name, agent)
