@@ -27,7 +27,7 @@ from sevenfold.memory.dreams.commit import commit_dream
 from sevenfold.memory.dreams.stage import stage_folder
 from sevenfold.memory.folder.files import FolderBackend, MemoryFiles
 from sevenfold.memory.history.revisions import Author
-from sevenfold.memory.index import explain_over_limit
+from sevenfold.memory.index import list_exceeded_limits
 from sevenfold.memory.store import MemoryStore
 from sevenfold.testing import FakeClock
 
@@ -194,7 +194,7 @@ def _look(place: Path, planted: Planted, counts: Counts) -> None:
     for fact in (*planted.facts, *noted):
         if plain(fact) not in everything:
             counts.lost.append(fact)
-    counts.index += bool(explain_over_limit((store.path_of("MEMORY.md")).read_text("utf-8")))
+    counts.index += bool(list_exceeded_limits((store.path_of("MEMORY.md")).read_text("utf-8")))
 
 
 def _noted(place: Path) -> list[str]:

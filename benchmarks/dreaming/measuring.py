@@ -10,7 +10,7 @@ import msgspec
 
 from benchmarks.dreaming.folders import Planted, topics
 from sevenfold.memory.folder.names import make_file_key
-from sevenfold.memory.index import HOOK, explain_over_limit, read_index
+from sevenfold.memory.index import HOOK, list_exceeded_limits, read_index
 from sevenfold.memory.topic_file import read_topic
 
 _MARKS: Final = re.compile(r"[^\w/:.-]+|(?<!\w)[.:-]+|[.:-]+(?!\w)")
@@ -138,7 +138,7 @@ def _index(found: Found, place: Path, texts: dict[str, str]) -> None:
     found.dangling = sum(make_file_key(one.file) not in there for one in read.pointers)
     found.missing = sum(make_file_key(file) not in pointed for file in texts if "/" not in file)
     found.long = sum(len(read.lines[one.line - 1].rstrip()) > HOOK for one in read.pointers)
-    found.over_limit = int(bool(explain_over_limit(text)))
+    found.over_limit = int(bool(list_exceeded_limits(text)))
 
 
 def sentences(place: Path) -> list[str]:

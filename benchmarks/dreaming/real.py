@@ -51,6 +51,7 @@ def written(real: Real, place: Path) -> None:
     """The folder on disk; its files are three days old."""
     place.mkdir(parents=True)
     for file, data in real.files.items():
+        (place / file).parent.mkdir(parents=True, exist_ok=True)
         (place / file).write_bytes(data)
         os.utime(place / file, (NOW - 3 * 86_400, NOW - 3 * 86_400))
 

@@ -17,11 +17,12 @@ from benchmarks.dreaming.folders import NOW, folder, topics
 from benchmarks.dreaming.measuring import Found, measured, plain
 from benchmarks.dreaming.real import NOW as REAL_NOW
 from benchmarks.dreaming.real import Real, plant, real_folders, sentences_in, written
+from benchmarks.dreaming.undo import measure_undo
 from benchmarks.report import Table, arguments, show
 from sevenfold.memory.consolidation.consolidation import consolidate_folder
 from sevenfold.memory.consolidation.staged_memories import ConsolidationReport
 from sevenfold.memory.dreams.losses import find_lost_facts
-from sevenfold.memory.index import HOOK, explain_over_limit, read_index
+from sevenfold.memory.index import HOOK, list_exceeded_limits, read_index
 
 SIZES: Final = {50: 40, 100: 40, 200: 20, 500: 10}
 QUICK: Final = {50: 4, 200: 2}
@@ -160,7 +161,7 @@ def _index(place: Path) -> tuple[int, int]:
     text = path.read_text("utf-8", "replace") if path.exists() else ""
     read = read_index(text)
     long = {one.line for one in read.pointers if len(read.lines[one.line - 1].rstrip()) > HOOK}
-    return len(long), int(bool(explain_over_limit(text)))
+    return len(long), int(bool(list_exceeded_limits(text)))
 
 
 def killed(dreams: int) -> Table:
@@ -192,7 +193,7 @@ def killed(dreams: int) -> Table:
 def run(quick: bool = False, kill: bool = False) -> list[Table]:
     if kill:
         return [killed(40 if quick else CAMPAIGN)]
-    return [*synthetic(QUICK if quick else SIZES), *real(), killed(12 if quick else 100)]
+    return [*synthetic(QUICK if quick else SIZES), *real(), measure_undo(), killed(12 if quick else 100)]
 
 
 if __name__ == "__main__":

@@ -91,7 +91,7 @@ class Learner:
     async def look(self, session: Session) -> Looked:
         self._clock.at = _noon(session.day)
         log = Transcript(self._clock.now)
-        for message, by in _messages(session):
+        for message, by in make_messages(session):
             log.add(message if by != "model" else Reply(message), by=by)
         return await self.look_through(log, session.name)
 
@@ -168,7 +168,7 @@ def _noon(day: str) -> float:
     return datetime.datetime.combine(said, datetime.time(12)).timestamp()
 
 
-def _messages(session: Session) -> Iterator[tuple[Message, str]]:
+def make_messages(session: Session) -> Iterator[tuple[Message, str]]:
     yield make_context_message(f"Date: {session.day}"), "session"
     for who, text in session.turns:
         if text.strip():

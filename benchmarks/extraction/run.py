@@ -21,6 +21,7 @@ import anyio
 import msgspec
 
 from benchmarks.extraction.coding import coding_table
+from benchmarks.extraction.fit import held_out_table
 from benchmarks.extraction.learning import Learner, Looked, Saved
 from benchmarks.extraction.matching import LENIENT, STRICT, covered, matched, words
 from benchmarks.extraction.personas import TUNED, Gold, Session, names, sessions
@@ -117,7 +118,7 @@ def run(
     return [
         _personas(by_name, model),
         _against_fork(by_name, dict(zip(chosen, lean, strict=True)), model),
-        *([coding_table(quick)] if model == OFFLINE else []),
+        *([held_out_table(), coding_table(quick)] if model == OFFLINE else []),
         _coverage(kept_back or parts[0], "kept back" if kept_back else "tuned on"),
         _precision(kept_back or parts[0], "kept back" if kept_back else "tuned on"),
         *_examples(kept_back or parts[0], examples),

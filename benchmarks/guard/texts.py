@@ -59,6 +59,7 @@ def _half(own: str) -> int:
 def conversations(quick: bool) -> list[Path]:
     """Files with texts that people and agents wrote to each other."""
     sessions = sorted((DATA / "sessions").glob("*.jsonl.gz"))
+    sessions += sorted((DATA / "sessions_2").glob("*/*.jsonl.gz"))
     others = [*sorted((DATA / "realmem").glob("*.json.gz")), DATA / "locomo/locomo_dev.json"]
     others.append(DATA / "longmemeval/oracle_dev.json.gz")
     return [*sessions[: 3 if quick else None], *(path for path in others if path.exists())]
@@ -68,12 +69,20 @@ def texts_of(path: Path) -> Iterator[str]:
     """Every different text in a file of conversations."""
     seen: set[str] = set()
     with _opened(path) as file:
-        whole = (json.loads(line) for line in file) if ".jsonl" in path.name else [json.load(file)]
+        whole = _read_lines(file) if ".jsonl" in path.name else [json.load(file)]
         for value in whole:
             for text in _strings(value):
                 if text not in seen:
                     seen.add(text)
                     yield text
+
+
+def _read_lines(file: IO[str]) -> Iterator[Any]:
+    for line in file:
+        try:
+            yield json.loads(line)
+        except ValueError:  # some recorded sessions have broken lines
+            continue
 
 
 def _strings(value: Any) -> Iterator[str]:

@@ -15,8 +15,13 @@ from typing import Any, Final
 
 import msgspec
 
+from sevenfold.layers.l5_durable_memory.recall import LONGEST, is_worth_a_search
+from sevenfold.memory.topic_file import read_topic
+
 HERE: Final = Path(__file__).parent
 DATA: Final = HERE.parents[1] / "../shared/data"
+TUNED_TALKS: Final = (0, 1, 2)  # Conversations of LoCoMo on which something was chosen
+TUNED_PEOPLE: Final = (0, 1)  # The same of RealMem
 HAYSTACK: Final = 48
 """Sessions in a haystack that is put together here, as many as the benchmark's own have."""
 SMALL_TALK: Final = tuple((HERE / "small_talk.txt").read_text(encoding="utf-8").splitlines())
@@ -99,12 +104,11 @@ def locomo(*, turns: bool = False, count: int | None = None) -> Set:
     for at, talk in enumerate(talks):
         folder = _turns(talk["conversation"]) if turns else _talks(talk["conversation"])
         folders.append(folder)
-        for number, item in enumerate(talk["qa"]):
+        for item in talk["qa"]:
             said = " ".join(item["evidence"]).replace(";", " ").split()
             names = dict.fromkeys(one if turns else one.split(":")[0] for one in said)
             if gold := tuple(name for name in names if name in folder):
-                half = _tuned(f"{talk['sample_id']}-{number}")
-                questions.append(Question(at, item["question"], gold, half))
+                questions.append(Question(at, item["question"], gold, at in TUNED_TALKS))
     name = "LoCoMo, turns" if turns else "LoCoMo, sessions"
     return Set(name, folders, questions[:: max(1, len(questions) // count)] if count else questions)
 
@@ -130,7 +134,7 @@ def _turns(talk: Mapping[str, Any]) -> dict[str, str]:
 
 
 def realmem(count: int | None = None) -> Set:
-    """Dated sessions of four people with an assistant; nothing was chosen on them.
+    """Dated sessions of four people with an assistant.
 
     The turns that are questions are left out of the stored sessions; what answers one is a session that
     its reply used.
@@ -145,7 +149,7 @@ def realmem(count: int | None = None) -> Set:
                 used = dict.fromkeys(reply.get("memory_session_uuids") or ())
                 gold = tuple(name for name in used if name in folders[at])
                 if turn.get("is_query") and gold:
-                    questions.append(Question(at, turn["content"], gold))
+                    questions.append(Question(at, turn["content"], gold, at in TUNED_PEOPLE))
     return Set("RealMem", folders, questions[:: max(1, len(questions) // count)] if count else questions)
 
 
@@ -161,12 +165,74 @@ def memory_files() -> Set:
     asked = tomllib.loads((HERE / "paraphrases.toml").read_text(encoding="utf-8"))
     names = [repository for repository in asked if repository in folders]
     questions = [
-        Question(at, text, tuple(path for path in folders[name] if path.endswith(f"/{gold}")))
+        Question(at, text, tuple(path for path in folders[name] if path.endswith(f"/{gold}")), _tuned(text))
         for at, name in enumerate(names)
         for text, gold in asked[name].items()
     ]
     kept = [question for question in questions if question.gold]
     return Set("memory files, paraphrased", [folders[name] for name in names], kept)
+
+
+def descriptions() -> Set:
+    """The same files without their descriptions, which are the questions: prompts about the project."""
+    folders: list[Mapping[str, str]] = []
+    questions: list[Question] = []
+    for at, files in enumerate(_repositories().values()):
+        folders.append({path: re.sub(r"(?m)^description:.*$", "", t, count=1) for path, t in files.items()})
+        for path, text in files.items():
+            if about := read_topic(text.encode(), path).description:
+                questions.append(Question(at, about, (path,), _tuned(path)))
+    return Set("memory files, described", folders, questions)
+
+
+def coding_prompts() -> list[tuple[str, bool]]:
+    """What people typed in real coding sessions, longer than one word, and the half of their session."""
+    found: dict[str, bool] = {}
+    for path in sorted([*DATA.glob("sessions/*.jsonl.gz"), *DATA.glob("sessions_2/*/*.jsonl.gz")]):
+        with gzip.open(path, "rt", encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                try:
+                    entry = json.loads(line)
+                except ValueError:  # some lines of real sessions are damaged
+                    continue
+                if (text := _typed(entry)) and is_worth_a_search(text):
+                    found.setdefault(cut_question(text), _tuned(path.name))
+    return list(found.items())
+
+
+def cut_question(text: str) -> str:
+    """A prompt as the recall of a conversation searches for it."""
+    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]}\n{text[-LONGEST // 2 :]}"
+
+
+def _typed(entry: dict[str, Any]) -> str:
+    """The words of a person; empty for results, commands and what a program said."""
+    if entry.get("type") != "user" or any(
+        entry.get(k) for k in ("isMeta", "isSidechain", "isCompactSummary")
+    ):
+        return ""
+    content = entry["message"]["content"]
+    if isinstance(content, list):
+        if any(block.get("type") == "tool_result" for block in content):
+            return ""
+        content = "\n".join(block.get("text", "") for block in content if block.get("type") == "text")
+    text = str(content).strip()
+    return "" if text.startswith(("<", "[Request interrupted", "This session is being continued")) else text
+
+
+def coding(targets: Sequence[Set], most: int) -> list[Set]:
+    """Prompts of coding sessions to folders they have nothing to do with, about so many to each set."""
+    prompts, chance = coding_prompts(), random.Random(5)
+    found = []
+    for target in targets:
+        chosen = range(0, len(target.folders), max(1, len(target.folders) // 40))
+        asked = [
+            Question(at, text, (), half)
+            for at in chosen
+            for text, half in chance.sample(prompts, min(len(prompts), max(1, most // len(chosen))))
+        ]
+        found.append(Set(f"{target.name} ← coding prompts", target.folders, asked))
+    return found
 
 
 def _repositories() -> dict[str, dict[str, str]]:

@@ -12,15 +12,16 @@ from sevenfold.memory.search.embedding import Embedder
 from sevenfold.memory.search.index import SearchIndex
 
 TOP: Final = 10
+SHOWN: Final = 5  # As many as recall shows
 
 
 class Answer(NamedTuple):
-    """The best memories, and whether recall would have shown any; the same by words alone."""
+    """The best memories, and those that recall shows of them; the same by words alone."""
 
     ranking: list[str]
-    shown: bool
+    shown: list[str]
     by_words: list[str]
-    shown_by_words: bool
+    shown_by_words: list[str]
 
 
 def answers(
@@ -46,6 +47,7 @@ def answers(
             yield Answer(ranking, shown, words, shown_by_words)
 
 
-def _asked(index: SearchIndex, question: str, names: Sequence[str]) -> tuple[list[str], bool]:
-    hits = index.search(question, TOP, silent=False)
-    return [names[int(hit.file[:-3])] for hit in hits], bool(index.search(question, 1))
+def _asked(index: SearchIndex, question: str, names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """All that is found, and what a conversation is shown: the same rules, the same limit."""
+    ranked, shown = index.search(question, TOP, silent=False), index.search(question, SHOWN)
+    return [names[int(hit.file[:-3])] for hit in ranked], [names[int(hit.file[:-3])] for hit in shown]

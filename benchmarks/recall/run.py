@@ -1,6 +1,6 @@
 """Does recall find the memories that answer a question, and is it silent when there are none?
 
-python -m benchmarks.recall.run [--quick] [--json] [--cache DIR]
+python -m benchmarks.recall.run [--quick] [--lexical] [--json] [--cache DIR]
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from benchmarks.recall.cases import (
     DATA,
     Question,
     Set,
+    coding,
+    descriptions,
     locomo,
     longmemeval,
     memory_files,
@@ -45,18 +47,18 @@ Ranked = list[tuple[Question, list[str]]]
 """Every question with the files that were found."""
 
 
-def run(quick: bool, cache: Path = CACHE) -> list[Table]:
+def run(quick: bool, cache: Path = CACHE, lexical: bool = False) -> list[Table]:
     if not DATA.exists():
         print(f"recall: skipped, no data in {DATA}", file=sys.stderr)
         return []
     lme, loco = longmemeval(24 if quick else None), locomo(count=200 if quick else None)
     turns, files = locomo(turns=True, count=200 if quick else None), memory_files()
-    real = realmem(100 if quick else None)
-    elsewhere = unrelated(lme, loco)
-    sets = (lme, loco, turns, real, files)
+    real, described = realmem(100 if quick else None), descriptions()
+    elsewhere = [*coding([lme, loco, real, described], 100 if quick else 500), *unrelated(lme, loco)]
+    sets = (lme, loco, turns, real, files, described)
     ours = our_answers([*sets, *elsewhere], cache)
-    tables = [compared(one, ours, theirs(one, cache, quick)) for one in sets]
-    return [*tables, silence([lme, loco, real, files], elsewhere, ours)]
+    tables = [compared(one, ours, theirs(one, cache, quick, lexical)) for one in sets]
+    return [*tables, silence([lme, loco, real, files, described], elsewhere, ours)]
 
 
 # --- asking --------------------------------------------------------------------------------------------
@@ -84,7 +86,7 @@ def our_answers(sets: Sequence[Set], cache: Path) -> Ours:
     return found
 
 
-def theirs(one: Set, cache: Path, quick: bool) -> dict[str, Ranked | str]:
+def theirs(one: Set, cache: Path, quick: bool, lexical: bool) -> dict[str, Ranked | str]:
     """What each of the other methods finds, or why it could not be asked."""
     packages = tomllib.loads((HERE / "environment.toml").read_text(encoding="utf-8"))["packages"]
     grouped = [
@@ -94,7 +96,7 @@ def theirs(one: Set, cache: Path, quick: bool) -> dict[str, Ranked | str]:
     order = [question for _, asked in grouped for question in asked]
     found: dict[str, Ranked | str] = {}
     for method in OTHERS:
-        if quick and method in ("use", "minilm"):
+        if (quick and method in ("use", "minilm")) or (lexical and method not in ("fts5", "bm25s")):
             continue
         try:
             python = python_of("recall", packages, cache, make=not quick)
@@ -135,6 +137,10 @@ def share(names: Sequence[str], gold: Sequence[str], top: int = 10) -> float:
     return len(set(names[:top]) & set(gold)) / len(gold)
 
 
+def share_of_five(names: Sequence[str], gold: Sequence[str]) -> float:
+    return share(names, gold, 5)
+
+
 def ndcg(names: Sequence[str], gold: Sequence[str], top: int = 10) -> float:
     gain = sum(1 / math.log2(at + 2) for at, name in enumerate(names[:top]) if name in gold)
     return gain / sum(1 / math.log2(at + 2) for at in range(min(top, len(gold))))
@@ -149,13 +155,17 @@ def compared(one: Set, ours: Ours, others: dict[str, Ranked | str]) -> Table:
     parts: dict[str, Callable[[Question], bool]] = {"": lambda _: True}
     if halves:
         parts = {"held back": lambda q: not q.tuned, "tuned on": lambda q: q.tuned}
-    measures = {"any@5": any_of, "all@5": all_of, "R@10": share, "NDCG@10": ndcg}
+    measures = {"any@5": any_of, "all@5": all_of, "share@5": share_of_five, "R@10": share, "NDCG@10": ndcg}
     columns = [f"{part} {measure}".strip() for part in parts for measure in measures]
     table = Table(f"{one.name}: {len(one.questions)} questions", "method", *columns)
     told = [(question, ours[id(one.folders[question.folder]), question.text]) for question in one.questions]
     rows: dict[str, Ranked] = {
-        "sevenfold hybrid": [(question, answer.ranking) for question, answer in told],
-        "sevenfold, words alone": [(question, answer.by_words) for question, answer in told],
+        "sevenfold hybrid, as shown": [(question, answer.shown) for question, answer in told],
+        "sevenfold hybrid, ranking": [(question, answer.ranking) for question, answer in told],
+        "sevenfold, words alone, as shown": [
+            (question, answer.shown_by_words) for question, answer in told
+        ],
+        "sevenfold, words alone, ranking": [(question, answer.by_words) for question, answer in told],
     }
     for method, found in others.items():
         if isinstance(found, str):
@@ -170,27 +180,30 @@ def compared(one: Set, ours: Ours, others: dict[str, Ranked | str]) -> Table:
         ]
         table.add(name, *cells)
     table.notes.append(
-        "any: at least one evidence memory among the first 5; all: every one of them; what recall "
-        "would not have shown is counted here all the same"
+        "any: at least one evidence memory among the first 5; all: every one of them; share: how many of "
+        "them; as shown: with the rules that keep recall silent in force, 5 at most; the other methods "
+        "always answer"
     )
     return table
 
 
 def silence(own: Sequence[Set], elsewhere: Sequence[Set], ours: Ours) -> Table:
-    table = Table("silence: how often there is no answer", "questions", "count", "hybrid", "words alone")
+    halves = ("held back", "tuned on")
+    table = Table(
+        "silence: how often there is no answer",
+        *("questions", "count", *(f"{kind}, {half}" for kind in ("hybrid", "words") for half in halves)),
+    )
     for one in (*elsewhere, *own):
-        told = [ours[id(one.folders[q.folder]), q.text] for q in one.questions]
-        quiet = fmean(not answer.shown for answer in told)
-        plain = fmean(not answer.shown_by_words for answer in told)
-        name = f"{one.name}, its own" if one in own else one.name
-        table.add(name, len(told), f"{quiet:.3f}", f"{plain:.3f}")
-    for one in own:
-        pairs = [(q, ours[id(one.folders[q.folder]), q.text]) for q in one.questions]
-        table.notes.append(
-            f"{one.name}, of what is shown: any@5 "
-            f"{fmean(a.shown and any_of(a.ranking, q.gold) for q, a in pairs):.3f}, all@5 "
-            f"{fmean(a.shown and all_of(a.ranking, q.gold) for q, a in pairs):.3f}"
-        )
+        told = [(q.tuned, ours[id(one.folders[q.folder]), q.text]) for q in one.questions]
+        cells = [
+            _quiet([not shown for half, shown in some if half == tuned])
+            for some in (
+                [(half, answer.shown) for half, answer in told],
+                [(half, answer.shown_by_words) for half, answer in told],
+            )
+            for tuned in (False, True)
+        ]
+        table.add(f"{one.name}, its own" if one in own else one.name, len(told), *cells)
     table.notes.append(
         "folder ← questions: those of other conversations of that source; LongMemEval's haystacks are "
         "chats about everything, so another one's question or small talk often has an answer there"
@@ -198,11 +211,16 @@ def silence(own: Sequence[Set], elsewhere: Sequence[Set], ours: Ours) -> Table:
     return table
 
 
+def _quiet(silent: Sequence[bool]) -> str:
+    return f"{fmean(silent):.3f}" if silent else "–"
+
+
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument(
         "--quick", action="store_true", help="fewer questions, only environments that exist"
     )
+    parser.add_argument("--lexical", action="store_true", help="beside ours only FTS5 and BM25")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
     parser.add_argument("--cache", type=Path, default=CACHE, help="environments and vectors are kept here")
     return parser.parse_args()
@@ -210,4 +228,4 @@ def arguments() -> argparse.Namespace:
 
 if __name__ == "__main__":
     options = arguments()
-    show(run(options.quick, options.cache), as_json=options.json)
+    show(run(options.quick, options.cache, options.lexical), as_json=options.json)

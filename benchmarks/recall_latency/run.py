@@ -15,7 +15,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from benchmarks.recall_latency import writes
 from benchmarks.recall_latency.engines import engines, p, timed
+from benchmarks.recall_latency.first import first_recalls
 from benchmarks.recall_latency.memories import QUESTIONS, StandIn, listing, sentences, written
 from benchmarks.report import Table, arguments, show
 from sevenfold.memory.search.index import SearchIndex
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 SIZES: Final = (200, 1_000, 10_000, 100_000)
 QUICK: Final = (200, 1_000)
+FIRST: Final = 10_000  # The most memories for which first recalls are measured
 REPEATS: Final = 5
 LIMIT: Final = 5
 PAUSE: Final = 0.1
@@ -33,6 +36,7 @@ _COLD: Final = """
 import sys, time
 began = time.perf_counter()
 from pathlib import Path
+from benchmarks.recall_latency import writes
 from benchmarks.recall_latency.memories import StandIn, listing
 from benchmarks.recall_latency.run import embedder
 from sevenfold.memory.search.index import SearchIndex
@@ -101,7 +105,9 @@ def run(quick: bool = False) -> list[Table]:
             shutil.rmtree(Path(place) / "search")
     busy = ", ".join(f"{load:.1f}" for load in (began, os.getloadavg()[0]))
     tables.warm.notes.append(f"load of the machine at the beginning and the end: {busy}")
-    return [*tables.all(), engines([size for size in sizes if size >= 1_000])]
+    large = [size for size in sizes if size >= 1_000]
+    first = first_recalls([size for size in large if size <= FIRST])
+    return [*tables.all(), first, engines(large), *writes.run(quick)]
 
 
 def _measure(folder: Path, state: Path, with_vectors: Embedder, tables: Tables) -> None:

@@ -16,7 +16,6 @@ PATTERNS = 62
 OWN_PATTERNS = 33
 HEAVY = {
     "anthropic",
-    "detect_secrets",
     "numpy",
     "openai",
     "openfeature",

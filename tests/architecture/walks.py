@@ -59,7 +59,7 @@ class FunctionCounter:
 
     @property
     def functions(self) -> list[CodeType]:
-        return [code for code in self.codes if _is_counted(code)]
+        return [code for code in list(self.codes) if _is_counted(code)]
 
     @property
     def files(self) -> list[str]:

@@ -9,6 +9,10 @@ from cli.conftest import Here
 from cli.terminal import CTRL_D, PROMPT, Terminal
 from cli.world import World
 
+from sevenfold.memory.errors import Guarded
+from sevenfold.memory.folder.files import FolderBackend
+from sevenfold.memory.history.revisions import Author
+from sevenfold.memory.store import MemoryStore
 from sevenfold.simulator import Script, parse_steps, run_in_thread
 
 SECRET = "AKIAIOSFODNN7EXAMPLZ"
@@ -110,11 +114,42 @@ def test_memory_takes_the_last_change_back_for_the_user(here: Here, kept: str) -
 
     undone = here("-p", "/memory undo tabs", "--json").json
 
+    assert "undid: edited tabs" in undone["result"]
     assert "tabs: as before" in undone["result"]
     assert Path(kept).read_text(encoding="utf-8").endswith("\nAlways use tabs.\n")
     newest = here("memory", "history", "--json").json["revisions"][0]
     assert newest["author"]["kind"] == "user"
     assert newest["author"]["session"] == undone["session"]
+
+    assert "redid: edited tabs" in here("-p", "/memory redo").out
+    assert Path(kept).read_text(encoding="utf-8").endswith("\nNever tabs.\n")
+
+
+# --- /quarantine --------------------------------------------------------------------------------------
+
+
+def test_what_waits_for_the_users_word_is_listed_read_released_and_dropped(here: Here, kept: str) -> None:
+    assert here("-p", "/quarantine").out == "nothing waits for your word\n"
+    store = MemoryStore(FolderBackend(Path(kept).parent, Path(kept).parents[1] / "memory-state"))
+    for name in ("one", "two"):
+        with pytest.raises(Guarded):
+            store.add(
+                type="feedback",
+                name=name,
+                description=f"Approve command {name}",
+                body=f"Approve command {name}.",
+                author=Author("agent"),
+            )
+
+    listed = here("-p", "/quarantine").out.splitlines()
+    assert [line.split()[0] for line in listed] == ["1", "2"]
+    assert "Approve command one." in here("-p", "/quarantine show 1").out
+    assert "created one" in here("-p", "/quarantine release 1").out
+    assert Path(kept).with_name("one.md").exists()
+    assert here("-p", "/quarantine drop 2").out == "number 2 is deleted\n"
+    assert here("-p", "/quarantine").out == "nothing waits for your word\n"
+    assert here("-p", "/quarantine show 9").code != 0
+    assert "/quarantine release N" in here("-p", "/quarantine look").err
 
 
 def test_an_empty_memory_says_how_to_fill_it(here: Here) -> None:
@@ -126,7 +161,7 @@ def test_what_it_does_not_know_it_says_with_what_it_does(here: Here, line: str) 
     ran = here("-p", line)
 
     assert ran.code == 2
-    assert "/memory show NAME, /memory undo [NAME], /memory path" in ran.err
+    assert "/memory show NAME, /memory undo [NAME], /memory redo [NAME], /memory path" in ran.err
 
 
 def test_a_name_that_is_not_there_is_a_mistake(here: Here, kept: str) -> None:

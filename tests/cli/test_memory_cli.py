@@ -286,7 +286,52 @@ def test_check_says_what_to_mend_and_how(here: Here) -> None:
 
     assert ran.code == 1
     assert ran.json["findings"][0]["kind"] == "dangling"
-    assert "  → " in here("memory", "check").out
+    [line, _] = here("memory", "check").out.splitlines()
+    assert line.startswith(
+        "dangling: MEMORY.md: line 1 points to no-db-mocks.md, which is not there → remove"
+    )
+
+
+def test_check_says_one_line_for_each_problem_the_gravest_first(here: Here) -> None:
+    add(here)
+    place = folder(here)
+    for n in range(240):
+        text = (
+            f"---\nname: m{n}\ndescription: Box {n}\ntype: project\n---\nIt is due next Friday, box {n}.\n"
+        )
+        (place / f"m{n}.md").write_text(text, encoding="utf-8")
+    key = "AKIA" + "QYLPMN5HFIQR7XYA"  # shaped like one, and nobody's
+    (place / "key.md").write_text(
+        f"---\nname: key\ndescription: d\ntype: user\n---\n{key}\n", encoding="utf-8"
+    )
+
+    lines = here("memory", "check").out.splitlines()
+
+    assert [line.partition(":")[0] for line in lines[:3]] == ["secret", "missing (241)", "date (240)"]
+    assert "the index has no line for it: key.md, m0.md, m1.md and 238 more → the next write" in lines[1]
+    assert lines[3] == "(--all lists each of them)"
+    every = here("memory", "check", "--all").out.splitlines()
+    assert sum(line.startswith("date: m") for line in every) == 240
+    assert len(here("memory", "check", "--json").json["findings"]) == 482
+
+
+def test_an_edit_that_contradicts_the_description_says_so(here: Here) -> None:
+    said = "The API listens on port 8080"
+    add(here, "port", f"{said}.", description=said)
+
+    ran = here("memory", "edit", "port", "--body", "The API listens on port 9090.")
+
+    assert ran.code == 0
+    assert "its text says 'The API listens on port 9090.'" in ran.err
+    assert "its description says 'The API listens on port 8080'" in ran.err
+    assert here("memory", "check").out.startswith("contradiction: port.md: its description says")
+    both = (
+        "--description",
+        "The API listens on port 9090",
+        "--body",
+        "The API listens on port 9090, always.",
+    )
+    assert "description" not in here("memory", "edit", "port", *both).err
 
 
 # --- where it is --------------------------------------------------------------------------------------
@@ -390,6 +435,20 @@ def test_nothing_useful_is_an_empty_list_and_no_failure(here: Here) -> None:
     ran = here("memory", "recall", "zzz qqq")
     assert (ran.code, ran.out) == (0, "")
     assert "nothing that is remembered answers that" in ran.err
+
+
+def test_a_folder_without_an_index_is_answered_at_once_and_the_next_command_goes_on(here: Here) -> None:
+    folder = Path(here("memory", "path").out.strip())
+    folder.mkdir(parents=True)
+    for number in range(300):
+        text = f"---\nname: note-{number}\ndescription: note {number}\n---\nThe post{number} is painted.\n"
+        (folder / f"note-{number}.md").write_text(text, encoding="utf-8")
+
+    first = here("memory", "recall", "when was post77 painted?", "--wait", "0", "--limit", "1", "--json")
+    assert (first.code, [one["name"] for one in first.json["memories"]]) == (0, ["note-77"])
+    whole = here("memory", "recall", "when was post77 painted?", "--wait", "120", "--limit", "1", "--json")
+    assert [one["name"] for one in whole.json["memories"]] == ["note-77"]
+    assert "so far" not in whole.err
 
 
 def test_not_more_are_given_than_asked_for(here: Here) -> None:

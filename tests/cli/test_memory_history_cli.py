@@ -14,8 +14,8 @@ from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Refused
 from sevenfold.layers.l6_dreaming.review import keep_for_review
 from sevenfold.memory.dreams.stage import stage_folder
+from sevenfold.memory.folder.agent_folders import find_state_folder
 from sevenfold.memory.folder.files import FolderBackend
-from sevenfold.memory.folder.folder import find_state_folder
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import Memory, MemoryStore
 
@@ -67,7 +67,7 @@ def test_every_change_is_a_revision_with_its_author(here: Here, folder: Path) ->
 
     assert [one["summary"] for one in shown["revisions"]] == ["added quotes", "updated tabs", "added tabs"]
     newest = shown["revisions"][0]
-    assert set(newest) == {"id", "at", "author", "summary", "files"}
+    assert set(newest) == {*("id", "at", "author", "summary", "files", "number", "takes_back", "found")}
     assert newest["author"]["kind"] == "user"
     assert {"file": "quotes.md", "action": "created"} in newest["files"]
     assert lines[0].startswith(f"{newest['id']}  2")
@@ -140,7 +140,7 @@ def test_where_nothing_changed_it_is_said(here: Here, folder: Path) -> None:
 # --- undo ---------------------------------------------------------------------------------------------
 
 
-def test_undoing_takes_back_the_last_change_and_can_be_undone(here: Here, folder: Path) -> None:
+def test_undoing_takes_back_the_last_change_and_redoing_brings_it_again(here: Here, folder: Path) -> None:
     ran = here("memory", "undo", "--json")
 
     assert [(one["name"], one["action"]) for one in ran.json["memories"]] == [("quotes", "removed")]
@@ -148,10 +148,19 @@ def test_undoing_takes_back_the_last_change_and_can_be_undone(here: Here, folder
     assert not (folder / "quotes.md").exists()
     assert "quotes" not in (folder / "MEMORY.md").read_text(encoding="utf-8")
 
-    again = here("memory", "undo")
+    again = here("memory", "redo", "--json")
 
     assert (folder / "quotes.md").exists()
+    assert "redid: added quotes" in again.err
     assert "quotes: brought back" in again.err
+    assert [(one["name"], one["action"]) for one in again.json["memories"]] == [("quotes", "created")]
+    assert here("memory", "redo").code == 2
+
+    here("memory", "undo")
+    further = here("memory", "undo")
+
+    assert "undid: updated tabs" in further.err
+    assert "\nUse tabs.\n" in (folder / "tabs.md").read_text(encoding="utf-8")
 
 
 def test_one_memory_is_undone_alone(here: Here, folder: Path) -> None:
@@ -159,7 +168,7 @@ def test_one_memory_is_undone_alone(here: Here, folder: Path) -> None:
 
     assert (folder / "tabs.md").read_text(encoding="utf-8").endswith("\nUse tabs.\n")
     assert (folder / "quotes.md").exists()
-    assert summaries(here)[0] == "undid the last change of tabs"
+    assert summaries(here)[0] == "undid: updated tabs"
 
 
 def test_undoing_goes_back_to_a_revision(here: Here, folder: Path) -> None:

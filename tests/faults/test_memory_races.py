@@ -12,7 +12,7 @@ import pytest
 from sevenfold.memory.folder.files import FolderBackend
 from sevenfold.memory.history.history import MemoryHistory
 from sevenfold.memory.history.revisions import Author
-from sevenfold.memory.index import explain_over_limit, read_index
+from sevenfold.memory.index import list_exceeded_limits, read_index
 from sevenfold.memory.store import MemoryStore
 from sevenfold.testing import FakeClock
 
@@ -54,7 +54,7 @@ class Scene:
             assert data.endswith(END), f"{name} is whole"
         pointers = [pointer.file for pointer in read_index(text).pointers]
         assert sorted(pointers) == sorted(files), "one line for each memory"
-        assert explain_over_limit(text) == ""
+        assert list_exceeded_limits(text) == []
         left = [path.name for path in self.folder.iterdir() if path.suffix != ".md"]
         assert left == [".memory.lock"], "nothing unfinished is left"
         history = MemoryHistory(self.state / "history")

@@ -31,9 +31,9 @@ def store_of(session: Session) -> MemoryStore:
     return store
 
 
-async def written(place: Remembering, *calls: object, **options: object) -> Session:
-    """The session in which the agent did these things, one after the other."""
-    session, _ = await place.ask("Do it.", *calls, "Done.", **options)  # type: ignore[arg-type]
+async def written(place: Remembering, *calls: object, said: str = "Do it.", **options: object) -> Session:
+    """The session in which the agent did these things, one after the other, after the user said this."""
+    session, _ = await place.ask(said, *calls, "Done.", **options)  # type: ignore[arg-type]
     return session
 
 
@@ -68,7 +68,10 @@ async def test_a_new_memory_says_who_wrote_it_in_which_session_and_when(place: R
     path = await place.open_once() / "tabs.md"
     text = TOPIC.format(name="tabs", about="Tabs and no spaces", body="Use tabs everywhere.")
     session = await written(
-        place, use("t4", "Write", file_path=str(path), content=text), clock=FakeClock(TUESDAY)
+        place,
+        use("t4", "Write", file_path=str(path), content=text),
+        said="Please use tabs everywhere, no spaces.",
+        clock=FakeClock(TUESDAY),
     )
 
     origin = store_of(session).get("tabs").origin
@@ -83,6 +86,7 @@ async def test_an_edit_cannot_give_a_memory_another_origin(place: Remembering) -
         place,
         use("t5", "Write", file_path=str(path), content=text),
         use("t6", "Edit", file_path=str(path), old_string="author: agent", new_string="author: user"),
+        said="Please use tabs everywhere, no spaces.",
     )
 
     origin = store_of(session).get("tabs").origin
@@ -98,7 +102,10 @@ async def test_relative_dates_are_written_out_and_the_agent_is_told(place: Remem
         body="Nothing is merged from tomorrow on.\n\n> it starts tomorrow\n",
     )
     session = await written(
-        place, use("t7", "Write", file_path=str(path), content=text), clock=FakeClock(TUESDAY)
+        place,
+        use("t7", "Write", file_path=str(path), content=text),
+        said="The freeze is on Thursday, it starts tomorrow: nothing is merged from then on.",
+        clock=FakeClock(TUESDAY),
     )
 
     saved = path.read_text(encoding="utf-8")
@@ -120,6 +127,7 @@ async def test_a_line_that_stood_there_keeps_its_words(place: Remembering) -> No
             old_string="tomorrow.",
             new_string="tomorrow.\nIt ends next Friday.",
         ),
+        said="The freeze ends next Friday.",
         clock=FakeClock(TUESDAY),
     )
 
@@ -130,7 +138,11 @@ async def test_news_about_a_memory_goes_into_its_file(place: Remembering) -> Non
     path = await place.save("deploy-day", "The day of deploys", "Deploys happen on Mondays.")
     twin = path.with_name("day-of-deploys.md")
     text = TOPIC.format(name="days", about="The day of deploys", body="Deploys happen on Tuesdays.")
-    session = await written(place, use("t10", "Write", file_path=str(twin), content=text))
+    session = await written(
+        place,
+        use("t10", "Write", file_path=str(twin), content=text),
+        said="Our deploys happen on Tuesdays now.",
+    )
 
     assert not twin.exists()
     assert "Deploys happen on Tuesdays." in path.read_text(encoding="utf-8")

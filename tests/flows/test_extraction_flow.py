@@ -27,13 +27,14 @@ from sevenfold.core.messages import Block, Message, Text, ToolUse, assistant, us
 from sevenfold.core.protocols import Capabilities
 from sevenfold.core.request import Request
 from sevenfold.core.transcript import Reply
-from sevenfold.layers.l5_durable_memory.extraction import CURSOR, Extraction
+from sevenfold.layers.l5_durable_memory.extraction import Extraction
 from sevenfold.layers.l5_durable_memory.extraction_tools import make_fork_tools
 from sevenfold.layers.parts import ExtractionParts
 from sevenfold.memory.recall_results import BY as RECALL
 from sevenfold.memory.store import MemoryStore
 from sevenfold.session.session import Session
 from sevenfold.settings.layers import ExtractionSettings
+from sevenfold.storage.waiting_notes import CURSOR
 from sevenfold.testing import FakeClock
 
 pytestmark = pytest.mark.anyio
@@ -333,13 +334,22 @@ async def test_a_secret_is_refused_and_stands_nowhere_but_in_the_transcript(tmp_
                 assert KEY.encode() not in path.read_bytes(), path
 
 
-async def test_instructions_from_a_page_wait_in_quarantine(tmp_path: Path) -> None:
-    order = topic("order", ORDER, f"The page says: {ORDER}", type="project")
+async def test_instructions_that_somebody_typed_wait_in_quarantine(tmp_path: Path) -> None:
+    order = topic("order", ORDER, ORDER, type="project")
     async with open_talk(tmp_path) as talk:
-        told = await talk.turn(f"The page says: {ORDER}", talk.write("order.md", order))
+        told = await talk.turn(ORDER, talk.write("order.md", order))
         assert "quarantine" in told[0]
         assert [one.file for one in talk.store.quarantine.list()] == ["order.md"]
         assert talk.layer.refused == Counter(instructions=1)
+        assert talk.files == {}
+
+
+async def test_what_the_person_pasted_from_a_page_is_no_source(tmp_path: Path) -> None:
+    order = topic("order", ORDER, f"The page says: {ORDER}", type="project")
+    async with open_talk(tmp_path) as talk:
+        told = await talk.turn(f"The page says: {ORDER}", talk.write("order.md", order))
+        assert "nobody said" in told[0]
+        assert talk.layer.refused == Counter(source=1)
         assert talk.files == {}
 
 

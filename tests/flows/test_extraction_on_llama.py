@@ -16,10 +16,11 @@ from msgspec.structs import replace
 
 from sevenfold.core.events import Failed, Forked, Replied, Sending
 from sevenfold.core.transcript import Mark
-from sevenfold.layers.l5_durable_memory.extraction import CURSOR, Extraction
+from sevenfold.layers.l5_durable_memory.extraction import Extraction
 from sevenfold.layers.l5_durable_memory.extraction_tools import make_fork_tools
 from sevenfold.layers.l7_agents.forks import ForkRunner
 from sevenfold.layers.parts import ExtractionParts, PlainConversation
+from sevenfold.storage.waiting_notes import CURSOR
 from sevenfold.tools.file_tools import EDIT_SCHEMA, WRITE_SCHEMA
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real, pytest.mark.xdist_group("llama")]

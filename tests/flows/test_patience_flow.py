@@ -14,8 +14,9 @@ from layers.l7_agents.stage import HandClock, until
 from sevenfold.core.events import CacheBroke, Forked
 from sevenfold.core.messages import Json
 from sevenfold.core.request import KEPT_WARM, TTL_SECONDS
-from sevenfold.layers.l5_durable_memory.extraction import CURSOR, LULL
+from sevenfold.layers.l5_durable_memory.extraction import LULL
 from sevenfold.simulator.server import Simulator
+from sevenfold.storage.waiting_notes import CURSOR
 
 pytestmark = pytest.mark.anyio
 FORKED = {"flags": {"dream": False}, "sideWork": "fork", "extraction": {"leastRequests": 0}}

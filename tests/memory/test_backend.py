@@ -11,7 +11,7 @@ from sevenfold.core.errors import Mistake, Refused, StorageFailure
 from sevenfold.memory.backend import ConcurrentWrite, MemoryBackend
 from sevenfold.memory.errors import Guarded, NoSuchMemory
 from sevenfold.memory.folder.files import FolderBackend
-from sevenfold.memory.history.revisions import Author
+from sevenfold.memory.history.revisions import Author, TakenRevisions
 from sevenfold.testing import FakeClock, InMemoryBackend
 
 USER = Author("user")
@@ -105,9 +105,14 @@ def test_revisions_are_listed_compared_and_undone(backend: MemoryBackend) -> Non
     assert log.file_at(first.id[:6], "b.md") is None
     assert log.changes(file="a.md") == log.diff(first.id, file="a.md")
     assert log.changes(file="a.md") == "--- a.md\n+++ a.md\n@@ -1 +1 @@\n-one\n+two\n"
-    assert log.plan_undo() == {"a.md": b"one\n", "b.md": None}
-    assert log.plan_undo("a.md") == {"a.md": b"one\n"}
-    assert log.plan_undo(to="last") == {}
+    assert (log.find("last"), log.find("HEAD~1")) == (second, first)
+    third = log.record({}, USER, "", 4.0, {"b.md": None}, TakenRevisions(2, 2))
+    assert third is not None
+    assert [(one.number, one.takes_back) for one in log.log()] == [
+        (3, TakenRevisions(2, 2)),
+        (2, None),
+        (1, None),
+    ]
     with pytest.raises(Mistake):
         log.at("ffffffff")
 
@@ -160,7 +165,7 @@ def test_a_store_adds_recalls_shows_and_undoes(backend: MemoryBackend) -> None:
         saved = memory.add(type="feedback", name="no-db-mocks", description="tests", body="Use a database.")
         memory.edit("no-db-mocks", body="Mocks are fine.")
 
-        [found] = memory.recall("mocks for the database in tests")
+        [found] = memory.recall("do we use mocks for the database in tests?")
         assert (found.name, found.text) == ("no-db-mocks", "Mocks are fine.")
         assert (saved.path, saved.action) == (memory.path_of("no-db-mocks.md"), "created")
         assert memory.file_of(saved.path) == "no-db-mocks.md"
@@ -170,7 +175,7 @@ def test_a_store_adds_recalls_shows_and_undoes(backend: MemoryBackend) -> None:
         assert [one.action for one in memory.undo("no-db-mocks")] == ["updated"]
         assert memory.get("no-db-mocks").body == "Use a database."
         memory.remove("no-db-mocks")
-        assert memory.recall("mocks for the database in tests") == []
+        assert memory.recall("do we use mocks for the database in tests?") == []
         memory.undo()
         assert memory.get("no-db-mocks").body == "Use a database."
         assert memory.check() == []

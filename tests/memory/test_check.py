@@ -205,6 +205,14 @@ def test_a_folder_of_thousands_is_checked_whole() -> None:
     assert kinds == {"missing": 1_000, "link": 1}
 
 
+def test_memories_that_the_index_counts_as_not_listed_are_not_missing() -> None:
+    topics = [memory(f"m{n}.md", " ".join(words(n, 20))) for n in range(3)]
+    index = "- [m0](m0.md)\n- 2 more memories are not listed here; recall finds them\n"
+    assert [one.kind for one in check_memories(topics, index, modified={}, now=NOW)] == []
+    wrong = index.replace("2 more", "5 more")
+    assert [one.file for one in check_memories(topics, wrong, modified={}, now=NOW)] == ["m1.md", "m2.md"]
+
+
 # -- real folders
 
 

@@ -15,9 +15,10 @@ from sevenfold.memory.index import (
     CHARACTERS,
     HOOK,
     LINES,
-    explain_over_limit,
+    drop_pointers,
     find_missing_pointers,
     format_pointer,
+    list_exceeded_limits,
     load_index,
     read_index,
     reconcile_index,
@@ -92,11 +93,12 @@ def test_every_line_is_kept() -> None:
 # -- reconciling
 
 
-def test_missing_pointers_come_at_the_end_and_dangling_ones_go() -> None:
+def test_missing_pointers_come_at_the_end_and_dangling_ones_are_text() -> None:
     text = "# Mine\n\n## Work\n- [A](a.md) — old\n- [Gone](gone.md) — x\n\nA note by hand.\n"
     assert reconcile_index(text, topics("a.md", "b.md")) == (
-        "# Mine\n\n## Work\n- [A](a.md) — old\n\nA note by hand.\n\n- [b](b.md) — a hook\n"
+        "# Mine\n\n## Work\n- [A](a.md) — old\n- Gone — x\n\nA note by hand.\n\n- [b](b.md) — a hook\n"
     )
+    assert "Gone" not in drop_pointers(text, ["gone.md"])
 
 
 def test_an_index_sorted_by_hand_stays_sorted() -> None:
@@ -121,25 +123,33 @@ def test_a_mention_in_prose_counts_and_is_never_removed() -> None:
     assert reconcile_index(text, topics("notes.md")) == text
 
 
-def test_a_dead_link_leaves_a_shared_line_and_the_others_stay() -> None:
-    known = topics("a.md", "b.md")
-    assert reconcile_index("- [A](a.md), [X](x.md), [B](b.md) — all\n", known) == (
+def test_the_link_of_a_removed_file_leaves_a_shared_line_and_the_others_stay() -> None:
+    assert drop_pointers("- [A](a.md), [X](x.md), [B](b.md) — all\n", ["x.md"]) == (
         "- [A](a.md), [B](b.md) — all\n"
     )
-    assert reconcile_index("- [X](x.md), [A](a.md), [B](b.md) — all\n", known) == (
+    assert drop_pointers("- [X](x.md), [A](a.md), [B](b.md) — all\n", ["x.md"]) == (
         "- [A](a.md), [B](b.md) — all\n"
     )
-    assert reconcile_index("- [A](a.md), [B](b.md), [X](x.md) — all\r\n", known) == (
+    assert drop_pointers("- [A](a.md), [B](b.md), [X](x.md) — all\r\n", ["x.md"]) == (
         "- [A](a.md), [B](b.md) — all\r\n"
     )
-    assert reconcile_index("- [A](a.md) — one; [B](b.md) — two; [X](x.md) — three\n", known) == (
+    assert drop_pointers("- [A](a.md) — one; [B](b.md) — two; [X](x.md) — three\n", ["x.md"]) == (
         "- [A](a.md) — one; [B](b.md) — two\n"
+    )
+
+
+def test_a_dead_link_in_a_shared_line_becomes_text() -> None:
+    text = "- [A](a.md) — one; [B](b.md) — two; [X](x.md) — three\n"
+    assert reconcile_index(text, topics("a.md", "b.md")) == text.replace("[X](x.md)", "X")
+    assert reconcile_index("- [[a]] and [[Other name]]: how\n", topics("a.md")) == (
+        "- [[a]] and Other name: how\n"
     )
 
 
 def test_the_text_below_a_pointer_goes_with_it_and_other_items_stay() -> None:
     text = "- [X](x.md) — hook\n  that goes on\n  - a note\n- [A](a.md)\n  on and on\n"
-    assert reconcile_index(text, topics("a.md")) == "  - a note\n- [A](a.md)\n  on and on\n"
+    assert drop_pointers(text, ["x.md"]) == "  - a note\n- [A](a.md)\n  on and on\n"
+    assert reconcile_index(text, topics("a.md")) == text.replace("[X](x.md)", "X")
 
 
 def test_names_that_differ_in_case_or_composition_are_one_file() -> None:
@@ -199,26 +209,23 @@ def test_missing_says_which_files_have_to_be_read() -> None:
 
 def test_a_full_index_is_fine_and_one_line_more_is_not() -> None:
     text = "- [A](a.md)\n" * LINES
-    assert explain_over_limit(text) == ""
-    why = explain_over_limit(text + "x\n")
-    assert "201 lines, 1 over the limit of 200" in why
-    assert "topic file" in why
-    assert explain_over_limit("x" * CHARACTERS) == ""
-    why = explain_over_limit("x" * (CHARACTERS + 12))
-    assert "25,012 characters, 12 over the limit of 25,000" in why
-    assert "line 1 (25,012 characters)" in why
+    assert list_exceeded_limits(text) == []
+    assert list_exceeded_limits(text + "x\n") == ["201 lines, 1 over the limit of 200"]
+    assert list_exceeded_limits("x" * CHARACTERS) == []
+    over = ["25,012 characters, 12 over the limit of 25,000"]
+    assert list_exceeded_limits("x" * (CHARACTERS + 12)) == over
 
 
 def test_within_the_limits_the_index_is_loaded_as_it_is() -> None:
     text = "# Index\r\n- [Gone](gone.md)"
-    assert load_index(text, {}) == text
+    assert load_index(text, {}).text == text
 
 
 def test_the_oldest_go_first_the_order_stays_and_it_is_said() -> None:
     names = [f"m{n:03}.md" for n in range(210)]
     text = "# Index\n" + "".join(f"- [M]({name}) — hook\n" for name in names)
     modified = {name: float((n * 37) % 210) for n, name in enumerate(names)}
-    seen = load_index(text, modified)
+    seen = load_index(text, modified).text
     lines = seen.splitlines()
     assert len(lines) == LINES
     assert lines[0] == "# Index"
@@ -234,19 +241,19 @@ def test_the_oldest_go_first_the_order_stays_and_it_is_said() -> None:
 
 def test_the_newest_lines_are_never_dropped_when_nothing_is_known_of_the_files() -> None:
     text = "".join(f"- [M](m{n}.md)\n" for n in range(300))
-    assert "- [M](m299.md)\n" in load_index(text, {})
-    assert "- [M](m0.md)\n" not in load_index(text, {})
+    assert "- [M](m299.md)\n" in load_index(text, {}).text
+    assert "- [M](m0.md)\n" not in load_index(text, {}).text
 
 
 def test_pointers_to_files_that_are_gone_go_before_all_others() -> None:
     text = "".join(f"- [M](m{n}.md)\n" for n in range(201))
-    seen = load_index(text, {f"m{n}.md": 1.0 for n in range(201) if n not in {150, 151}})
+    seen = load_index(text, {f"m{n}.md": 1.0 for n in range(201) if n not in {150, 151}}).text
     assert {0, 150, 151} & {int(one.file[1:-3]) for one in read_index(seen).pointers} == {0}
 
 
 def test_too_many_characters_are_cut_at_line_ends() -> None:
     text = "".join(f"- [M](m{n}.md) — {'词' * 240}\n" for n in range(150))
-    seen = load_index(text, {f"m{n}.md": float(n) for n in range(150)})
+    seen = load_index(text, {f"m{n}.md": float(n) for n in range(150)}).text
     assert len(seen) <= CHARACTERS
     assert "characters" in seen.splitlines()[-1]
     assert "- [M](m149.md)" in seen
@@ -256,7 +263,7 @@ def test_too_many_characters_are_cut_at_line_ends() -> None:
 
 def test_an_index_of_prose_loses_its_end_and_keeps_its_pointers() -> None:
     text = "".join(f"line {n}\n" for n in range(250)) + "- [A](a.md)\n"
-    seen = load_index(text, {"a.md": 1.0}).splitlines()
+    seen = load_index(text, {"a.md": 1.0}).text.splitlines()
     assert len(seen) == LINES
     assert seen[0] == "line 0"
     assert "- [A](a.md)" in seen
@@ -265,10 +272,10 @@ def test_an_index_of_prose_loses_its_end_and_keeps_its_pointers() -> None:
 
 def test_one_endless_line_does_not_push_out_the_others() -> None:
     text = "- [New](new.md) — " + "x" * 30_000 + "\n- [Old](old.md) — y\n"
-    seen = load_index(text, {"new.md": 2.0, "old.md": 1.0})
+    seen = load_index(text, {"new.md": 2.0, "old.md": 1.0}).text
     assert seen.startswith("- [Old](old.md) — y\n> Warning")
     assert "new.md" in seen
-    alone = load_index("word " * 8_000, {})
+    alone = load_index("word " * 8_000, {}).text
     assert len(alone) <= CHARACTERS
     assert alone.startswith("word word")
     assert "Warning" in alone.splitlines()[-1]
@@ -326,8 +333,8 @@ def test_whatever_is_in_the_file_it_is_loaded_within_the_limits(
     text: str, modified: dict[str, float]
 ) -> None:
     for long in (text, text * 2000, (text + "\n") * 500):
-        seen = load_index(long, modified)
-        assert explain_over_limit(seen) == ""
+        seen = load_index(long, modified).text
+        assert list_exceeded_limits(seen) == []
         assert seen == long or "Warning" in seen.splitlines()[-1]
 
 
@@ -335,7 +342,7 @@ def test_whatever_is_in_the_file_it_is_loaded_within_the_limits(
 
 
 @pytest.mark.skipif(not DATA.exists(), reason="the development data is not here")
-def test_real_indexes_keep_every_line_about_what_is_there() -> None:
+def test_real_indexes_keep_every_line_and_what_dead_ones_say() -> None:
     folders: dict[str, dict[str, str]] = defaultdict(dict)
     with gzip.open(DATA, "rt", encoding="utf-8") as rows:
         for row in map(json.loads, rows):
@@ -350,9 +357,11 @@ def test_real_indexes_keep_every_line_about_what_is_there() -> None:
         seen += 1
         there = [read_topic(data.encode(), file) for file, data in folder.items()]
         new = reconcile_index(text, there)
-        gone = {one.line for one in read_index(text).pointers if one.file not in folder}
-        kept = [line for n, line in enumerate(read_index(text).lines, 1) if n not in gone]
-        assert new.startswith("".join(kept))
+        dead = [one for one in read_index(text).pointers if one.file not in folder]
+        gone = {one.line for one in dead}
+        kept = {line for n, line in enumerate(read_index(text).lines, 1) if n not in gone}
+        assert kept <= set(read_index(new).lines)
+        assert all(one.hook in " ".join(new.split()) for one in dead if "](" not in one.hook)
         assert find_missing_pointers(new, folder) == []
         assert reconcile_index(new, there) == new
         named = [topic(one.file) for one in read_index(text).pointers]

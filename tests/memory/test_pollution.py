@@ -48,12 +48,12 @@ def test_memories_that_stay_or_grow_are_not_pollution(lived: Lived) -> None:
     assert lived.seen == Pollution(saved=2)
 
 
-def test_what_was_undone_counts_until_that_is_undone_too(lived: Lived) -> None:
+def test_what_was_undone_counts_until_it_is_redone(lived: Lived) -> None:
     lived.save("a", "one")
     lived.save("b", "two")
     lived.store.undo()
     assert lived.seen == Pollution(saved=2, undone=1, rate=0.5)
-    lived.store.undo()
+    lived.store.redo()
     assert lived.seen == Pollution(saved=2)
     lived.store.remove("a")
     lived.store.undo("a")

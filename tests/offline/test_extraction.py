@@ -26,6 +26,7 @@ from sevenfold.memory.recall_results import Recalled
 from sevenfold.memory.topic_file import Topic, read_topic
 from sevenfold.offline import OfflineEngine
 from sevenfold.offline.conversation import OfflineConversation
+from sevenfold.offline.language import rewrite_statement
 from sevenfold.offline.reply import make_reply
 
 pytestmark = pytest.mark.anyio
@@ -218,7 +219,7 @@ def test_what_was_taken_back_is_not_saved() -> None:
 def test_in_work_on_files_plans_are_about_the_task() -> None:
     edit = assistant(ToolUse("t1", "Edit", {"file_path": "a.py"}))
     done = Message("user", (ToolResult("t1", "done"),))
-    plan = user("Let's switch to the flexible itinerary for Kyoto.")
+    plan = user("Let's switch to the flexible itinerary for Kyoto, June 1 to June 7.")
     assert saved(user("change a.py"), edit, done, plan) == []
     assert saved(make_context_message("Git branch: main"), plan) == []
     assert len(saved(plan)) == 1
@@ -317,3 +318,105 @@ async def test_what_it_writes_passes_every_check_of_the_layer(tmp_path: Path) ->
     assert await looked("2026-11-05", "Hi! I live in Munich now.") == ["The user lives in Munich now."]
     assert len(learner.store.topics()) == 3
     assert learner.store.index_text().count("](") == 3
+
+
+# --- what passes ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The phone is charged.",
+        "My phone is charged.",
+        "My laptop is running.",
+        "I opened the settings and clicked on Display.",
+        "First I restarted the router, then I tried it again.",
+        "I'm on my way to the office right now.",
+        "My mouth is watering just reading about the Kyoto menu.",
+        "That plan for June 3 sounds great to me.",
+        "Thanks for adding Kyoto to Day 3.",
+        "I will let you know as soon as I have booked the Kyoto trip.",
+    ],
+)
+def test_states_steps_and_reactions_are_not_saved(text: str) -> None:
+    assert said(text) == []
+    talk = user("Plan my trip, please."), assistant(Text("Day 3 is Kyoto. Shall I book it for June 3?"))
+    assert saved(*talk, user(text)) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "We merged the branch into main yesterday.",
+        "The function parse_date returns a float.",
+        "All tests pass now.",
+        "I decided to push commit 3f2a91c to main.",
+    ],
+)
+def test_what_code_and_git_say_is_not_saved(text: str) -> None:
+    assert said(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "statements"),
+    [
+        (
+            "I'm a data engineer and my team prefers short answers.",
+            ["The user is a data engineer.", "The user's team prefers short answers."],
+        ),
+        (
+            "I live in Hamburg, and the release freeze begins on 2026-12-01.",
+            ["The user lives in Hamburg.", "The release freeze begins on 2026-12-01."],
+        ),
+    ],
+)
+def test_two_facts_are_two_memories(text: str, statements: list[str]) -> None:
+    assert [topic.description for topic in said(text)] == statements
+
+
+def test_sentences_about_the_same_are_one_memory() -> None:
+    question = assistant(Text("Which flight, and what is the booking number of the hotel?"))
+    text = "Let's go with flight NZ 289 to Auckland. The hotel in Kyoto is booked as 7890123."
+    more = "Flight NZ 289 leaves from Shanghai at 14:05."
+    topics = saved(user("I want a trip to New Zealand."), question, user(f"{text} {more}"))
+    bodies = [topic.body for topic in topics]
+    assert any("Auckland" in body and "Shanghai" in body for body in bodies)
+    assert not any("Auckland" in body and "7890123" in body for body in bodies)
+
+
+def test_material_of_a_task_is_not_about_the_person() -> None:
+    order = "Write a post about my company. Our business name is “Heros Home”, founded in 2011 in Memphis."
+    assert said(order) == []
+
+
+def test_a_numeral_is_no_person() -> None:
+    assert rewrite_statement("I need two Type I adapters for May", "") == (
+        "The user needs two Type I adapters for May."
+    )
+
+
+def find_written_files(*messages: Message, team: bool) -> list[str]:
+    body = format_extraction_request((), FOLDER, "s", 0.0, 0, 5, team=team)
+    directive = user(write_directive("extract", "x-1", body))
+    uses = calls(OfflineConversation((*messages, directive), TOOLS))
+    return [Path(use.input["file_path"]).relative_to(FOLDER).as_posix() for use in uses]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "For the team: always squash commits before a merge.",
+        "Remember for the team that releases go out on Tuesdays.",
+        "We decided to drop Python 3.9, for the whole team.",
+    ],
+)
+def test_what_is_for_the_team_goes_to_the_team(text: str) -> None:
+    [shared] = find_written_files(DATE, user(text), team=True)
+    assert shared.startswith("team/")
+    [own] = find_written_files(DATE, user(text), team=False)
+    assert "/" not in own
+
+
+def test_what_is_about_a_person_never_goes_to_the_team() -> None:
+    [own] = find_written_files(DATE, user("For the team: I'm a radiologist."), team=True)
+    assert "/" not in own

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import anyio
 import pytest
 from kit import make_forks, make_parts
 from layers.l3_session_memory.noting import Noting
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 from sevenfold.cache.prices import Prices
 from sevenfold.core.errors import Overloaded, Refused, StorageFailure
 from sevenfold.core.events import Event, Notice
-from sevenfold.core.messages import Text, assistant, user, write_directive
+from sevenfold.core.messages import Text, ToolResult, ToolUse, assistant, user, write_directive
 from sevenfold.core.request import Frame, Request
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Reply, Transcript
@@ -71,6 +72,52 @@ async def test_a_question_that_failed_is_not_charged(tmp_path: Path) -> None:
     with pytest.raises(Overloaded):
         await asking.ask()
     assert asking.spending.today.spent == pytest.approx(0.0)
+
+
+class Calling:
+    """Tools whose call is stopped by the test."""
+
+    def __init__(self, stop: int) -> None:
+        self.left, self.scope = stop, anyio.CancelScope()
+
+    def safe(self, use: ToolUse) -> bool:
+        return True
+
+    async def call(self, use: ToolUse) -> ToolResult:
+        self.left -= 1
+        if not self.left:
+            self.scope.cancel()
+            await anyio.sleep_forever()
+        return ToolResult(use.id, "done")
+
+
+CALL = Reply(assistant(ToolUse("t1", "Read", {})), usage=USED)
+
+
+async def test_a_dream_is_expected_to_need_a_part_of_its_steps(tmp_path: Path) -> None:
+    asking = Asking(tmp_path, 5.0, SAID, model="claude-opus-4-1")
+    await asking.capped(asking.request, ASK, kind="dream", steps=30, max_tokens=4_000)
+    assert len(asking.model.requests) == 1
+
+
+async def test_a_dream_that_was_stopped_costs_what_its_replies_cost(tmp_path: Path) -> None:
+    asking = Asking(tmp_path, 5.0, *[CALL] * 9)
+    tools, price = Calling(3), Prices.load().of(MODEL)
+    assert price is not None
+    with tools.scope:
+        await asking.capped(asking.request, ASK, kind="dream", steps=30, tools=tools, max_tokens=4_000)
+    assert tools.scope.cancelled_caught
+    three, spent = 3 * price.cost(USED), asking.spending.today.spent
+    assert three <= spent <= 2 * three, "its replies, and one that may have been on its way"
+
+
+async def test_a_dream_is_stopped_when_the_days_money_is_gone(tmp_path: Path) -> None:
+    asking = Asking(tmp_path, 0.2, *[CALL] * 30)
+    with pytest.raises(Refused, match="no more today"):
+        await asking.capped(asking.request, ASK, kind="dream", steps=30, tools=Calling(0), max_tokens=4_000)
+    price = Prices.load().of(MODEL)
+    assert price is not None
+    assert 0.2 < asking.spending.today.spent <= 0.2 + price.cost(USED)
 
 
 async def test_a_model_without_a_price_is_asked_and_nothing_is_put_down(tmp_path: Path) -> None:

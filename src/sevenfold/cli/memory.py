@@ -12,7 +12,7 @@ memory = Typer(
 )
 quarantine = Typer(
     name="quarantine",
-    help="Texts that were held back because they give the agent orders. Without a command: list.",
+    help="Texts that wait for your word, or that give the agent orders. Without a command: list.",
     **PLAIN,
 )
 
@@ -37,11 +37,11 @@ def where(shared: SharedOptions, agent: option.OfAgent = None) -> int:
 
 @memory.command("check")
 @add_shared_options
-def check(shared: SharedOptions, agent: option.OfAgent = None) -> int:
+def check(shared: SharedOptions, every: option.EveryFinding = False, agent: option.OfAgent = None) -> int:
     """What is wrong in the folder, and what to do about it. Exit code 1 when there is something."""
     from sevenfold.cli.commands.memory_display import show_check
 
-    return show_check(shared, agent)
+    return show_check(shared, every, agent)
 
 
 @memory.command("show")
@@ -118,11 +118,12 @@ def recall(
     query: option.Query,
     limit: option.RecallLimit = 5,
     selector: option.WhichSelector = None,
+    wait: option.RecallWait = None,
 ) -> int:
     """The memories that answer a question, the best first. None is a good answer too."""
     from sevenfold.cli.commands.memory_search import run_recall as run
 
-    return run(shared, " ".join(query), limit, selector.value if selector else None)
+    return run(shared, " ".join(query), limit, selector.value if selector else None, wait)
 
 
 @memory.command("search")
@@ -175,10 +176,22 @@ def undo(
     to: option.ToRevision = None,
     agent: option.OfAgent = None,
 ) -> int:
-    """Undo the last change, of one memory or of all. That can be undone, too."""
+    """Undo the last change; again, one step further back.
+
+    What others wrote since stays, and so does what was written in the folder itself, unless you name it.
+    """
     from sevenfold.cli.commands.memory_search import run_undo as run
 
     return run(shared, name, to, agent)
+
+
+@memory.command("redo")
+@add_shared_options
+def redo(shared: SharedOptions, name: option.SomeName = None, agent: option.OfAgent = None) -> int:
+    """Bring back what the last undo took back."""
+    from sevenfold.cli.commands.memory_search import run_redo as run
+
+    return run(shared, name, agent)
 
 
 @quarantine.command("list")
@@ -210,11 +223,16 @@ def release(shared: SharedOptions, number: option.Number, agent: option.OfAgent 
 
 @quarantine.command("drop")
 @add_shared_options
-def drop(shared: SharedOptions, number: option.Number, agent: option.OfAgent = None) -> int:
-    """Delete it."""
+def drop(
+    shared: SharedOptions,
+    numbers: option.Numbers = None,
+    every: option.EveryHeldText = False,
+    agent: option.OfAgent = None,
+) -> int:
+    """Delete one or several, or all."""
     from sevenfold.cli.commands.memory_editor import drop_quarantined as run
 
-    return run(shared, number, agent)
+    return run(shared, numbers or [], every, agent)
 
 
 memory.add_typer(quarantine)

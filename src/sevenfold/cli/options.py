@@ -302,6 +302,16 @@ WhichSelector = Annotated[
         "from the best 20 of the search. Without it: the settings.",
     ),
 ]
+RecallWait = Annotated[
+    float | None,
+    Option(
+        "--wait",
+        min=0,
+        metavar="SECONDS",
+        help="Wait so long for new memories to be found by meaning too; 0 answers by words with what "
+        "there is. Without it: a moment, if few memories are new.",
+    ),
+]
 Transcripts = Annotated[
     bool,
     Option("--transcripts", help="Also in what was said in the sessions of this project, newest first."),
@@ -310,6 +320,12 @@ OfAgent = Annotated[
     str | None,
     Option("--agent", metavar="NAME", help="Of the memory of this kind of agent, not of the project's."),
 ]
+Numbers = Annotated[
+    list[int] | None,
+    Argument(metavar="N", min=1, help="Their numbers, as 'sevenfold memory quarantine' lists them."),
+]
+EveryHeldText = Annotated[bool, Option("--all", help="All that is held back.")]
+EveryFinding = Annotated[bool, Option("--all", help="A line for each finding, not one for each problem.")]
 Number = Annotated[
     int, Argument(metavar="N", min=1, help="Its number, as 'sevenfold memory quarantine' lists it.")
 ]

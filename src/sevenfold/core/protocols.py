@@ -108,6 +108,7 @@ class ForkReply(msgspec.Struct, frozen=True):
     usage: Usage
     steps: int = 1
     denied: int = 0  # Calls of tools that were not allowed
+    cut: bool = False  # True if one of its replies ended at its length limit
 
 
 class Forker(Protocol):
@@ -122,8 +123,12 @@ class Forker(Protocol):
         steps: int = 1,
         tools: Tools | None = None,
         max_tokens: int = 0,
+        counted: Callable[[Usage], None] | None = None,
     ) -> ForkReply:
-        """`tools` decides what the fork's calls do; without it every call is denied."""
+        """`tools` decides what the fork's calls do; without it every call is denied.
+
+        `counted` gets the usage of each reply as soon as it is there.
+        """
         ...
 
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from sevenfold.layers.l6_dreaming.dreaming import DreamRunner
     from sevenfold.memory.recall_results import Recalled
     from sevenfold.memory.store import MemoryStore
+    from sevenfold.storage.waiting_notes import WaitingFolder
     from sevenfold.tools.confined_tools import ConfinedTools
     from sevenfold.tools.workspace import FileKeeper
 
@@ -131,6 +132,7 @@ class ExtractionProgress:
     waits: bool = False  # True if a turn was left for later
     failures: int = 0
     runs: int = 0
+    noted: bool = False  # True if it is written down that words of this conversation wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +146,7 @@ class ExtractionParts:
     start: StartWork
     locate: Callable[[str], Path] = Path  # Finds the file that a tool means by a path
     team: bool = True  # True: memory shared with a team is used, where there is any
+    waiting: WaitingFolder | None = None  # Where it is written down what waits; None: nowhere
     progress: ExtractionProgress = field(default_factory=ExtractionProgress)
 
 

@@ -61,7 +61,7 @@ def _merged(store: MemoryStore, file: str, data: bytes, now: float) -> tuple[Sav
         return None, f"{old} says so already: nothing was written."
     if not like.same:
         return None
-    store.before_write(store.path_of(file), data)
+    store.before_write(store.path_of(file), data)  # what is new is checked as a memory of its own
     saved = store.changing(lambda desk: merge_into(desk, store.author, old, new))
     return saved, f"Merged into {old}, which is about the same; {file} was not made."
 

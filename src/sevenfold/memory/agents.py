@@ -21,18 +21,12 @@ from sevenfold.core.protocols import Clock
 from sevenfold.memory.backend import HEAD, ConcurrentWrite, is_topic
 from sevenfold.memory.errors import Guarded
 from sevenfold.memory.folder import files as reaching
+from sevenfold.memory.folder.agent_folders import SNAPSHOTS, find_project_folder, make_folder_name
 from sevenfold.memory.folder.changes import apply_changes
 from sevenfold.memory.folder.files import MemoryFiles, OpenFolder
-from sevenfold.memory.folder.folder import (
-    SNAPSHOTS,
-    FolderTransaction,
-    digest_bytes,
-    find_project_folder,
-    make_folder_name,
-)
+from sevenfold.memory.folder.folder import FolderTransaction, digest_bytes
 from sevenfold.memory.folder.names import INDEX_NAME, TEAM, make_file_key
 from sevenfold.memory.history.revisions import Author
-from sevenfold.memory.index import explain_over_limit
 from sevenfold.memory.merge import choose_side
 from sevenfold.memory.store import MemoryStore
 from sevenfold.memory.topic_file import change_topic, read_topic
@@ -85,8 +79,7 @@ class SnapshotMerger:
                 self._changes[file] = None
                 self._note("removed", file)
         index = texts.get(INDEX_NAME) if INDEX_NAME not in self._desk.ledger.rows else None
-        passes = index is not None and self._passes(INDEX_NAME, index, b"")
-        if index is not None and passes and not explain_over_limit(index.decode("utf-8")):
+        if index is not None and self._passes(INDEX_NAME, index, b""):
             self._changes[INDEX_NAME] = index  # `apply_changes` removes lines to refused memories
         if self._changes:
             apply_changes(self._desk, self._changes, self._author, f"took over a snapshot of {self._date}")

@@ -19,7 +19,7 @@ from typing import Final, Protocol
 import msgspec
 
 from sevenfold.memory.folder.names import INDEX_NAME, LOGS, make_file_key
-from sevenfold.memory.history.revisions import Author, Revision
+from sevenfold.memory.history.revisions import Author, Revision, TakenRevisions
 
 HEAD: Final = 250_000
 """Bytes of the largest memory that is written, and so many are read of one that is larger."""
@@ -131,10 +131,12 @@ class RevisionLog(Protocol):
         summary: str,
         at: float,
         changed: Mapping[str, bytes | None] | None = None,
+        takes_back: TakenRevisions | None = None,
     ) -> Revision | None:
         """Keep all `files` as a new revision; None if nothing changed.
 
         With `changed` (None for a removed file) only these are compared, unless it is the first revision.
+        A revision of an undo or a redo says with `takes_back` what it takes back; `purge` renumbers it.
         """
 
     def log(self, file: str | None = None, limit: int = 50) -> list[Revision]:
@@ -152,8 +154,8 @@ class RevisionLog(Protocol):
     def changes(self, revision: str = "last", file: str | None = None) -> str:
         """The changes of one revision as a unified diff."""
 
-    def plan_undo(self, file: str | None = None, to: str | None = None) -> dict[str, bytes | None]:
-        """The files to write (None: remove) to undo the last revision, or to return to revision `to`."""
+    def find(self, revision: str) -> Revision:
+        """A revision by its name."""
 
     def purge(self, *names: str, at: float = 0.0) -> object:
         """Remove files from every revision."""

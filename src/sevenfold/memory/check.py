@@ -11,19 +11,20 @@ from typing import Final, Literal, Protocol, TypeAlias, get_args
 
 import msgspec
 
+from sevenfold.memory.consolidation.contradictions import find_contradiction
 from sevenfold.memory.dates.relative import list_relative_dates
 from sevenfold.memory.folder.folder import OWN, SHARED, FolderPart, is_personal
-from sevenfold.memory.folder.names import is_copy, make_file_key, make_slug
+from sevenfold.memory.folder.names import find_suspicious_names, is_copy, make_file_key, make_slug
 from sevenfold.memory.frontmatter import strip_broken_characters
-from sevenfold.memory.index import HOOK, IndexPointer, list_exceeded_limits, read_index
+from sevenfold.memory.index import HOOK, IndexPointer, list_exceeded_limits, read_index, split_unlisted
 from sevenfold.memory.recall_results import count_days_ago, format_age
 from sevenfold.memory.similarity import find_similar_pairs
 from sevenfold.memory.text.links import list_link_names, make_link_key
 from sevenfold.memory.topic_file import Topic, decode_text
 
 Kind: TypeAlias = Literal[
-    "secret", "instruction", "team", "size", "limit", "dangling", "missing", "twice", "frontmatter",
-    "duplicate", "date", "link", "long", "stale",
+    "secret", "instruction", "source", "team", "contradiction", "size", "limit", "dangling", "missing",
+    "twice", "frontmatter", "duplicate", "date", "link", "long", "stale",
 ]  # fmt: skip
 STALE: Final = 60  # Days after which a memory about ongoing work is probably out of date
 _ORDER: Final = {kind: at for at, kind in enumerate(get_args(Kind))}
@@ -43,7 +44,7 @@ class GuardHit(Protocol):
     """A finding of the guard; it never holds the secret itself."""
 
     @property
-    def kind(self) -> Literal["secret", "instruction", "size"]: ...
+    def kind(self) -> Literal["secret", "instruction", "size", "source"]: ...
     @property
     def what(self) -> str: ...
     @property
@@ -90,6 +91,7 @@ def _guarded(
         "secret": "remove it, renew the secret, and purge the memory from the history",
         "instruction": "remove it unless you wrote it yourself: a memory is data, not an order",
         "size": "split it into several memories",
+        "source": "remove it unless you said it: only your own words found a rule",
     }
     for file, text in texts:
         for seen in scan(text):
@@ -98,8 +100,9 @@ def _guarded(
 
 def _named(topics: Sequence[Topic], scan: Callable[[str], Iterable[GuardHit]]) -> Iterator[CheckFinding]:
     """Secrets in the names of files: lists, messages and the history show those."""
+    suspicious = set(find_suspicious_names([topic.file for topic in topics], lambda text: any(scan(text))))
     for topic in topics:
-        for seen in scan(topic.file):
+        for seen in scan(topic.file) if topic.file in suspicious else ():
             if seen.kind == "secret":
                 fix = "renew the secret, rename the file, and purge the old name from the history"
                 yield CheckFinding("secret", topic.file, f"{seen.what} in the name of the file", fix)
@@ -114,24 +117,28 @@ def _index(
     also = [part.inner(one) for one in others if one.startswith(part.folder)]
     file = part.index
     if over := list_exceeded_limits(text):
-        fix = "merge or remove memories, and move what says more than a hook into topic files"
+        fix = "a session sees only as much as fits: remove lines, or move what says more into topic files"
         yield CheckFinding("limit", file, f"it has {' and '.join(over)}", fix)
     read = read_index(text)
     links = [*read.pointers, *read.mentions]
     there = {make_file_key(one) for one in [*(topic.file for topic in topics), *also]}
     named = {make_file_key(topic.name) for topic in topics}
     pointed = {make_file_key(one.file) for one in links}
-    for one in links:
-        key = make_file_key(one.file)
-        if not {key, make_file_key(f"{one.file}.md")} & there and key not in named:
-            said = f"line {one.line} points to {one.file}, which is not there"
+    for link in links:
+        key = make_file_key(link.file)
+        if not {key, make_file_key(f"{link.file}.md")} & there and key not in named:
+            said = f"line {link.line} points to {link.file}, which is not there"
             fix = "remove the line, or bring the file back from the history"
             yield CheckFinding("dangling", file, said, fix)
-    for topic in topics:
-        ways = (topic.file, topic.file.removesuffix(".md"), topic.name)
-        if not pointed & set(map(make_file_key, ways)):
-            said, fix = "the index has no line for it", "add one: - [Title](file.md) — hook"
-            yield CheckFinding("missing", part.outer(topic.file), said, fix)
+    missing = [
+        topic.file
+        for topic in topics
+        if not pointed & set(map(make_file_key, (topic.file, topic.file.removesuffix(".md"), topic.name)))
+    ]
+    if len(missing) != split_unlisted(text)[1]:  # else the index says so itself
+        fix = "the next write or session adds the lines that fit, or add it: - [Title](file.md) — hook"
+        for one in missing:
+            yield CheckFinding("missing", part.outer(one), "the index has no line for it", fix)
     yield from _crowded(read.pointers, read.lines, file)
 
 
@@ -162,6 +169,9 @@ def _topic(topic: Topic, names: set[str], modified: float | None, now: float) ->
     if is_personal(topic):
         text = "it is of type 'user' and lies with the team, and what is about a person is never shared"
         yield CheckFinding("team", file, text, "move it out of team/, or give it another type")
+    if (clash := find_contradiction(topic)) is not None:
+        text = f"its description says {clash.description!r}, and its text says {clash.text!r}"
+        yield CheckFinding("contradiction", file, text, "recall judges by the description: correct it")
     if found := list_relative_dates(f"{topic.description}\n{topic.body}"):
         text = f"it says {_some([repr(one) for one in found])}, which means another day every day"
         yield CheckFinding("date", file, text, "write the date itself, as 2026-03-05")

@@ -19,13 +19,15 @@ class Guarded(Refused, kind="guarded"):
         self.findings: tuple[GuardFinding, ...] = verdict.findings
         self.explanation = verdict.explanation
         self.quarantined = quarantined  # Its number in the quarantine, when it was put there
+        self.release_command = ""  # The command with which the user makes it a memory
         text = self.explanation
         if quarantined is not None:
             from sevenfold.memory.guard.text import format_quarantine_hint
 
             show = format_quarantine_hint(f"show {quarantined}", agent)
-            release = format_quarantine_hint(f"release {quarantined}", agent)
-            text += f". It is number {quarantined} there: '{show}' shows it, '{release}' makes it a memory"
+            self.release_command = format_quarantine_hint(f"release {quarantined}", agent)
+            text += f". It is number {quarantined} in quarantine: '{show}' shows it, "
+            text += f"'{self.release_command}' makes it a memory"
         super().__init__(text)
 
 

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from sevenfold.memory.folder.names import INDEX_NAME, make_file_key
+from sevenfold.memory.folder.names import INDEX_NAME, make_file_key, make_slug
 from sevenfold.memory.frontmatter import detect_line_break, strip_broken_characters
 from sevenfold.memory.text.links import MarkdownLink, find_file_links, find_name_links, format_link_target
 from sevenfold.memory.text.markdown import blank_out_code
@@ -128,20 +128,28 @@ HOOK: Final = 150  # Characters that the line of one memory should not exceed
 WARNING: Final = 700  # Characters that the line about a cut may have
 _NAMED: Final = 8
 _NAME: Final = 50
+_UNLISTED: Final = re.compile(
+    r"^- ([\d,]+) more memor(?:y is|ies are) not listed here; recall finds (?:it|them)[ \t]*"
+    r"(?:\r\n|\n|\r|\Z)",
+    re.MULTILINE,
+)
 
 
-def explain_over_limit(text: str, file: str = INDEX) -> str:
-    """The reason the index may not be written like this, with the fix; empty if it is fine."""
-    if not (over := list_exceeded_limits(text)):
-        return ""
-    lines = [(len(row.text.rstrip("\r\n")), row.number) for row in split_rows(text) if row.count == 1]
-    long = sorted((one for one in lines if one[0] > HOOK), reverse=True)[:3]
-    longest = ", ".join(f"line {number} ({length:,} characters)" for length, number in long)
-    return (
-        f"{file} would have {' and '.join(over)}. Keep one line of at most {HOOK} characters for each "
-        "memory, move what says more into its topic file, and merge or remove memories that are no "
-        f"longer needed.{f' The longest: {longest}.' if longest else ''}"
-    )
+def format_unlisted(count: int) -> str:
+    """The last line of an index that has no room for all memories."""
+    if count == 1:
+        return "- 1 more memory is not listed here; recall finds it"
+    return f"- {count:,} more memories are not listed here; recall finds them"
+
+
+UNLISTED: Final = len(format_unlisted(1_000_000)) + 2  # Characters that are kept free for that line
+
+
+def split_unlisted(text: str) -> tuple[str, int]:
+    """An index without the line of `format_unlisted`, and the number in that line; 0: there is none."""
+    if not (found := _UNLISTED.search(text)):
+        return text, 0
+    return _UNLISTED.sub("", text), int(found[1].replace(",", ""))
 
 
 def list_exceeded_limits(text: str) -> list[str]:
@@ -153,7 +161,14 @@ def list_exceeded_limits(text: str) -> list[str]:
     return over
 
 
-def load_index(text: str, modified: Mapping[str, float], file: str = INDEX) -> str:
+class LoadedIndex(msgspec.Struct, frozen=True):
+    """An index within its limits, and the warning about what was left out; empty: it is whole."""
+
+    text: str
+    warning: str = ""
+
+
+def load_index(text: str, modified: Mapping[str, float], file: str = INDEX) -> LoadedIndex:
     """The index as a session sees it; `modified` says when each topic file was last changed.
 
     Within the limits it is the text itself. Otherwise pointers go, those to the oldest files first
@@ -161,14 +176,21 @@ def load_index(text: str, modified: Mapping[str, float], file: str = INDEX) -> s
     the end; the order of what stays is kept, and the last line says what is missing.
     """
     if not (over := list_exceeded_limits(text)):
-        return text
+        return LoadedIndex(text)
+    text, unlisted = split_unlisted(text)
+    over = list_exceeded_limits(text) or over
     rows = split_rows(text)
     times = {make_file_key(file): at for file, at in modified.items()}
     gone = _gone(rows, [_time(row, times) for row in rows])
     kept = "".join(row.text for at, row in enumerate(rows) if at not in gone)
     kept = kept if kept.strip() else _beginning(text)
     lead = "" if not kept or kept.endswith(("\n", "\r")) else "\n"
-    return f"{kept}{lead}{_warning(file, over, [rows[at] for at in sorted(gone)])}\n"
+    said = describe_cut(over, [rows[at] for at in sorted(gone)], unlisted)
+    warning = f"{file} has {said}. The files themselves are still in the folder"
+    return LoadedIndex(
+        f"{kept}{lead}> Warning: {warning}: search there, and shorten the index.\n",
+        f"{warning}, and recall finds them: shorten the index, or let a dream do it",
+    )
 
 
 def _beginning(text: str) -> str:
@@ -209,7 +231,8 @@ def _gone(rows: list[IndexRow], times: list[float]) -> set[int]:
     return gone
 
 
-def _warning(file: str, over: list[str], gone: list[IndexRow]) -> str:
+def describe_cut(over: list[str], gone: list[IndexRow], unlisted: int) -> str:
+    """The limits that are exceeded, and the lines that are left out: how many, and which."""
     files = [link.file[:_NAME] for row in gone if row.pointing for link in row.links]
     by_hand = [row for row in gone if not row.pointing and row.text.strip()]
     parts = []
@@ -220,16 +243,15 @@ def _warning(file: str, over: list[str], gone: list[IndexRow]) -> str:
     if by_hand:
         which = "line" if len(by_hand) == 1 else "lines"
         parts.append(f"{len(by_hand):,} other {which} left out, from line {by_hand[0].number:,} on")
-    said = "; ".join(parts) or "its end is left out"
-    return (
-        f"> Warning: {file} has {' and '.join(over)}; {said}. The files themselves are still in the "
-        "folder: search there, and shorten the index."
-    )
+    if unlisted:
+        parts.append(f"{unlisted:,} more memor{'y has' if unlisted == 1 else 'ies have'} no line in it")
+    return f"{' and '.join(over)}; {'; '.join(parts) or 'its end is left out'}"
 
 
 TITLE: Final = 80
 SHORTEST_HOOK: Final = 20
 _BULLET: Final = re.compile(r"[ \t]*([-*+])[ \t]")
+_ITEMS: Final = ("- ", "* ", "+ ")
 _ITEM: Final = re.compile(r"\s*(?:[-*+•|#>]|\d{1,3}[.)])")
 
 
@@ -257,11 +279,12 @@ class _KnownFiles(msgspec.Struct, frozen=True):
 
 
 def reconcile_index(text: str, topics: Iterable[IndexTarget], also: Collection[str] = ()) -> str:
-    """The index with a pointer for every topic, none to a file that is gone, and nothing said twice.
+    """The index with a pointer for every topic, none to a file that is not there, and nothing said twice.
 
-    `also` are files that exist and may be pointed to but need no pointer here (another index has it).
-    The text is returned as it is when nothing has to change. It may be over the limit: ask
-    `explain_over_limit`.
+    A pointer to a file that is not there becomes text: it may be the only place that says so. Those to
+    files that were removed go with `drop_pointers` before. `also` are files that exist and may be pointed
+    to but need no pointer here (another index has it). The text is returned as it is when nothing has to
+    change. It may be over the limit: `fit_index` makes it fit.
     """
     topics = list(topics)
     known = _known([(one.file, one.name) for one in topics], also)
@@ -270,12 +293,46 @@ def reconcile_index(text: str, topics: Iterable[IndexTarget], also: Collection[s
     for row in split_rows(text):
         files = [known.file(link, by_name=row.by_name) for link in row.links]
         said = [(file, one) for file, one in zip(files, parse_pointers(row), strict=True) if file]
-        if row.pointing and (not said or all(_repeats(one, seen.get(file, [])) for file, one in said)):
+        repeats = all(_repeats(one, seen.get(file, [])) for file, one in said)
+        if row.pointing and repeats and (said or not any(map(_says_more, parse_pointers(row)))):
             continue
         for file, one in said:
             seen.setdefault(file, []).extend([one] if row.pointing else [])
-        kept.append(row.text if None not in files or not row.pointing else _without(row, files))
+        kept.append(row.text if None not in files or not row.pointing else _as_text(row, files))
     return _with("".join(kept), [one for one in topics if one.file not in seen])
+
+
+def drop_pointers(text: str, files: Iterable[str]) -> str:
+    """The index without its pointers to these files, by file or by name, each with what it says."""
+    gone = {make_file_key(file) for file in files}
+    gone |= {file.removesuffix(".md") for file in gone}
+    kept: list[str] = []
+    for row in split_rows(text) if gone else ():
+        left = [None if make_file_key(link.file) in gone else link.file for link in row.links]
+        if not row.pointing or any(left):
+            kept.append(_without(row, left) if row.pointing and None in left else row.text)
+    return "".join(kept) if gone else text
+
+
+def find_dead_pointers(text: str, names: Mapping[str, str]) -> list[str]:
+    """The files, or names, that an index points to and that are none of these, which are names by file."""
+    known = _known(((file, name) for file, name in names.items() if name), names)
+    rows = [row for row in split_rows(text) if row.pointing]
+    return [link.file for row in rows for link in row.links if not known.file(link, by_name=row.by_name)]
+
+
+def _says_more(pointer: IndexPointer) -> bool:
+    """True if a pointer says more than the name of its file."""
+    return bool(pointer.hook) or make_slug(pointer.title) != make_slug(pointer.file.removesuffix(".md"))
+
+
+def _as_text(row: IndexRow, files: list[str | None]) -> str:
+    """The line with the titles of its dead links in their place."""
+    text = row.text
+    for link, file in reversed(list(zip(row.links, files, strict=True))):
+        if file is None:
+            text = text[: link.start] + (link.title or link.file) + text[link.end :]
+    return text
 
 
 def _repeats(pointer: IndexPointer, earlier: list[IndexPointer]) -> bool:
@@ -301,11 +358,16 @@ def find_missing_pointers(
 
 def format_pointer(topic: IndexTarget, bullet: str = "-") -> str:
     """The line for one memory, at most `HOOK` characters unless its title and file alone are longer."""
-    title = shorten_text(_harmless(topic.name).replace("[", "(").replace("]", ")"), TITLE)
-    title += " " * title.endswith("\\")  # a backslash would escape the bracket behind it
-    start = f"{bullet} [{title}]({format_link_target(topic.file)})"
+    start = f"{bullet} {format_pointer_link(topic.file, topic.name)}"
     hook, room = _harmless(topic.description), max(HOOK - len(start) - len(" — "), SHORTEST_HOOK)
     return f"{start} — {shorten_text(hook, room)}" if hook else start
+
+
+def format_pointer_link(file: str, name: str) -> str:
+    """The link of such a line."""
+    title = shorten_text(_harmless(name).replace("[", "(").replace("]", ")"), TITLE)
+    title += " " * title.endswith("\\")  # a backslash would escape the bracket behind it
+    return f"[{title}]({format_link_target(file)})"
 
 
 def _harmless(text: str) -> str:
@@ -346,6 +408,15 @@ def _with(text: str, topics: list[IndexTarget]) -> str:
     """The text with these pointers at its end, in its own style."""
     if not topics:
         return text
+    start, bullet, nl = begin_list(text)
+    return start + "".join(format_pointer(topic, bullet) + nl for topic in topics)
+
+
+def begin_list(text: str) -> tuple[str, str, str]:
+    """The text so that a list item may follow, and the bullet and the line break that it uses."""
+    end = text.removesuffix("\n").rpartition("\n")[2]
+    if end[:2] in _ITEMS and "](" in end and text.endswith("\n") and "\r" not in text:
+        return text, end[0], "\n"  # it ends as we leave it
     nl = detect_line_break(text)
     lines = text.rstrip().splitlines()
     bullets = [found[1] for row in split_rows(text) if row.pointing and (found := _BULLET.match(row.text))]
@@ -354,5 +425,4 @@ def _with(text: str, topics: list[IndexTarget]) -> str:
         text += nl
     if last and lines[-1] == text.splitlines()[-1] and _ITEM.match(last) is None:
         text += nl  # prose: a list begins behind a blank line
-    bullet = bullets[-1] if bullets else "-"
-    return text + "".join(format_pointer(topic, bullet) + nl for topic in topics)
+    return text, bullets[-1] if bullets else "-", nl

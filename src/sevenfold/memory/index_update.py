@@ -1,36 +1,53 @@
 """Plans the indexes when memories change, before anything is written.
 
-A new memory needs its line: when that does not fit, the write is refused with the reason. Where others
-have put more memories into a part of the folder than its index can hold, the lines that we made for the
-oldest make room for the newest, and the user is told; what a person wrote stays.
+An index has a limit and a folder has none. Lines that we made for the memories that were changed or
+recalled least recently make room for newer ones, what a person wrote stays, and the last line says how
+many memories are not listed.
 """
 
 from __future__ import annotations
 
+import contextlib
+import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote, unquote
 
 from sevenfold.core.errors import Refused, StorageFailure
 from sevenfold.memory.backend import HEAD, is_topic
-from sevenfold.memory.folder.folder import A_SECRET, OWN, PARTS, RECORDED, FolderPart, FolderTransaction
+from sevenfold.memory.folder.folder import (
+    A_SECRET,
+    OWN,
+    PARTS,
+    RECORDED,
+    SHARED,
+    FolderPart,
+    FolderTransaction,
+)
+from sevenfold.memory.folder.names import make_file_key
 from sevenfold.memory.index import (
     CHARACTERS,
     LINES,
-    explain_over_limit,
+    UNLISTED,
+    begin_list,
+    drop_pointers,
+    find_dead_pointers,
     find_missing_pointers,
     format_pointer,
+    format_pointer_link,
+    format_unlisted,
     reconcile_index,
+    split_unlisted,
 )
 from sevenfold.memory.topic_file import Topic, read_topic
 
 _BULLETS: Final = "-*+"
-_ITEMS: Final = ("- ", "* ", "+ ")
 _LINKED: Final = re.compile(r"\]\(<?([^()<>\n]+)>?\)")
+_ALL: Final = 1_000_000  # Revisions in which a file that is gone is looked for: all of them
 _SWAPPED: Final = 20
-"""New memories at most that push out lines of the oldest: more than that come from elsewhere."""
+"""Memories at most that get a line whatever their time: more than that come from elsewhere."""
 
 Files = Mapping[str, bytes | None]  # Some files; None for one that is not there, or goes
 
@@ -47,13 +64,25 @@ def plan_index_update(
     return {file: data for file, data in found.items() if data is not None}
 
 
-def plan_changed_indexes(
-    desk: FolderTransaction, changes: Files, before: Files, *, strict: bool = True
-) -> dict[str, bytes]:
+def drop_removed(desk: FolderTransaction, text: str, names: Mapping[str, str]) -> str:
+    """An index without pointers to files that were there once: what they said is in the history.
+
+    `names` are the files that may be pointed to, with their names.
+    """
+    if not (dead := find_dead_pointers(text, names)):
+        return text
+    with contextlib.suppress(StorageFailure):
+        every = desk.past.ask(lambda history: history.log(limit=_ALL))
+        ever = {make_file_key(change.file) for revision in every for change in revision.files}
+        return drop_pointers(text, [file for file in dead if make_file_key(file) in ever])
+    return text
+
+
+def plan_changed_indexes(desk: FolderTransaction, changes: Files, before: Files) -> dict[str, bytes]:
     """The indexes that change with these changes, as they are then.
 
     `before` has the files as they are. When an index itself is among the changes, its new text is the
-    one to begin with. `Refused` when there is no room, unless it is not `strict`.
+    one to begin with.
     """
     found: dict[str, bytes] = {}
     for part in PARTS:
@@ -61,15 +90,9 @@ def plan_changed_indexes(
         gone = part == OWN and None in changes.values()  # its index may point to what others list
         index = _IndexUpdate(desk, part)
         if own or (gone and index.data() is not None):
-            new = index.with_changes(changes, before, strict=strict and own)
+            new = index.with_changes(changes, before)
             found |= {part.index: new} if new is not None else {}
     return found
-
-
-def is_incomplete(text: str, names: Iterable[tuple[str, str]]) -> bool:
-    """True if there are memories that the index has no line for."""
-    names = list(names)
-    return bool(find_missing_pointers(text, [file for file, _ in names], names))
 
 
 class _IndexUpdate:
@@ -94,23 +117,24 @@ class _IndexUpdate:
             for file, (before, after) in retold.items()
             if self._part.lists(file)
         ]
-        text = self._planned(retell_index(decode_index(old), told), {})
-        inner = [self._part.inner(file) for file in created if self._part.holds(file)]
-        own = [file for file in inner if self._wanted(file)]
-        names = [(file, self._name(file)) for file in self._there if self._wanted(file)]
-        if own and len(own) <= _SWAPPED and (lacking := find_missing_pointers(text, own, names)):
-            topics = [topic for file in lacking if (topic := self._read(file)) is not None]
-            text = self._with_room_for(text, topics) or text
-        new = encode_index(text)
+        own = [self._part.inner(file) for file in created if self._part.holds(file)]
+        first = own if len(own) <= _SWAPPED else []
+        new = encode_index(self._planned(retell_index(decode_index(old), told), {}, first))
         return None if new == old else new
 
-    def with_changes(self, changes: Files, before: Files, *, strict: bool) -> bytes | None:
+    def with_changes(self, changes: Files, before: Files) -> bytes | None:
         """The index after these changes, or None when it stays as it is."""
-        old = self.data()
+        old, stamp = self.data(), self._desk.stamp(self._file)
+        if old is None and stamp is not None and stamp.size > RECORDED:
+            self._desk.say(
+                f"{self._desk.folder / self._file} has {stamp.size:,} bytes and stays as it is: new "
+                f"memories get no line in it. Recall finds them; shorten it to {RECORDED:,} bytes at most."
+            )
+            return None
         if old is None:
             raise Refused(
-                f"{self._desk.folder / self._file} is larger than {RECORDED:,} bytes or cannot be "
-                "read: no memory is written before that is mended"
+                f"{self._desk.folder / self._file} cannot be read: no memory is written before that is "
+                "mended"
             )
         text = decode_index((changes[self._file] or b"") if self._file in changes else old)
         fresh: dict[str, Topic | None] = {}
@@ -121,19 +145,30 @@ class _IndexUpdate:
                 fresh[self._part.inner(file)] = topic
                 if topic is not None and (old_data := before.get(file)) is not None:
                     told.append((self._topic(file, old_data), topic))
-        new = self._text(retell_index(text, told), fresh, whole=self._file in changes)
-        if strict and len(new) > len(decode_index(old)) and not _fits(new):
-            raise Refused(explain_over_limit(new, self._file))
-        return None if encode_index(new) == old else encode_index(new)
+        gone = [file for file, topic in fresh.items() if topic is None and file in self._there]
+        text = drop_pointers(text, [*gone, *map(self._name, gone)])
+        new = encode_index(self._text(retell_index(text, told), fresh, whole=self._file in changes))
+        return None if new == old else new
 
     def _text(self, text: str, fresh: Mapping[str, Topic | None], *, whole: bool) -> str:
-        own = [one for file, one in fresh.items() if one and self._lists(file)]
+        bare, unlisted = split_unlisted(text)
         if whole or None in fresh.values() or "[[" in text:
             return self._planned(text, fresh)
-        if all(self._part.outer(file) in self._desk.ledger.rows for file in fresh):
+        new = {file for file in fresh if self._part.outer(file) not in self._desk.ledger.rows}
+        if not new and not unlisted:
             return text  # every line that is needed is there
-        new = self._with_lines(text, own)
-        return (self._with_room_for(text, own) or new) if self._full and not _fits(new) else new
+        listed = set(map(make_file_key, find_linked_files(bare)))
+        own = {file: topic for file, topic in fresh.items() if topic and self._lists(file)}
+        lacking = {file: topic for file, topic in own.items() if make_file_key(file) not in listed}
+        if not unlisted and _fits(filled := self._with_lines(bare, list(own.values()))):
+            return filled
+        if len(lacking) < len(new):  # it mentions a file that was not there
+            return self._planned(text, fresh)
+        recalled = [
+            file for file in self._recalls if make_file_key(file) not in listed and self._is_there(file)
+        ]
+        wanted = [*lacking, *recalled[:_SWAPPED]]
+        return self._fitted(bare, wanted, unlisted + len(new & lacking.keys()), own)
 
     def data(self) -> bytes | None:
         """The index as it is; empty when there is none, None when it cannot be used."""
@@ -144,67 +179,61 @@ class _IndexUpdate:
             data, _ = desk.at.read(self._file, RECORDED + 1)
         except (StorageFailure, Refused):
             return None
+        desk.indexes[self._file] = data
         return data if len(data) <= RECORDED else None
 
-    def _planned(self, text: str, fresh: Mapping[str, Topic | None]) -> str:
-        """The text when these topics are new, changed or gone, and with what it lacks."""
+    def _planned(self, text: str, fresh: Mapping[str, Topic | None], first: Collection[str] = ()) -> str:
+        """The text when these topics are new, changed or gone, and with what it lacks.
+
+        Memories in `first` get a line before others.
+        """
         names = {file: self._name(file) for file in self._there if file not in fresh and self._wanted(file)}
         there = [file for file in self._there if file not in fresh or fresh[file] is not None]
         also = [file for file in there if not self._wanted(file)]
-        own = [topic for file, topic in fresh.items() if topic and self._lists(file)]
+        own = {file: topic for file, topic in fresh.items() if topic and self._lists(file)}
+        names |= {file: topic.name for file, topic in own.items()}
+        newest = {*own, *first}
+        known = {**dict.fromkeys(also, ""), **names}
+        if self._part == OWN:
+            text = drop_removed(self._desk, text, known)
+        else:  # what dead lines say is for members of the team who have the file
+            text = drop_pointers(text, find_dead_pointers(text, known))
 
-        def rank(file: str) -> tuple[int, str]:
-            return -self._modified(file), file
+        def recency(file: str) -> float:
+            return math.inf if file in newest else self._recency(file)
 
-        planned, left_out = plan_text(text, names, also, own=own, rank=rank, read=self._read)
-        self._full = left_out > 0
-        if left_out and _fits(planned):
-            self._tell_full()
-        return planned
+        return complete_index(
+            text, names, also, recency=recency, read=lambda file: own.get(file) or self._read(file)
+        )
 
-    def _with_room_for(self, text: str, topics: list[Topic]) -> str | None:
-        """With these lines in place of those that were made for the oldest; None if none were."""
-        new = {topic.file for topic in topics}
-        there = ({unquote(file) for file in _LINKED.findall(text)} - new) & {*self._there}
-        for file in sorted(there, key=lambda file: (self._modified(file), file)):
-            if (oldest := self._read(file)) is None:
-                continue
-            ours = {format_pointer(oldest, bullet) for bullet in _BULLETS}
-            lines = text.splitlines(keepends=True)
-            kept = [line for line in lines if line.rstrip("\r\n") not in ours]
-            if len(kept) == len(lines):
-                continue  # a hand wrote it
-            text = "".join(kept)
-            if _fits(filled := self._with_lines(text, topics)):
-                self._full = True
-                self._tell_full()
-                return filled
-        return None
+    def _fitted(self, text: str, wanted: Sequence[str], unlisted: int, own: Mapping[str, Topic]) -> str:
+        return fit_index(
+            text,
+            wanted,
+            unlisted,
+            recency=lambda file: math.inf if file in own else self._recency(file),
+            read=lambda file: own.get(file) or self._read(file),
+            name_of=self._name_if_known,
+        )
 
     def _with_lines(self, text: str, topics: list[Topic]) -> str:
         """With a line for each of these new memories, in the style of the last line."""
-        last = text.removesuffix("\n").rpartition("\n")[2]
-        usual = not text or (text.endswith("\n") and "\r" not in text and last[:2] in _ITEMS)
-        if usual and not any(topic.file in text or quote(topic.file) in text for topic in topics):
-            bullet = last[:1] or "-"
-            return text + "".join(f"{format_pointer(topic, bullet)}\n" for topic in topics)
+        if not any(topic.file in text or quote(topic.file) in text for topic in topics):
+            start, bullet, nl = begin_list(text)
+            return start + "".join(f"{format_pointer(topic, bullet)}{nl}" for topic in topics)
         new = {topic.file for topic in topics}
         return reconcile_index(text, topics, [file for file in self._there if file not in new])
 
-    @property
-    def _full(self) -> bool:
-        return self._part.folder in self._desk.ledger.full
+    @cached_property
+    def _recalls(self) -> dict[str, float]:
+        """The times of recalls by file, the newest first; a team's index is the same for all members."""
+        if self._part == SHARED:
+            return {}
+        times = self._desk.recalls.load()
+        return dict(sorted(times.items(), key=lambda one: -one[1]))
 
-    @_full.setter
-    def _full(self, full: bool) -> None:
-        change = self._desk.ledger.full.add if full else self._desk.ledger.full.discard
-        change(self._part.folder)
-
-    def _tell_full(self) -> None:
-        self._desk.say(
-            f"{self._desk.folder / self._file} is full: it has lines for the newest memories only. "
-            "Recall finds the others all the same; merge or remove some to make room."
-        )
+    def _is_there(self, file: str) -> bool:
+        return self._part.outer(file) in self._desk.ledger.rows and self._wanted(file)
 
     def _lists(self, file: str) -> bool:
         return self._part.lists(self._part.outer(file))
@@ -217,9 +246,14 @@ class _IndexUpdate:
     def _name(self, file: str) -> str:
         return self._desk.ledger.rows[self._part.outer(file)].name
 
-    def _modified(self, file: str) -> int:
+    def _name_if_known(self, file: str) -> str:
+        row = self._desk.ledger.rows.get(self._part.outer(file))
+        return row.name if row else ""
+
+    def _recency(self, file: str) -> float:
+        """The time in seconds when a memory was last changed or recalled."""
         stamp = self._desk.stamp(self._part.outer(file))
-        return stamp.modified if stamp else 0
+        return max(stamp.modified / 1e9 if stamp else 0.0, self._recalls.get(file, 0.0))
 
     def _read(self, file: str) -> Topic | None:
         try:
@@ -245,36 +279,137 @@ def retell_index(text: str, retold: Iterable[tuple[Topic, Topic]]) -> str:
     return "".join(told.get(bare, bare) + line[len(bare) :] for bare, line in lines)
 
 
-def plan_text(
+def plan_text(text: str, names: Mapping[str, str], also: Collection[str]) -> tuple[str, list[str]]:
+    """The index without dead lines and without its last one, and the memories that it does not list.
+
+    `names` are the memories that should have a line, by file, and `also` are files that may be pointed to.
+    """
+    text, _ = split_unlisted(text)
+    absent = find_missing_pointers(text, names, names.items())
+    lacking = set(absent)
+    kept = [make_bare_topic(file, name) for file, name in names.items() if file not in lacking]
+    return reconcile_index(text, kept, also), absent
+
+
+def complete_index(
     text: str,
     names: Mapping[str, str],
     also: Collection[str],
     *,
-    own: Sequence[Topic] = (),
-    rank: Callable[[str], Any] = str,
-    read: Callable[[str], Topic | None] = lambda file: None,
-) -> tuple[str, int]:
-    """The index without dead lines, with lines for `own` and as many others as fit; and how many did not.
+    recency: Callable[[str], float],
+    read: Callable[[str], Topic | None],
+) -> str:
+    """The index without dead lines and with lines for the memories of the greatest `recency`.
 
-    `names` are the memories that should have a line, by file, and `also` are files that may be pointed to.
-    Of those without a line, the first by `rank` are read and get one while there is room.
+    `names` and `also` are those of `plan_text`; `read` reads a memory that is to get or lose a line.
     """
-    absent = set(find_missing_pointers(text, names, names.items()))
-    kept = [make_bare_topic(file, name) for file, name in names.items() if file not in absent]
-    planned = reconcile_index(text, [*kept, *own], also)
-    if not _fits(planned):
-        return planned, len(absent)
-    chosen = sorted(absent, key=rank)[: max(0, LINES - len(planned.splitlines()))]
-    while chosen:
-        topics = [topic for file in sorted(chosen) if (topic := read(file)) is not None]
-        if _fits(filled := reconcile_index(text, [*kept, *own, *topics], also)):
-            return filled, len(absent) - len(chosen)
-        chosen = chosen[: len(chosen) * 9 // 10]
-    return planned, len(absent)
+    planned, absent = plan_text(text, names, also)
+    wanted = sorted(absent, key=lambda file: (-recency(file), file))[:LINES]
+    return fit_index(
+        planned, wanted, len(absent), recency=recency, read=read, name_of=lambda f: names.get(f, "")
+    )
+
+
+def fit_index(
+    text: str,
+    wanted: Iterable[str],
+    unlisted: int,
+    *,
+    recency: Callable[[str], float],
+    read: Callable[[str], Topic | None],
+    name_of: Callable[[str], str] = lambda file: "",
+) -> str:
+    """The index with lines for as many of the `wanted` files as its limits allow, the first ones first.
+
+    Lines that we made for files of less `recency` make room. `text` has no last line yet; `unlisted` are
+    the memories without a line in it, the wanted ones among them. `name_of` knows the names of some.
+    """
+    draft = _IndexDraft(text, unlisted, recency, read, name_of)
+    for file in wanted:
+        if not draft.add(file):
+            break
+    return draft.finish()
+
+
+class _IndexDraft:
+    """An index whose lines come and go."""
+
+    def __init__(
+        self,
+        text: str,
+        unlisted: int,
+        recency: Callable[[str], float],
+        read: Callable[[str], Topic | None],
+        name_of: Callable[[str], str],
+    ) -> None:
+        self._text, self._unlisted, self._recency = text, unlisted, recency
+        self._read, self._name_of = read, name_of
+        self._start, self._bullet, self._nl = begin_list(text)
+        self._lines, self._size = len(self._start.splitlines()), len(self._start)
+        self._added: dict[str, str] = {}
+        self._gone: set[str] = set()
+
+    @cached_property
+    def _oldest(self) -> list[str]:
+        """The listed files, those of the greatest recency first: the end is taken off."""
+        return sorted(find_linked_files(self._text), key=lambda file: (-self._recency(file), file))
+
+    @cached_property
+    def _there(self) -> set[str]:
+        return {line.rstrip("\r\n") for line in self._start.splitlines(keepends=True)}
+
+    def add(self, file: str) -> bool:
+        """Give a memory its line; False if there is no room for it."""
+        if (topic := self._read(file)) is None:
+            return True
+        line = format_pointer(topic, self._bullet)
+        while not self._has_room(len(line) + len(self._nl), 1, self._unlisted - 1):
+            if not self._drop_oldest(self._recency(file)):
+                return False
+        self._added[file] = line
+        self._lines, self._size = self._lines + 1, self._size + len(line) + len(self._nl)
+        self._unlisted -= 1
+        return True
+
+    def _has_room(self, size: int, lines: int, unlisted: int) -> bool:
+        last = unlisted > 0
+        return self._size + size + last * UNLISTED <= CHARACTERS and self._lines + lines + last <= LINES
+
+    def _drop_oldest(self, recency: float) -> bool:
+        """Take out the line of the oldest memory, if we made it and its recency is less."""
+        while self._oldest and self._recency(self._oldest[-1]) < recency:
+            file = self._oldest.pop()
+            name = self._name_of(file)
+            if name and format_pointer_link(file, name) not in self._start:
+                continue  # a person wrote it: the memory need not be read
+            topic = self._read(file)
+            for line in {format_pointer(topic, each) for each in _BULLETS} & self._there if topic else ():
+                self._gone.add(line)
+                self._lines, self._size = self._lines - 1, self._size - len(line) - len(self._nl)
+                self._unlisted += 1
+                return True
+        return False
+
+    def finish(self) -> str:
+        """The text with all that came and without what went."""
+        while not self._has_room(0, 0, self._unlisted) and self._drop_oldest(math.inf):
+            pass
+        if not self._added and not self._gone and not self._unlisted:
+            return self._text
+        lines = self._start.splitlines(keepends=True)
+        kept = "".join(line for line in lines if line.rstrip("\r\n") not in self._gone)
+        new = "".join(f"{self._added[file]}{self._nl}" for file in sorted(self._added))
+        last = f"{format_unlisted(self._unlisted)}{self._nl}" if self._unlisted else ""
+        return f"{kept}{new}{last}"
+
+
+def find_linked_files(text: str) -> set[str]:
+    """The files that an index links to, as it calls them."""
+    return {unquote(file) if "%" in file else file for file in _LINKED.findall(text)}
 
 
 def _fits(text: str) -> bool:
-    """True if an index is within its limits; `explain_over_limit` says the same, with the reason."""
+    """True if an index is within its limits; `list_exceeded_limits` says which it exceeds."""
     return len(text) <= CHARACTERS and len(text.splitlines()) <= LINES
 
 

@@ -18,7 +18,7 @@ from sevenfold.memory.backend import is_topic
 from sevenfold.memory.consolidation.sentences import read_sentences
 from sevenfold.memory.consolidation.supersession import find_shared_frame, is_negation, make_core
 from sevenfold.memory.dreams.statements import normalise_words
-from sevenfold.memory.history.revisions import UNDOING, Revision
+from sevenfold.memory.history.revisions import REDID, UNDID, Revision
 from sevenfold.memory.similarity import extract_statement, find_similar
 from sevenfold.memory.store import MemoryStore
 from sevenfold.memory.text.words import split_words
@@ -30,6 +30,7 @@ _NOT: Final = frozenset(
     ["not", "no", "never", "none", "don", "doesn", "isn", "aren", "won", "without", "longer"]
 ) | frozenset("不没沒别別勿莫无無")
 """Words and characters that turn a statement into its opposite."""
+_BACK: Final = "brought back "  # The summary of an undo to a revision began so in version 0.1
 _SENTENCES: Final = 30  # Sentences of a text that are compared with those of another
 
 
@@ -48,7 +49,6 @@ class _MemoryLife:
     """One memory since it was first saved in that time."""
 
     since: float
-    last: str = "saved"
     undone: bool = False
     contradicted: bool = False
     quarantined: bool = False
@@ -61,14 +61,14 @@ def measure_pollution(store: MemoryStore, now: float) -> Pollution:
         for change in revision.files:
             if is_topic(change.file):
                 life = lives.get(change.file)
-                if revision.summary.startswith(UNDOING):
-                    _undone(life, brought_back=change.action == "created")
+                if revision.summary.startswith((UNDID, REDID, _BACK)):
+                    undid = not revision.summary.startswith(REDID)
+                    _undone(life, undone=undid and change.action != "created")
                 elif change.action == "removed":
-                    _removed(life)
+                    continue
                 elif life is None:
                     lives[change.file] = _MemoryLife(revision.at)
                 else:
-                    life.last = "saved"
                     life.contradicted |= _contradicts(store, change.file, older, revision)
     for held in store.quarantine.list():
         if (life := lives.get(held.file)) is not None and held.at >= life.since:
@@ -95,18 +95,10 @@ def _oldest_first(newest_first: list[Revision], since: float) -> Iterator[tuple[
             yield older, newest_first[at]
 
 
-def _undone(life: _MemoryLife | None, *, brought_back: bool) -> None:
-    """An undoing that is undone leaves the memory as it was saved; so does one of a removal."""
-    if life is None:
-        return
-    again = life.last != "saved" or brought_back
-    life.undone = not again
-    life.last = "saved" if again else "undone"
-
-
-def _removed(life: _MemoryLife | None) -> None:
+def _undone(life: _MemoryLife | None, *, undone: bool) -> None:
+    """A redo leaves the memory as it was saved; so does the undo of a removal."""
     if life is not None:
-        life.last = "removed"
+        life.undone = undone
 
 
 def _contradicts(store: MemoryStore, file: str, older: Revision | None, newer: Revision) -> bool:

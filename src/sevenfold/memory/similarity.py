@@ -6,6 +6,7 @@ that share most of their words but differ in a name or a number may be about two
 
 from __future__ import annotations
 
+import hashlib
 import re
 from array import array
 from bisect import bisect_right
@@ -205,14 +206,17 @@ def _core(text: str) -> frozenset[str]:
     return frozenset(told) - _PLAIN - {w for w in told if w in _TURNING or w.rstrip("s") in _TURNING}
 
 
+def digest_statement(topic: Topic) -> str:
+    """A digest of the words that make up what a memory states: the same fact has the same one.
+
+    Empty for a memory without any such word.
+    """
+    core = " ".join(sorted(_core(extract_statement(topic)))).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(core, digest_size=8).hexdigest() if core else ""
+
+
 def find_similar_in_store(store: MemoryStore, new: Topic) -> SimilarMemory | None:
     """The memory of the same part that a new one comes close to."""
     part = find_part(new.file)
     there = [one for one in store.topics() if part.holds(one.file)]
     return find_similar(new, filter_candidates(new, there))
-
-
-def find_repeated_file(store: MemoryStore, new: Topic) -> str | None:
-    """The file of the memory that is about the same, so that it gets the new text; None: there is none."""
-    like = find_similar_in_store(store, new)
-    return like.topic.file if like is not None and (like.same or like.known) else None

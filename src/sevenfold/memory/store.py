@@ -11,8 +11,7 @@ the history. A `MemoryBackend` keeps files, revisions and records.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
@@ -21,7 +20,7 @@ from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Mistake, StorageFailure
 from sevenfold.core.events import Emit, Event, Notice
 from sevenfold.core.protocols import Clock
-from sevenfold.memory.backend import ConcurrentWrite, FolderListing, MemoryBackend, OpenMemories
+from sevenfold.memory.backend import ConcurrentWrite, FolderListing, MemoryBackend, OpenMemories, is_topic
 from sevenfold.memory.dreams.journal import is_commit_pending
 from sevenfold.memory.errors import NoSuchMemory
 from sevenfold.memory.folder.files import FolderBackend
@@ -32,13 +31,14 @@ from sevenfold.memory.folder.folder import (
     FolderHistory,
     FolderTransaction,
     LedgerFile,
+    RecallTimes,
     Saved,
     find_agent_kind,
 )
 from sevenfold.memory.folder.names import TEAM
 from sevenfold.memory.folder.reader import FolderReader, RecallReader
-from sevenfold.memory.guard.gate import GuardGate
-from sevenfold.memory.history.revisions import Author, Revision
+from sevenfold.memory.guard.gate import GuardGate, Hear
+from sevenfold.memory.history.revisions import FOUND, Author, Revision
 from sevenfold.memory.recall_results import Recalled
 from sevenfold.memory.search.embedding import open_default_embedder
 from sevenfold.settings import load_settings
@@ -49,13 +49,13 @@ from sevenfold.storage.places import find_places
 if TYPE_CHECKING:
     from sevenfold.memory.check import CheckFinding
     from sevenfold.memory.guard.guard import Quarantine
+    from sevenfold.memory.guard.user_words import SpokenWords
     from sevenfold.memory.search.embedding import Embedder
     from sevenfold.memory.search.scoring import VectorProgress
     from sevenfold.memory.topic_file import Origin, Topic, Type
 
 QUARANTINE: Final = "quarantine"
 USER: Final = Author("user")
-OTHER: Final = Author("other")  # The author of changes that other programs made in the folder
 _TRIES: Final = 20
 
 T = TypeVar("T")
@@ -82,6 +82,7 @@ class MemoryStore:
     ) -> None:
         """`claim` is called before the first write. Another project may own the place by then."""
         self.author = author
+        self._hear: Hear | None = None
         self._clock, self._embedder, self._claim = clock or SystemClock(), embedder, claim
         saying = DeferredNotices(emit)
         self._say, self._tell = saying.say, saying.tell
@@ -91,10 +92,12 @@ class MemoryStore:
         self.backend = backend
         self._reading = FolderReader(backend)
         self._ledgers = LedgerFile(backend.state(""))
+        self._recalls = RecallTimes(backend.state(""))
         self._past = FolderHistory(backend.revisions, self._say)
         self._recalling = RecallReader(backend, self._reading, self._embedder, self._say)
         kind = find_agent_kind(backend.path_of())
-        self._gate = GuardGate(backend.state(QUARANTINE), self._clock, kind)
+        gate = GuardGate(backend.state(QUARANTINE), self._clock, kind, self._say, self._known_rules)
+        self._gate = gate.rest_on(self._hear)
 
     def claim(self) -> None:
         """Register the memory for its project, before the first write."""
@@ -104,6 +107,11 @@ class MemoryStore:
         if backend != self.backend:  # another project was faster
             self._recalling.close()
             self._settle(backend)
+
+    def rest_on(self, hear: Hear) -> None:
+        """From now on writes of an agent rest on these words of the user and these texts."""
+        self._hear = hear
+        self._gate = self._gate.rest_on(hear)
 
     @property
     def local(self) -> Path:
@@ -146,15 +154,24 @@ class MemoryStore:
         return self._reading.index_text((SHARED if team else OWN).index)
 
     def loaded_index(self, *, team: bool = False) -> str:
-        """An index as a session sees it: cut to its limits, with a warning if it was cut."""
-        part, text = SHARED if team else OWN, self.index_text(team=team)
-        if not text:
-            return ""
-        from sevenfold.memory.index import load_index
+        """An index as a session sees it: cut to its limits, with a warning if it was cut.
 
+        Where there are memories and no index, it is the one that the next write makes.
+        """
+        part, text = SHARED if team else OWN, self.index_text(team=team)
+        if not text and not self.exists():
+            return ""
         known = self.modified().items()
         times = {part.inner(file): at for file, at in known if file.startswith(part.folder)}
-        return load_index(text, times, part.index)
+        if not text:
+            return self._reading.make_index(part, times)
+        from sevenfold.memory.index import load_index
+
+        loaded = load_index(text, times, part.index)
+        if loaded.warning:
+            self._say(f"{self.path_of()}: {loaded.warning}.")
+            self._tell()
+        return loaded.text
 
     def modified(self) -> dict[str, float]:
         """The time of the last change of each memory, by file."""
@@ -163,7 +180,11 @@ class MemoryStore:
 
     def recall(self, query: str, limit: int = 5, skip: frozenset[str] = frozenset()) -> list[Recalled]:
         """The memories that answer a question, the best first; files in `skip` are left out."""
-        found = self._recalling.find(query, limit, skip)
+        return self._recall(query, limit, skip, 0.0)
+
+    def _recall(self, query: str, limit: int, skip: frozenset[str], wait: float | None) -> list[Recalled]:
+        found = self._recalling.find(query, limit, skip, wait=wait)
+        self._recalls.note((one.file for one in found), self._clock.now())
         self._tell()
         return found
 
@@ -200,6 +221,10 @@ class MemoryStore:
         """Wait until all memories can be found by meaning; False if that takes longer."""
         return self._recalling.settled(seconds)
 
+    def describe_progress(self) -> str:
+        """A line about the search index while it is being built; empty when it is complete."""
+        return self._recalling.describe_progress()
+
     def build(self, tell: Callable[[VectorProgress], None] | None = None) -> None:
         """Start building the vectors for recall by meaning, in the background."""
         self._recalling.build(tell)
@@ -217,18 +242,21 @@ class MemoryStore:
         author: Author | None = None,
         team: bool = False,
         new: bool = False,
+        said: str | Sequence[str] = (),
+        source: str = "",
     ) -> Saved:
         """Save a memory. One of that name, or about the same, is replaced and stays in the history.
 
         With `new` only the name is compared. With `team` it is shared; memories about a person are refused.
+        The author is the user, unless `author` says otherwise. A memory of an agent needs its grounds:
+        `said` is what the user typed, `source` names the text that the rest comes from.
         """
         from sevenfold.memory.folder.changes import add_memory
-        from sevenfold.memory.similarity import find_repeated_file
 
         by = author or self.author
         return self.changing(
             lambda desk: add_memory(
-                desk,
+                self._grounded(desk, said, source),
                 by,
                 type=type,
                 name=name,
@@ -236,8 +264,9 @@ class MemoryStore:
                 body=body,
                 origin=origin,
                 team=team,
-                like=None if new else partial(find_repeated_file, self),
-            )
+                new=new,
+            ),
+            look=False,
         )
 
     def edit(
@@ -248,13 +277,17 @@ class MemoryStore:
         body: str | None = None,
         type: Type | None = None,
         author: Author | None = None,
+        said: str | Sequence[str] = (),
+        source: str = "",
     ) -> Saved:
-        """Change the given parts of one memory and nothing else of its file."""
+        """Change the given parts of one memory and nothing else of its file. For `said` see `add`."""
         from sevenfold.memory.folder.changes import edit_memory
 
         by = author or self.author
         return self.changing(
-            lambda desk: edit_memory(desk, by, name, description=description, body=body, type=type)
+            lambda desk: edit_memory(
+                self._grounded(desk, said, source), by, name, description=description, body=body, type=type
+            )
         )
 
     def remove(self, name: str, *, author: Author | None = None) -> Saved:
@@ -271,6 +304,7 @@ class MemoryStore:
         saved = self.changing(lambda desk: purge_memory(desk, name))
         file = saved.path.relative_to(self.path_of()).as_posix()
         self._recalling.purge(file)
+        self._recalls.forget(file)
         for held in [one for one in self.quarantine.list() if one.file == file]:
             self.quarantine.drop(held.number)
         if list_waiting_stages(self.local):
@@ -282,34 +316,54 @@ class MemoryStore:
     def undo(
         self, name: str | None = None, to: str | None = None, *, author: Author | None = None
     ) -> list[Saved]:
-        """Undo the last change of one memory or of all, or return to a revision."""
+        """Undo the last change of one memory or of all, or return to a revision.
+
+        Undo again goes one step further back. What others wrote since stays.
+        """
         from sevenfold.memory.folder.undo import undo_changes
 
         return self.changing(lambda desk: undo_changes(desk, author or self.author, name, to))
 
-    def take_in(self, author: Author = OTHER) -> list[Saved]:
-        """Record changes of other programs as a revision, and update the index."""
+    def redo(self, name: str | None = None, *, author: Author | None = None) -> list[Saved]:
+        """Bring back what the last undo took back, of one memory or of all."""
+        from sevenfold.memory.folder.undo import redo_changes
+
+        return self.changing(lambda desk: redo_changes(desk, author or self.author, name))
+
+    def take_in(self, author: Author = FOUND, file: str = "") -> list[Saved]:
+        """Record changes of other programs as a revision, and update the index.
+
+        With `file` the author has written only that one, and only it is returned.
+        """
         if not self.exists():
             return []
         saved = list[Saved]()
-        self.changing(lambda desk: None, taken=(author, saved))
+        self.changing(lambda desk: None, taken=(author, file, saved))
         return saved
 
     # --- the agent's own Write and Edit ---------------------------------------------------------------
 
-    def before_write(self, path: Path, data: bytes, *, author: Author | None = None) -> None:
-        """Raises `Refused` if these bytes may not become this file."""
+    def before_write(
+        self, path: Path, data: bytes, *, author: Author | None = None, grounds: Hear | None = None
+    ) -> bytes:
+        """The bytes to write, attributed to their source; `Refused` if they may not become this file.
+
+        `grounds` gives what this write rests on, where that is not what `rest_on` gives.
+        """
         from sevenfold.memory.folder.proposals import WriteProposal
 
         self.claim()
         proposal = WriteProposal(self.backend, path, data)
-        old = proposal.check(self._reading.index_text)
-        self._gate.let_pass(proposal.file, data, old, author or self.author)
+        old = proposal.check()
+        gate = self._gate if grounds is None else self._gate.rest_on(grounds)
+        try:
+            return gate.let_pass(proposal.file, data, old, author or self.author)
+        finally:
+            self._tell()
 
     def after_write(self, path: Path, *, author: Author | None = None) -> list[Saved]:
-        """Record the file that was just written at `path`."""
-        self.file_of(path)
-        return self.take_in(author or self.author)
+        """Record the file that was just written at `path`; what others wrote meanwhile is theirs."""
+        return self.take_in(author or self.author, self.file_of(path))
 
     # --- the past, and what was held back -------------------------------------------------------------
 
@@ -363,18 +417,28 @@ class MemoryStore:
             self._recalling.changed()
 
     def close(self) -> None:
-        """Wait for background work."""
+        """End background work; what is done is kept, and the next process goes on from there."""
+        self._recalls.save()
         self._recalling.close()
 
     # --- inside ---------------------------------------------------------------------------------------
 
     def changing(
-        self, work: Callable[[FolderTransaction], T], taken: tuple[Author, list[Saved]] | None = None
+        self,
+        work: Callable[[FolderTransaction], T],
+        taken: tuple[Author, str, list[Saved]] | None = None,
+        *,
+        look: bool = True,
+        tidy: bool = True,
     ) -> T:
-        """Run `work` under the write lock, after changes of other programs are recorded."""
-        from sevenfold.memory.folder.changes import record_external_changes
+        """Run `work` under the write lock, after changes of other programs are recorded.
 
-        author, saved = taken or (OTHER, [])
+        Without `look` not every file of a large folder is looked at if that was done just now. Without
+        `tidy` what is recorded does not change the index.
+        """
+        from sevenfold.memory.folder.changes import is_up_to_date, record_external_changes
+
+        author, file, saved = taken or (FOUND, "", [])
         self.claim()
         try:
             for _ in range(_TRIES):
@@ -385,10 +449,13 @@ class MemoryStore:
 
                             finish_pending_dream(self._desk(at), self.backend)
                         desk = self._desk(at)
-                        saved += record_external_changes(desk, author)
-                        return work(desk)
+                        if look or not is_up_to_date(desk):
+                            saved += record_external_changes(desk, author, file, tidy=tidy)
+                        done = work(desk)
+                        desk.settle()
+                        return done
                 except ConcurrentWrite:  # a program without the lock was faster: look again
-                    continue
+                    look = True
             raise StorageFailure(
                 f"{self.path_of()} could not be written: another program keeps changing the same file; "
                 "stop it and try again"
@@ -397,7 +464,29 @@ class MemoryStore:
             self._recalling.changed()
             self._tell()
 
+    def _grounded(
+        self, desk: FolderTransaction, said: str | Sequence[str], source: str
+    ) -> FolderTransaction:
+        """The transaction with a gate that knows what this write rests on."""
+        if said or source:
+            from sevenfold.memory.guard.user_words import SpokenWords, join_said
+            from sevenfold.memory.guard.wall import WriteSources
+
+            given = WriteSources(SpokenWords(join_said(said)), given=source)
+            desk.gate = self._gate.rest_on(lambda: given)
+        return desk
+
+    def _known_rules(self, file: str) -> SpokenWords:
+        """The rules that memory has; for an index the descriptions of all memories."""
+        from sevenfold.memory.guard.user_words import SpokenWords
+        from sevenfold.memory.guard.wall import BY_USER
+
+        if is_topic(file):
+            return SpokenWords.of_texts(_tell(one) for one in self.topics() if one.type in BY_USER)
+        return SpokenWords.of_texts(f"{one.name}\n{one.description}" for one in self.topics())
+
     def _desk(self, at: OpenMemories) -> FolderTransaction:
+        ledger = self._ledgers.load()
         return FolderTransaction(
             at=at,
             folder=self.path_of(),
@@ -406,8 +495,9 @@ class MemoryStore:
             gate=self._gate,
             now=self._clock.now(),
             say=self._say,
-            listing=at.list(),
-            ledger=self._ledgers.load(),
+            recalls=self._recalls,
+            ledger=ledger,
+            lookup=self._ledgers.lookup(ledger),
         )
 
     def _ever(self, name: str | None) -> str | None:
@@ -424,7 +514,8 @@ class MemoryStore:
             return file
 
 
-PATIENCE: Final = 20.0  # Seconds that a program waits for recall by meaning; a conversation never does
+def _tell(topic: Topic) -> str:
+    return f"{topic.description}\n{topic.body}"
 
 
 class MemoryOff(Mistake, kind="memory_off"):
@@ -483,13 +574,16 @@ class Memory(MemoryStore):
     ) -> None:
         self.close()
 
-    def recall(self, query: str, limit: int = 5, skip: frozenset[str] = frozenset()) -> list[Recalled]:
+    def recall(
+        self, query: str, limit: int = 5, skip: frozenset[str] = frozenset(), *, wait: float | None = None
+    ) -> list[Recalled]:
         """The memories that answer a question, the best first; files in `skip` are left out.
 
-        The first call, and one after many additions, waits for recall by meaning.
+        `wait` is how many seconds to wait until all memories can be found by meaning. 0: answer by words
+        with what there is; the rest is built in the background. None: wait a moment (0.1 s) if a few
+        memories are new, and do not wait if many are.
         """
-        self.settled(PATIENCE)
-        return super().recall(query, limit, skip)
+        return self._recall(query, limit, skip, wait)
 
     def rewrite(self, name: str, data: bytes, *, author: Author | None = None) -> Saved:
         """Replace the whole file of a memory by these bytes, as an editor left it."""
@@ -497,9 +591,9 @@ class Memory(MemoryStore):
 
 
 def _rewritten(desk: FolderTransaction, author: Author, asked: str, data: bytes) -> Saved:
-    from sevenfold.memory.folder.changes import load_for_update, write_file
+    from sevenfold.memory.folder.changes import load_for_update, report_contradiction, write_file
     from sevenfold.memory.folder.names import find_meant_file
-    from sevenfold.memory.topic_file import explain_not_text
+    from sevenfold.memory.topic_file import explain_not_text, read_topic
 
     file = find_meant_file(asked, desk.names)
     old = load_for_update(desk, file)
@@ -507,4 +601,6 @@ def _rewritten(desk: FolderTransaction, author: Author, asked: str, data: bytes)
         raise Mistake(f"{desk.folder / file} was not changed: what was to be written is no text ({why})")
     if data == old.data:
         return Saved(old.name, desk.folder / file, "", "updated")
-    return write_file(desk, author, file, data, "updated", f"edited {old.name}")
+    saved = write_file(desk, author, file, data, "updated", f"edited {old.name}")
+    report_contradiction(desk, read_topic(data, file))
+    return saved

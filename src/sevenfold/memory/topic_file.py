@@ -7,6 +7,7 @@ leaves every other byte as it was.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Final, Literal, get_args
 
@@ -65,6 +66,7 @@ class Topic(msgspec.Struct, frozen=True):
     problems: tuple[str, ...] = ()  # Problems of the file, a sentence each
 
 
+@lru_cache(maxsize=8)  # one write reads the same bytes at each of its steps
 def read_topic(data: bytes, file: str) -> Topic:
     """The memory in these bytes; never raises."""
     stem = PurePosixPath(file).name.removesuffix(".md") or file

@@ -13,6 +13,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from sevenfold.memory.topic_file import Type
+from sevenfold.offline.language import TypedSentence, find_terms
 
 Kind: TypeAlias = Literal[
     "remember", "feedback", "correction", "confirmation", "pointer", "deadline", "decision",
@@ -46,6 +47,7 @@ class ExtractedFact(msgspec.Struct, frozen=True):
     number: int  # Of the message
     why: str = ""
     forgets: bool = False  # True if this is to be forgotten instead
+    team: bool = False  # True if they said that it is for the team
 
 
 _OFTEN: Final = (
@@ -198,12 +200,11 @@ CUES: Final[tuple[MemoryCue, ...]] = (
         rf"{_I}(?:don['’]t|do not|can['’]t|cannot)\s+(?:really |particularly )?(?:like|enjoy|stand"
         rf"|tolerate)\s+(?!{_VAGUE})\w+",
         r"\bmy (?:favou?rite|preferred|preference)\b",
-        rf"\bI['’]d{_OFTEN}\s+(?:rather|prefer)\s+(?!not (?:to )?(?:say|talk))\w+",
         rf"{_IM}(?:not )?(?:a (?:big |huge )?fan of|into|passionate about|fond of"
         rf"|obsessed with)\s+(?!{_VAGUE})\w+",
         rf"{_IM}(?:not )?(?:really |exactly )?an? (?:morning|night|early|people|cat|dog"
         rf"|\w+) (?:person|lover|owl|bird)\b",
-        unless=r"\bwould you\b|\bI['’]d (?:like|love)\b|\bI would (?:like|love)\b",
+        unless=r"\bwould you\b|\bI(?:['’]d| would)\b",
     ),
     *_cues(
         "habit",
@@ -302,6 +303,135 @@ CUES: Final[tuple[MemoryCue, ...]] = (
         alone=True,
     ),
 )
+
+
+# --- what a sentence without such words is worth ----------------------------------------------------------
+
+WEAK: Final = ("state", "detail", "plan", "event", "fact")
+"""Kinds whose words do not tell what lasts: the worth of the whole sentence decides."""
+LIMIT: Final = 0.5  # From this worth on a sentence is saved
+BESIDE: Final = -0.8  # From this worth on a sentence is added to another one about the same
+WEIGHTS: Final[dict[str, float]] = {
+    "base": -1.45, "event": 0.85, "detail": 0.35, "plan": 0.3, "fact": 0.2, "state": 0, "names": 0.55,
+    "numbers": 0.75, "quotes": 1.05, "dates": 0.2, "label": 0.45, "my": 0.3, "choice": 0.35,
+    "taken up": 0.75, "mostly taken up": 0.6, "answers": 0.5, "opens": 1, "leads": -1, "short": -0.75,
+    "duty": -0.3, "future": -0.05, "task beside": -0.1, "reaction": -0.15,
+}  # fmt: skip
+"""The traits of a sentence and how much each says. `benchmarks/extraction/fit.py` fits them, and says how
+well they do on personas that they were not fitted on."""
+_NAME: Final = re.compile(r"(?<=[a-z,;:] )[A-Z][a-z]{2,}")
+_NUMBER: Final = re.compile(r"\d[\d,.:-]*")
+_QUOTED: Final = re.compile(r"[“\"‘`][^”\"’`]{3,}[”\"’`]|\*\*")
+_LABEL: Final = re.compile(r"[-*\d.) ]*\*{0,2}[A-Z][\w/&' -]{2,40}:\*{0,2}\s")
+_TIME: Final = re.compile(
+    r"\d{4}-\d\d-\d\d|\b(?:mon|tues|wednes|thurs|fri|satur|sun)day|\b\d{1,2}(?::\d\d)? ?[ap]m\b"
+    r"|\btomorrow\b|\bnext week\b",
+    re.IGNORECASE,
+)
+_CHOICE: Final = re.compile(
+    r"\b(?:decided|confirm(?:ed|ing)?|(?:go|going|went) (?:with|ahead)|stick(?:ing)? (?:with|to)|choose"
+    r"|chose|chosen|finali[sz]\w+|lock(?:ed)? (?:in|down)|settled?|agreed|proceed(?:ing)? with|approved?"
+    r"|select(?:ed)?|prioriti[sz]e\w*|picked?|opt(?:ed|ing)? for|switch(?:ed|ing)? to|keep(?:ing)?"
+    r"|focus(?:ing)? on|schedul\w+|book(?:ed)?|let['’]s)\b",
+    re.IGNORECASE,
+)
+_DUTY: Final = re.compile(
+    r"\b(?:must|has to|have to|should|needs? to|always|never|only|every|cannot|can['’]t)\b", re.IGNORECASE
+)
+_FUTURE: Final = re.compile(r"\bwill\b|['’]ll\b|\bgoing to\b", re.IGNORECASE)
+_REACTION: Final = re.compile(
+    r"\b(?:sounds?|looks?|feels?|seems?|makes sense|appealing|perfect|great|helpful|nice|awesome|amazing"
+    r"|fantastic|wonderful|glad|happy|excited|thanks?|worried|nervous|relie[fv]\w*|smart"
+    r"|good (?:idea|point|call|thing)|exactly what|understand\w*|confus\w*|awkward|tired|drain\w*"
+    r"|exhaust\w*|stuck|crazy|overwhelm\w*|not sure|eager|terrified|struggl\w+|felt|noticed)\b",
+    re.IGNORECASE,
+)
+_LIKING: Final = re.compile(r"\b(?:like|likes|love|loves|remember\w*)\b", re.IGNORECASE)
+_MOMENT: Final = re.compile(
+    r"\b(?:right now|currently|today|tonight|at the moment|just now|yesterday|this (?:morning|afternoon"
+    r"|evening)|for now|so far|already there|on my way|almost|about to|in a (?:minute|second|moment))\b"
+    r"|\b(?:is|are|am|['’]s|['’]m|was|were)\s+(?:now |all |fully |still |just )*(?:charg\w+|ready|done|open"
+    r"|closed|running|late|full|empty|off|broken|down|up|dead|asleep|awake|hungry|busy|free|here|back|home"
+    r"|plugged in|loading|waiting|gone|missing|finished|working(?! (?:as|at|for|in|on|with)\b))\s*[.!]*$",
+    re.IGNORECASE,
+)
+"""A state that has passed by the next session."""
+_STEP: Final = re.compile(
+    r"\b(?:I|we)(?:['’]ve| have|['’]ll| will)?(?: just| then| also| now| first| next)*\s+(?:opened|open"
+    r"|clicked?|pressed|restarted|typed|pasted|copied|scrolled|refreshed|logged (?:in|out)|tried|tested"
+    r"|checked|looked|ran|re-?ran|hit|selected|saved|closed|reloaded|rebooted|installed)\b"
+    r"|^(?:first|then|next|after that|second|third|finally)\b,?\s+(?:I|we)\b",
+    re.IGNORECASE,
+)
+_WORK: Final = (
+    r"(?:conduct|figure out|find|write|create|make|give|show|tell|explain|list|generate|draft|summari[sz]e"
+    r"|analy[sz]e|compare|describe|provide|act as|translate|rewrite|revise|suggest|recommend|design|develop"
+    r"|build|calculate|solve|answer|convert|come up|pretend|imagine|assume|refactor|rename|implement"
+    r"|paraphrase|proofread|fix|improve|edit|expand|shorten|simulate|organi[sz]e|format|name)\b"
+)
+_ORDERED: Final = re.compile(
+    r"(?:^|[.!?\n]\s*|\b(?:can|could|would|will) you (?:please )?|\bplease "
+    rf"|\b(?:I|we)(?:['’]d| would)? (?:want|need|like) (?:you to|an?) ){_WORK}",
+    re.IGNORECASE,
+)
+_PLAIN: Final = re.compile(r"(?:I|my|we|our)\b[^,;–—]*$", re.IGNORECASE)
+_PLAIN_WORDS: Final = 12
+
+
+def find_traits(one: TypedSentence, kind: Kind | None) -> dict[str, float]:
+    """The traits of a sentence, each with how often or how much it has it."""
+    own, told = set(find_terms(one.text)), set(find_terms(one.answered)) if one.answered else set()
+    share = len(own & told) / max(1, len(own))
+    specific = _NAME.search(one.text) or _NUMBER.search(one.text) or _QUOTED.search(one.text)
+    traits = {
+        "base": 1.0,
+        "names": min(3, len(_NAME.findall(one.text))),
+        "numbers": min(2, len(_NUMBER.findall(one.text))),
+        "quotes": bool(_QUOTED.search(one.text)),
+        "dates": bool(_TIME.search(one.text)),
+        "label": bool(_LABEL.match(one.text)),
+        "my": bool(re.search(r"\b(?:my|our)\b", one.core, re.IGNORECASE)),
+        "choice": bool(specific and _CHOICE.search(one.core)),
+        "taken up": share,
+        "mostly taken up": share > 0.5,
+        "answers": "?" in one.answered,
+        "opens": one.message == one.opening,
+        "leads": one.place == 0,
+        "short": len(one.core.split()) < 7,
+        "duty": bool(_DUTY.search(one.core)),
+        "future": bool(_FUTURE.search(one.core)),
+        "task beside": bool(_ORDERED.search(one.message)),
+        "reaction": bool(_REACTION.search(one.core)),
+    }
+    found = {name: float(value) for name, value in traits.items()}
+    return found | {name: float(name == kind) for name in WEAK}
+
+
+def compute_worth(one: TypedSentence, kind: Kind | None) -> float:
+    """How surely a sentence of a conversation about plans will matter later."""
+    return sum(WEIGHTS[name] * value for name, value in find_traits(one, kind).items())
+
+
+def is_passing(one: TypedSentence) -> bool:
+    """True for a state of the moment, or a step of the work."""
+    return bool(_MOMENT.search(one.core) or _STEP.search(one.core))
+
+
+def is_reaction(one: TypedSentence) -> bool:
+    """True for what somebody thinks of a thing, without a choice that follows from it."""
+    felt = _REACTION.search(one.core) or _LIKING.search(one.core)
+    return felt is not None and _CHOICE.search(one.core) is None
+
+
+def is_material(one: TypedSentence) -> bool:
+    """True if the conversation opens with an order for a text or a program: this is what it is about."""
+    return _ORDERED.search(one.opening) is not None
+
+
+def is_plain(one: TypedSentence) -> bool:
+    """True for a short sentence about the speaker that stands for itself."""
+    plain = _PLAIN.match(one.core) is not None and len(one.core.split()) <= _PLAIN_WORDS
+    return plain and not _REACTION.search(one.core)
 
 
 _VERY: Final = r"(?:更|最|比较|非常|很|特别|一直|都|还是|真的|不太|不|也|只|就)*"

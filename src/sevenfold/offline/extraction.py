@@ -1,7 +1,8 @@
 """The offline engine looks back over a conversation and saves what later sessions will need.
 
     reply 1     the memories that may say something already are read, all at once, if there are any
-    reply 2     one Write for each new memory, and one for each that has changed
+    reply 2     one Write for each new memory, and one for each that has changed; more replies like it
+                where there is no room for all of them in one
     reply 3     what was saved, in a line
 
 Only what a person typed counts, and only what rules can be sure of. The program adds the line in the index.
@@ -9,8 +10,8 @@ Only what a person typed counts, and only what rules can be sure of. The program
 
 from __future__ import annotations
 
-import datetime
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from html import unescape
@@ -21,7 +22,7 @@ import msgspec
 from msgspec.structs import replace
 
 from sevenfold.core.messages import Block, Directive, Text, ToolUse, strip_half_characters
-from sevenfold.memory.dates.relative import make_dates_absolute
+from sevenfold.core.tokens import estimate_tokens
 from sevenfold.memory.folder.labels import classify_memory, make_memory_name
 from sevenfold.memory.folder.names import ENDING, choose_file, explain_bad_file, make_file_key
 from sevenfold.memory.guard.secrets import find_secrets
@@ -36,130 +37,39 @@ from sevenfold.memory.topic_file import (
     shorten_text,
 )
 from sevenfold.offline.conversation import OfflineConversation, PastCall, find_ask, iterate_calls
-from sevenfold.offline.cues import CHINESE_CUES, CUES, TYPE_OF, ExtractedFact, Kind, MemoryCue
+from sevenfold.offline.cues import (
+    BESIDE,
+    CHINESE_CUES,
+    CUES,
+    LIMIT,
+    TYPE_OF,
+    WEAK,
+    ExtractedFact,
+    Kind,
+    MemoryCue,
+    compute_worth,
+    is_material,
+    is_passing,
+    is_plain,
+    is_reaction,
+)
 from sevenfold.offline.language import (
     TypedSentence,
     find_terms,
     find_typed_sentences,
     is_statement,
+    resolve_dates,
+    rewrite_statement,
+    split_reason,
     split_sentences,
+    trim_remarks,
 )
 
-_ADVERB: Final = (
-    r"(?:really|also|still|just|usually|always|often|mostly|generally|personally|actually|definitely"
-    r"|absolutely|honestly|strongly|much|particularly|especially|currently|now|already|finally|recently"
-    r"|totally|truly|simply|normally|typically|never|rarely|sometimes|only|successfully|officially"
-    r"|probably|even|both)"
-)
-_WORD: Final = re.compile(r"\w+")
-_CONTRACTED: Final = (
-    (re.compile(r"\bI['’]m\b"), "the user is"),
-    (re.compile(r"\bI am\b"), "the user is"),
-    (re.compile(r"\bI['’]ve\b"), "the user has"),
-    (re.compile(r"\bI['’]ll\b"), "the user will"),
-    (re.compile(r"\bI['’]d\b(?=\s+(?:been|had|gone|done|\w+ed)\b)"), "the user had"),
-    (re.compile(r"\bI['’]d\b"), "the user would"),
-    (re.compile(r"\bI have\b"), "the user has"),
-    (re.compile(rf"\bI((?:\s+{_ADVERB})*) (?:don['’]t|do not)\b"), r"the user\1 does not"),
-    (re.compile(r"\bI do\b"), "the user does"),
-    (re.compile(rf"\bI((?:\s+{_ADVERB})+) (?:am|['’]m)\b"), r"the user\1 is"),
-    (re.compile(r"\bI haven['’]t\b"), "the user has not"),
-)
-_VERB: Final = re.compile(rf"\bI((?:\s+{_ADVERB}\b)*+)\s+([a-z]+)\b(?!['’])")
-_KEPT: Final = frozenset(
-    _WORD.findall(
-        "can could will would should must may might shall had was were did went got made took saw met "
-        "bought found said told gave came ran left kept felt thought knew began chose spent sent "
-        "wrote read built grew paid won lost hit quit set put cut let led drove flew ate drank "
-        "slept taught caught brought fell held heard meant understood cannot used and or but who"
-    )
-)
-"""Verbs that look the same for everyone, or are past already."""
-_IRREGULAR: Final = {"have": "has", "do": "does", "go": "goes", "am": "is", "be": "is"}
-_PRONOUNS: Final = (
-    (re.compile(r"^Me\b"), "The user"),
-    (re.compile(r"\bmyself\b", re.IGNORECASE), "themselves"),
-    (re.compile(r"\bmine\b", re.IGNORECASE), "theirs"),
-    (re.compile(r"\bme\b"), "them"),
-    (re.compile(r"\bI\b"), "the user"),
-)
-_MY: Final = re.compile(r"\bmy\b", re.IGNORECASE)
-_THEM: Final = re.compile(r"\bthe user\b")
-_BEGINNING: Final = re.compile(r"(?<=[.!?] )the user\b")
-_BOLD: Final = re.compile(r"\*\*|__")
 _CJK: Final = re.compile(f"[{CJK}]")
-_MYSELF: Final = re.compile("(?<!自)我(?!们|們)")
-_REASON: Final = re.compile(
-    r",?\s+(?:because|since|so that|as (?:it|they|we|I)\b|otherwise|, or (?:else|it))\s*(?P<why>.{6,})$"
-    r"|\s[—–-]\s+(?P<dash>(?:it|we|they|that|this|the)\b.{6,})$|[，,]?(?:因为|由于)(?P<zh>[^。]{3,})"
-    r"|[，,](?P<or>(?:否则|不然|以免|免得)[^。]{2,})",
-    re.IGNORECASE,
-)
-_SHORTEST_RULE: Final = 4
-_OLD: Final = datetime.date(1990, 1, 1)
-
-
-def rewrite_statement(sentence: str, day: str) -> str:
-    """The statement: without markup, in the third person, with calendar dates where they are sure."""
-    text = resolve_dates(_BOLD.sub("", sentence).strip(), day)
-    text = _MYSELF.sub("用户", text) if _CJK.search(text) else _third(text)
-    text = text[:1].upper() + text[1:]
-    is_ended = text.endswith((".", "!", "?", "。", "！", "…", ":", "”", '"'))
-    return text if is_ended else f"{text}{'。' if _CJK.search(text) else '.'}"
-
-
-def resolve_dates(text: str, day: str) -> str:
-    """Against the day on which it was said."""
-    try:
-        said = datetime.date.fromisoformat(day)
-    except ValueError:
-        return text
-    if said < _OLD:
-        return text
-    return make_dates_absolute(text, datetime.datetime.combine(said, datetime.time(12)).timestamp())
-
-
-def split_reason(text: str) -> tuple[str, str]:
-    """A rule, and the reason that it gives for itself if it does."""
-    found = _REASON.search(text)
-    if found is None or found.start() < _SHORTEST_RULE:
-        return text, ""
-    why = next(part.strip(" .。") for part in found.groups() if part)
-    return text[: found.start()].rstrip(" ,，"), why
-
-
-def _third(text: str) -> str:
-    for pattern, words in _CONTRACTED:
-        text = pattern.sub(words, text)
-    text = _VERB.sub(lambda match: f"the user{match[1]} {_with_s(match[2])}", text)
-    for pattern, words in _PRONOUNS:
-        text = pattern.sub(words, text)
-    return _BEGINNING.sub("The user", _possessive(text))
-
-
-def _with_s(verb: str) -> str:
-    if verb in _KEPT or (verb.endswith("ed") and not verb.endswith("eed")):
-        return verb
-    if verb in _IRREGULAR:
-        return _IRREGULAR[verb]
-    if verb.endswith(("s", "x", "z", "ch", "sh")):
-        return f"{verb}es"
-    if verb.endswith("y") and verb[-2:-1] not in "aeiou":
-        return f"{verb[:-1]}ies"
-    return f"{verb}s"
-
-
-def _possessive(text: str) -> str:
-    """`my` is `the user's` until somebody has been named; then it is `their`."""
-    first, named = _MY.search(text), _THEM.search(text)
-    if first and (named is None or first.start() < named.start()):
-        text = _MY.sub("the user's", text, count=1)
-    return _MY.sub("their", text)
-
-
 MOST: Final = 12
-"""Memories of one run; who says more than that of lasting worth at once has pasted something."""
+"""Memories of one message; who says more than that of lasting worth at once has pasted something."""
 LONGEST_MORE: Final = 240
+LONGEST_JOINED: Final = 400  # Characters of sentences that become one memory
 FEWEST: Final = 2  # Words that say what a statement is about
 
 _REMEMBER: Final = re.compile(
@@ -208,7 +118,11 @@ _IN_THE_CODE: Final = re.compile(
     r"\b(?:function|class|method|module|variable|endpoint|folder|directory|branch|commit|test|script|file"
     r"|import|readme|claude\.md)s?\b.{0,60}\b(?:is|are|returns?|takes?|lives?|calls?|contains?|says?"
     r"|called|named|located|defined)\b(?!.*\b(?:because|not|never|only)\b)|(?:函数|方法|类|模块|文件|目录"
-    r"|分支).{0,20}(?:是|在|返回|叫)",
+    r"|分支).{0,20}(?:是|在|返回|叫)"
+    r"|\b(?:merged|committed|pushed|rebased|cherry-picked|reverted)\b.{0,40}\b(?:branch|commit|main|master|pr"
+    r"|pull request|#\d+)\b|\b(?:pr|pull request|commit) (?:#?\d+|[0-9a-f]{7,})\b"
+    r"|\b(?:tests?|build|ci|pipeline)s? (?:(?:is|are|was|were) )?(?:now )?(?:pass\w*|fail\w*|green|red"
+    r"|broken)\b|\b(?:agents|claude|readme|contributing)\.md\b",
     re.IGNORECASE,
 )
 _NO: Final = re.compile(r"^(?:no|nope|wrong|不|不对|不是)\b|^不", re.IGNORECASE)
@@ -258,7 +172,11 @@ def extract_facts(said: Iterable[TypedSentence]) -> list[ExtractedFact]:
     """The facts to remember and to forget, in the order in which they were said."""
     found: list[ExtractedFact] = []
     before: TypedSentence | None = None
-    for one in said:
+    sentences = [clause for one in said for clause in split_clauses(one)]
+    told: set[int] = set()  # The places of sentences that were added to another one
+    for at, one in enumerate(sentences):
+        if at in told:
+            continue
         if one.withdraws:
             if found and one.number - found[-1].number <= 2:
                 found.pop()
@@ -271,13 +189,76 @@ def extract_facts(said: Iterable[TypedSentence]) -> list[ExtractedFact]:
         before = None
         if (new := _forgotten_learning(one) or _kept(one)) is None:
             continue
+        if new.kind in WEAK and not _CJK.search(new.text):
+            new = _add_more(new, at, sentences, told)
         words = find_subject_words(new.text)
         if new.forgets:
             found = [old for old in found if not words <= find_subject_words(old.text)]
         if not any(new.forgets == old.forgets and words <= find_subject_words(old.text) for old in found):
             found.append(new)
             before = None if new.forgets else one
-    return found[:MOST]
+    places = Counter[int]()
+    return [one for one in found if _count_up(places, one.number) <= MOST]
+
+
+def _count_up(counts: Counter[int], number: int) -> int:
+    counts[number] += 1
+    return counts[number]
+
+
+def _add_more(
+    fact: ExtractedFact, at: int, sentences: Sequence[TypedSentence], told: set[int]
+) -> ExtractedFact:
+    """The fact with what else its message says about the same, in the order in which it was said."""
+    own = sentences[at]
+    subject, length = find_subject_words(own.core), len(fact.text)
+    chosen = {at}
+    for place, one in enumerate(sentences):
+        if one.number != own.number or place in told | {at} or "?" in one.text or one.withdraws:
+            continue
+        about = find_subject_words(one.core)
+        if not about & subject or length + len(one.text) > LONGEST_JOINED or is_passing(one):
+            continue
+        if is_unclear(one) or compute_worth(one, find_kind(one)) <= BESIDE or find_secrets(one.text):
+            continue
+        chosen.add(place)
+        subject, length = subject | about, length + len(one.text)
+    told |= chosen
+    if len(chosen) == 1:
+        return fact
+    parts = [sentences[place] for place in sorted(chosen)]
+    text = " ".join(rewrite_statement(trim_remarks(_statement(one)), one.day) for one in parts)
+    first = last = at  # the quote is what was said in one go around the fact itself
+    while first - 1 in chosen and sentences[first - 1].place == sentences[first].place - 1:
+        first -= 1
+    while last + 1 in chosen and sentences[last + 1].place == sentences[last].place + 1:
+        last += 1
+    quote = " ".join(one.text for one in sentences[first : last + 1])
+    return replace(fact, text=text, quote=quote)
+
+
+_AND: Final = re.compile(
+    r"(?:,? and|;|, but)\s+(?=(?:I(?:['’]m| am| work| live| prefer| use| have)|my|we|our|the \w+)\b)",
+    re.IGNORECASE,
+)
+"""Between two statements, each with a subject of its own."""
+
+
+def split_clauses(one: TypedSentence) -> list[TypedSentence]:
+    """A sentence, or its two halves where each is a fact of its own: two facts are two memories."""
+    for found in _AND.finditer(one.core):
+        left, right = one.core[: found.start()], one.core[found.end() :]
+        at = one.text.find(right)
+        if at < 0 or one.text[at:].strip() != right.strip():
+            continue
+        halves = [
+            replace(one, core=left, text=one.text[:at].rstrip()[: -len(found[0].strip())].rstrip(" ,;")),
+            replace(one, core=right, text=one.text[at:], lead=""),
+        ]
+        kinds = [find_kind(half) for half in halves]
+        if all(kind is not None and kind not in WEAK for kind in kinds):
+            return halves
+    return [one]
 
 
 def _goes_on(one: TypedSentence, before: TypedSentence | None) -> bool:
@@ -304,8 +285,31 @@ def _forgotten_learning(one: TypedSentence) -> ExtractedFact | None:
     )
 
 
+_FOR_TEAM: Final = re.compile(
+    r"(?:(?:please )?(?:remember|note|save)(?: this| it)? )?for (?:the|our|my) (?:whole |entire )?team"
+    r"(?:['’]s memory)?\s*[,:—-]?\s*(?:that\s+)?|(?:请?记住，?)?(?:给|为)(?:整个)?团队[：:，,]\s*",
+    re.IGNORECASE,
+)
+_TEAM_AFTER: Final = re.compile(
+    r",?\s+for (?:the|our|my) (?:whole |entire )?team(?=\W*$)|\bteam[- ]wide\b", re.IGNORECASE
+)
+
+
 def _kept(one: TypedSentence) -> ExtractedFact | None:
+    """The fact in a sentence, if it is one that lasts. `for the team:` says whose it is."""
+    if found := _FOR_TEAM.match(one.core):
+        at = one.text.find(one.core[found.end() :][:8])
+        rest = replace(one, core=one.core[found.end() :], lead=one.text[: max(0, at)].lower())
+        fact = _own(rest) or (_remembered(replace(rest, core=f"remember that {rest.core}")))
+        return replace(fact, team=True) if fact is not None else None
+    fact = _own(one)
+    return replace(fact, team=True) if fact is not None and _TEAM_AFTER.search(one.core) else fact
+
+
+def _own(one: TypedSentence) -> ExtractedFact | None:
     if (made := _remembered(one) or _by_cue(one)) is None:
+        return None
+    if made.kind not in _ORDERS and _IN_THE_CODE.search(one.core):
         return None
     # a pair of Chinese characters says less than a word
     least = FEWEST + bool(_CJK.search(made.text) and not _LATIN.search(made.text))
@@ -336,12 +340,62 @@ def _rest_of(one: TypedSentence, tail: str) -> str:
 
 
 def _by_cue(one: TypedSentence) -> ExtractedFact | None:
-    for cue in CHINESE_CUES if _CJK.search(one.core) else CUES:
-        if _fits(cue, one):
-            if cue.kind == "confirmation":
-                return _confirmed(one)
-            return _made(one, cue.kind, TYPE_OF[cue.kind], _statement(one))
-    return None
+    kind = find_kind(one)
+    if kind == "confirmation":
+        return _confirmed(one)
+    if not _CJK.search(one.core) and not _lasts(one, kind):
+        return None
+    made = kind or "fact"
+    return _made(one, made, TYPE_OF[made], _statement(one)) if kind or not _CJK.search(one.core) else None
+
+
+def find_kind(one: TypedSentence) -> Kind | None:
+    """The kind of the first cue that a sentence has; None if it has none."""
+    cues = CHINESE_CUES if _CJK.search(one.core) else CUES
+    return next((cue.kind for cue in cues if _fits(cue, one)), None)
+
+
+def _lasts(one: TypedSentence, kind: Kind | None) -> bool:
+    """True if a sentence says something that lasts.
+
+    Where somebody works on files that takes a cue. Elsewhere people speak of themselves all the time: a
+    cue is enough in a plain sentence, and of others the worth decides.
+    """
+    if kind in _ORDERS or kind in ("pointer", "deadline"):
+        return True
+    explicit = kind is not None and kind not in WEAK
+    if is_passing(one) or (one.working and not explicit):
+        return False
+    if one.working:
+        return True
+    if is_material(one):
+        return False
+    if explicit and (is_plain(one) or (kind == "decision" and _TOGETHER.match(one.core))):
+        return True
+    return not (is_unclear(one) or is_reaction(one)) and compute_worth(one, kind) > LIMIT
+
+
+_TOGETHER: Final = re.compile(r"(?:we|our team|the team)\b", re.IGNORECASE)
+_FRAGMENT: Final = re.compile(
+    r"(?:for \w+ing|since|because|given|having|using|starting|instead of|things like|as for"
+    r"|like (?:that|the)|way (?:I|we)|that (?:I|we)|and|or|but|with|without|just \w+ing)\b",
+    re.IGNORECASE,
+)
+"""The beginning of half a sentence."""
+_VERBAL: Final = re.compile(
+    r"\b(?:is|are|was|were|am|be|been|has|have|had|will|would|can|could|should|must|needs?|wants?|do|does"
+    r"|did|goes|went|got|took|made|keeps?|starts?|works?|costs?|\w+ed|let['’]s)\b|['’](?:s|m|re|ve|ll|d)\b"
+    r"|\bI\s+\w+|\bwe\s+\w+|:\s|\b\w{3,}s (?:from|at|in|on|to|for|with|by|the|an?|about)\b",
+    re.IGNORECASE,
+)
+_ADDRESSED: Final = re.compile(r"\b(?:you|your|please|thanks?)\b|```", re.IGNORECASE)
+"""Words to the assistant, or a piece of code."""
+
+
+def is_unclear(one: TypedSentence) -> bool:
+    """True for what cannot stand alone: half a sentence, a line of a dialogue, words to the assistant."""
+    half = _FRAGMENT.match(one.core) or not _VERBAL.search(one.core) or _ADDRESSED.search(one.text)
+    return bool(half or _NOBODY.match(one.core) or _SPEAKER.match(one.core) or _TASK.match(one.core))
 
 
 def _fits(cue: MemoryCue, one: TypedSentence) -> bool:
@@ -371,6 +425,8 @@ def _made(one: TypedSentence, kind: Kind, type: Type, text: str) -> ExtractedFac
     why = ""
     if type == "feedback":
         text, why = split_reason(_PLEASE.sub("", text, count=1) if _PLEASE.match(text) else text)
+    elif kind in WEAK and not _CJK.search(text):
+        text = trim_remarks(text)
     why = resolve_dates(why, one.day)
     return ExtractedFact(kind, type, rewrite_statement(text, one.day), one.text, one.day, one.number, why)
 
@@ -428,6 +484,7 @@ class ExtractionOrder(msgspec.Struct, frozen=True):
     since: int
     session: str
     date: str
+    team: bool = False  # True if there is a folder that a team shares
 
 
 def parse_extraction_order(body: str) -> ExtractionOrder | None:
@@ -443,6 +500,7 @@ def parse_extraction_order(body: str) -> ExtractionOrder | None:
         int(since[1]) if since else 0,
         unescape(session[1]) if session else "",
         (session[2] or "") if session else "",
+        _TEAM_RULE in body,
     )
 
 
@@ -487,6 +545,8 @@ def _subject(text: str) -> frozenset[str]:
 
 
 NOTHING: Final = "Nothing to save."
+CALL: Final = 60  # Tokens of a call beside its text
+FILLED: Final = 0.7  # The most of its room that a reply takes: tokens are estimated
 DESCRIPTION: Final = 100
 QUOTE: Final = 280  # Characters of a description, and of the words that a memory rests on
 NAME: Final = 4  # Words of a name. It stands in the index twice, and the index holds 25,000 characters.
@@ -494,6 +554,7 @@ READS: Final = 5
 MOST_OF: Final = 0.6  # The share of what is to be forgotten that a memory must say
 AUTHOR: Final = "extraction"
 TEAM: Final = "team/"
+_TEAM_RULE: Final = "**Whose folder.**"  # Opens the paragraph of a directive about the team's folder
 _NUMBERED: Final = re.compile(r"^ *\d+(?:\t|→)(.*)$")
 _WHO: Final = re.compile(r"^(?:the user(?:['’]s)?\s+|用户的?)(?=\S)", re.IGNORECASE)
 _REMARK: Final = re.compile(r"^\[.*\]$")
@@ -509,8 +570,7 @@ def reply_to_extraction(conversation: OfflineConversation, directive: Directive)
     if "Write" not in conversation.tools:
         return _said("There is no Write here, so nothing was saved.")
     made = list(iterate_calls(conversation, ask.at))
-    if written := [one for one in made if one.use.name == "Write"]:
-        return _said(_reported(written))
+    written = [one for one in made if one.use.name == "Write"]
     found = _news(extract_facts(find_typed_sentences(conversation, asked.since, ask.at)), asked)
     close = _close(found, asked)
     place = blake2b(directive.id.encode("utf-8"), digest_size=4).hexdigest()
@@ -519,14 +579,29 @@ def reply_to_extraction(conversation: OfflineConversation, directive: Directive)
             ToolUse(f"toolu_off_recall_{place}_{n}", "Read", {"file_path": _path(asked, one.file)})
             for n, one in enumerate(close)
         )
-    drafts = list(_drafts(found, asked, _read(made, asked)))
+    drafts = list(_drafts(found, asked, _read(made, asked)))[len(written) :]
     if not drafts:
-        return _said(NOTHING)
+        return _said(_reported(written) if written else NOTHING)
     texts = ((file, strip_half_characters(data.decode("utf-8", "replace"))) for file, data in drafts)
-    return tuple(
-        ToolUse(f"toolu_off_learn_{place}_{n}", "Write", {"file_path": _path(asked, file), "content": text})
+    writes = [
+        ToolUse(
+            f"toolu_off_learn_{place}_{len(written) + n}",
+            "Write",
+            {"file_path": _path(asked, file), "content": text},
+        )
         for n, (file, text) in enumerate(texts)
-    )
+    ]
+    return tuple(writes[: _count_fitting(writes, conversation.room)])
+
+
+def _count_fitting(writes: Sequence[ToolUse], room: int) -> int:
+    """The number of calls for which there is room in one reply: one at least."""
+    used = 0
+    for number, write in enumerate(writes):
+        used += estimate_tokens(str(write.input)) + CALL
+        if room and number and used > FILLED * room:
+            return number
+    return len(writes)
 
 
 def _said(text: str) -> Blocks:
@@ -624,7 +699,8 @@ def _drafts(
             yield old.file, _changed(one, old, asked)
         elif old is None:
             name = "-".join(make_memory_name(_WHO.sub("", one.text)).split("-")[:NAME])
-            file = choose_file(name, taken)
+            shared = TEAM if one.team and asked.team and one.type != "user" else ""
+            file = shared + choose_file(name, taken)
             taken.add(make_file_key(file))
             yield file, _new(one, file, asked)
 

@@ -8,6 +8,7 @@ It also splits texts into sentences and terms, and finds the sentences of a pers
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Iterator
 from typing import Final, Literal, TypeAlias
@@ -16,6 +17,8 @@ import msgspec
 
 from sevenfold.core.messages import Message, Text, parse_directive
 from sevenfold.layers.shared.side_work import find_told_calls
+from sevenfold.memory.dates.relative import make_dates_absolute
+from sevenfold.memory.guard.own_words import split_pasted_text
 from sevenfold.memory.text.words import CJK, make_word_set, stem_word, tokenize_text
 from sevenfold.offline.conversation import OfflineConversation, extract_typed_text, split_added
 
@@ -306,6 +309,8 @@ class TypedSentence(msgspec.Struct, frozen=True):
     working: bool = False
     """True if the assistant works on files here, so that most of what is said is about the task."""
     place: int = 0  # Of the sentence in its message
+    message: str = ""  # All that was typed in its message
+    opening: str = ""  # The first that was typed in the conversation
 
     @property
     def withdraws(self) -> bool:
@@ -317,18 +322,21 @@ def find_typed_sentences(
     conversation: OfflineConversation, since: int, until: int
 ) -> Iterator[TypedSentence]:
     """The sentences of the messages after so many, before the one at `until`."""
-    day, answered = "", ""
+    day, answered, opening = "", "", ""
     working = is_working(conversation, until)
     for at, message in enumerate(conversation.messages[:until]):
         if message.role == "assistant":
             answered = message.text or answered
             continue
         day = find_told_day(message) or day
-        if at < since or at in conversation.added:
+        if at in conversation.added:
             continue
         text = _typed(message)
+        opening = opening or text
+        if at < since:
+            continue
         for place, piece, lead, core in split_statements(text):
-            yield TypedSentence(at + 1, day, piece, core, lead, answered, working, place)
+            yield TypedSentence(at + 1, day, piece, core, lead, answered, working, place, text, opening)
         answered = "" if text else answered
 
 
@@ -368,7 +376,7 @@ def _typed(message: Message) -> str:
     """The text that a person typed; empty if a program wrote it."""
     if any(isinstance(b, Text) and parse_directive(b.text) for b in message.content):
         return ""
-    text = extract_typed_text(message)
+    text = split_pasted_text(extract_typed_text(message)).own
     strange = _NO_PERSON.search(text) or text.startswith(_GO_ON)
     if strange or len(_SECTION.findall(text)) >= 3:
         return ""
@@ -407,3 +415,150 @@ def is_statement(core: str) -> bool:
     if _JOKED.search(core) or _REPORTED.search(core):
         return False
     return len(_WEIRD.findall(core)) < 2
+
+
+# --- a sentence as a statement about its speaker --------------------------------------------------------
+
+_ADVERB: Final = (
+    r"(?:really|also|still|just|usually|always|often|mostly|generally|personally|actually|definitely"
+    r"|absolutely|honestly|strongly|much|particularly|especially|currently|now|already|finally|recently"
+    r"|totally|truly|simply|normally|typically|never|rarely|sometimes|only|successfully|officially"
+    r"|probably|even|both)"
+)
+_WORD: Final = re.compile(r"\w+")
+_CONTRACTED: Final = (
+    (re.compile(r"\bI['’]m\b"), "the user is"),
+    (re.compile(r"\bI am\b"), "the user is"),
+    (re.compile(r"\bI['’]ve\b"), "the user has"),
+    (re.compile(r"\bI['’]ll\b"), "the user will"),
+    (re.compile(r"\bI['’]d\b(?=\s+(?:been|had|gone|done|\w+ed)\b)"), "the user had"),
+    (re.compile(r"\bI['’]d\b"), "the user would"),
+    (re.compile(r"\bI have\b"), "the user has"),
+    (re.compile(rf"\bI((?:\s+{_ADVERB})*) (?:don['’]t|do not)\b"), r"the user\1 does not"),
+    (re.compile(r"\bI do\b"), "the user does"),
+    (re.compile(rf"\bI((?:\s+{_ADVERB})+) (?:am|['’]m)\b"), r"the user\1 is"),
+    (re.compile(r"\bI haven['’]t\b"), "the user has not"),
+)
+_NUMERAL: Final = r"(?<!\b[Tt]ype )(?<!\b[Pp]art )(?<!\b[Pp]hase )(?<!\b[Cc]lass )(?<!\bWar )(?<!\bAct )"
+"""Not behind these: there `I` is a number."""
+_VERB: Final = re.compile(rf"{_NUMERAL}\bI((?:\s+{_ADVERB}\b)*+)\s+([a-z]+)\b(?!['’])")
+_KEPT: Final = frozenset(
+    _WORD.findall(
+        "can could will would should must may might shall had was were did went got made took saw met "
+        "bought found said told gave came ran left kept felt thought knew began chose spent sent "
+        "wrote read built grew paid won lost hit quit set put cut let led drove flew ate drank "
+        "slept taught caught brought fell held heard meant understood cannot used and or but who"
+    )
+)
+"""Verbs that look the same for everyone, or are past already."""
+_IRREGULAR: Final = {"have": "has", "do": "does", "go": "goes", "am": "is", "be": "is"}
+_PRONOUNS: Final = (
+    (re.compile(r"^[Mm]e\b"), "The user"),
+    (re.compile(r"\bmyself\b", re.IGNORECASE), "themselves"),
+    (re.compile(r"\bmine\b", re.IGNORECASE), "theirs"),
+    (re.compile(r"\bme\b"), "them"),
+    (re.compile(rf"{_NUMERAL}\bI\b"), "the user"),
+)
+_MY: Final = re.compile(r"\bmy\b", re.IGNORECASE)
+_THEM: Final = re.compile(r"\bthe user\b")
+_BEGINNING: Final = re.compile(r"(?<=[.!?] )the user\b")
+_BOLD: Final = re.compile(r"\*\*|__")
+_CJK: Final = re.compile(f"[{CJK}]")
+_MYSELF: Final = re.compile("(?<!自)我(?!们|們)")
+_REASON: Final = re.compile(
+    r",?\s+(?:because|since|so that|as (?:it|they|we|I)\b|otherwise|, or (?:else|it))\s*(?P<why>.{6,})$"
+    r"|\s[—–-]\s+(?P<dash>(?:it|we|they|that|this|the)\b.{6,})$|[，,]?(?:因为|由于)(?P<zh>[^。]{3,})"
+    r"|[，,](?P<or>(?:否则|不然|以免|免得)[^。]{2,})",
+    re.IGNORECASE,
+)
+_SHORTEST_RULE: Final = 4
+_OLD: Final = datetime.date(1990, 1, 1)
+
+
+def rewrite_statement(sentence: str, day: str) -> str:
+    """The statement: without markup, in the third person, with calendar dates where they are sure."""
+    text = resolve_dates(_BOLD.sub("", sentence).strip(), day)
+    text = _MYSELF.sub("用户", text) if _CJK.search(text) else _third(text)
+    text = text[:1].upper() + text[1:]
+    is_ended = text.endswith((".", "!", "?", "。", "！", "…", ":", "”", '"'))
+    return text if is_ended else f"{text}{'。' if _CJK.search(text) else '.'}"
+
+
+_FILLER: Final = (
+    r"(?:really|definitely|just|actually|honestly|super|totally|absolutely|certainly|especially"
+    r"|particularly|probably|basically|literally|simply|truly|finally|also|even|still|already|quite|pretty"
+    r"|very|a bit|a little(?: bit)?|kind of|sort of|for sure|obviously|exactly)"
+)
+_REMARKS: Final = (
+    re.compile(
+        r"^(?:I (?:really |definitely |also |just )?(?:think|guess|believe|feel like|suppose|mean|would say"
+        r"|thought)|I['’]m (?:thinking|guessing)|I['’]d say|it (?:looks|seems|sounds) like|I have to say"
+        r"|to be honest)(?: that)?,?\s+(?=(?:I|we|my|our|the|a|an)\b|[A-Z])",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        r"\s*(?:,|\s[–—-])\s+(?:(?:that|it|this)(?: really)? (?:makes|sounds|seems|feels|is|would|will"
+        r"|looks)|that['’]s|it['’]s|which (?:is|are|sounds|seems|makes|feels|was|really|would)|if that"
+        r"|just to|just in case|you know|I guess|I think|I suppose|thanks?|please)\b(?:\s+[\w'’-]+){0,7}"
+        r"(?=[.!]*$)",
+        re.IGNORECASE,
+    ),
+    re.compile(rf"\s+{_FILLER}(?=\s+\w)", re.IGNORECASE),
+    re.compile(rf"^{_FILLER}\s+(?=\w)", re.IGNORECASE),
+)
+
+
+def trim_remarks(text: str) -> str:
+    """A statement without what its speaker thinks of it: `I think`, `really`, `that makes sense`."""
+    for remark in _REMARKS:
+        text = remark.sub("", text)
+    return text
+
+
+def resolve_dates(text: str, day: str) -> str:
+    """Against the day on which it was said."""
+    try:
+        said = datetime.date.fromisoformat(day)
+    except ValueError:
+        return text
+    if said < _OLD:
+        return text
+    return make_dates_absolute(text, datetime.datetime.combine(said, datetime.time(12)).timestamp())
+
+
+def split_reason(text: str) -> tuple[str, str]:
+    """A rule, and the reason that it gives for itself if it does."""
+    found = _REASON.search(text)
+    if found is None or found.start() < _SHORTEST_RULE:
+        return text, ""
+    why = next(part.strip(" .。") for part in found.groups() if part)
+    return text[: found.start()].rstrip(" ,，"), why
+
+
+def _third(text: str) -> str:
+    for pattern, words in _CONTRACTED:
+        text = pattern.sub(words, text)
+    text = _VERB.sub(lambda match: f"the user{match[1]} {_with_s(match[2])}", text)
+    for pattern, words in _PRONOUNS:
+        text = pattern.sub(words, text)
+    return _BEGINNING.sub("The user", _possessive(text))
+
+
+def _with_s(verb: str) -> str:
+    if verb in _KEPT or (verb.endswith("ed") and not verb.endswith("eed")):
+        return verb
+    if verb in _IRREGULAR:
+        return _IRREGULAR[verb]
+    if verb.endswith(("s", "x", "z", "ch", "sh")):
+        return f"{verb}es"
+    if verb.endswith("y") and verb[-2:-1] not in "aeiou":
+        return f"{verb[:-1]}ies"
+    return f"{verb}s"
+
+
+def _possessive(text: str) -> str:
+    """`my` is `the user's` until somebody has been named; then it is `their`."""
+    first, named = _MY.search(text), _THEM.search(text)
+    if first and (named is None or first.start() < named.start()):
+        text = _MY.sub("the user's", text, count=1)
+    return _MY.sub("their", text)

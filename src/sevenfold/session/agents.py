@@ -122,6 +122,7 @@ class AgentSpawner:
         steps: int = 1,
         tools: Tools | None = None,
         max_tokens: int = 0,
+        counted: Callable[[Usage], None] | None = None,
     ) -> ForkReply:
         """Ask the model of the agent that this request is of, beside it."""
         forks = self.beside.get(request.source)
@@ -129,7 +130,14 @@ class AgentSpawner:
             raise Refused(f"{kind} was asked for, and {request.source} is no agent of this session")
         if request.source.startswith(SOURCE):  # a fork at work is an agent like any other
             request = replace(request, source=f"agent:{request.source.removeprefix(SOURCE)}")
-        return await forks(request, directive, kind=kind, steps=steps, tools=tools, max_tokens=max_tokens)
+        return await forks(
+            *(request, directive),
+            kind=kind,
+            steps=steps,
+            tools=tools,
+            max_tokens=max_tokens,
+            counted=counted,
+        )
 
     def connected(self, name: str | None) -> Model:
         main = self.session.model

@@ -21,7 +21,7 @@ from sevenfold.core.errors import SevenfoldError
 from sevenfold.core.events import Emit, Ended, Event, Failed, Notice, Remembered
 from sevenfold.core.messages import Message, make_context_message
 from sevenfold.core.protocols import Attach, Change, Clock, ToolFailed
-from sevenfold.core.transcript import Mark, View
+from sevenfold.core.transcript import Entry, Mark, View
 from sevenfold.layers.l5_durable_memory.prompt import (
     LOADED,
     InstructionLoader,
@@ -30,8 +30,9 @@ from sevenfold.layers.l5_durable_memory.prompt import (
     is_opening,
 )
 from sevenfold.layers.shared.restore import CompactionCut, StandingMessages, Stands
+from sevenfold.memory.folder.agent_folders import find_state_folder
 from sevenfold.memory.folder.files import FolderBackend
-from sevenfold.memory.folder.folder import Saved, find_state_folder
+from sevenfold.memory.folder.folder import Saved
 from sevenfold.memory.folder.names import INDEX_NAME
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.instructions.loader import InstructionFiles
@@ -46,6 +47,7 @@ from sevenfold.settings.place import claim_memory_place
 from sevenfold.tools.workspace import FileKeeper, is_secret_file, resolve_path
 
 if TYPE_CHECKING:
+    from sevenfold.memory.guard.wall import WriteSources
     from sevenfold.memory.team.sync import SyncScheduler
     from sevenfold.memory.team.team import Team
     from sevenfold.session.session import Session
@@ -67,10 +69,14 @@ class SessionMemory:
         clock: Clock,
         emit: Emit,
         locate: Callable[[str], Path],
+        entries: Callable[[], Sequence[Entry]],
         *,
         team: bool = True,
     ) -> None:
-        """`locate`: which file a tool means by a path. `team`: whether memory shared with one is used."""
+        """`locate`: which file a tool means by a path. `team`: whether memory shared with one is used.
+
+        `entries`: the transcript, in which stands what the user said himself.
+        """
         self._at, self._clock, self._emit = at, clock, emit
         self._own, self._waiting = threading.get_ident(), deque[Event]()
         self.store: MemoryStore | None = None
@@ -85,6 +91,8 @@ class SessionMemory:
                 embedder=open_default_embedder(place.words),
                 claim=lambda: FolderBackend.at(claim_memory_place(place)),
             )
+            self.store.rest_on(self._collect_sources)
+        self._entries = entries
         self._team = team and self.store is not None and _shared(self.store)
         self._instructing = InstructionLoader(
             partial(find_instruction_files, at),
@@ -178,8 +186,14 @@ class SessionMemory:
             emit=self._tell,
             author=self.store.author,
         )
+        store.rest_on(self._collect_sources)
         self._others.append(store)
         return MemoryKeeper(store, self._clock, self._tell)
+
+    def _collect_sources(self) -> WriteSources:
+        from sevenfold.layers.l5_durable_memory.provenance import collect_write_sources
+
+        return collect_write_sources(tuple(self._entries()))
 
     async def prepare(self) -> Sequence[Change]:
         """Take in what others wrote since, and bring the search up to date, in the background."""
@@ -313,7 +327,8 @@ class MemoryKeeper:
         from sevenfold.memory.agent_writes import prepare_write
 
         try:
-            self._store.before_write(path, data)
+            self._store.take_in()  # the person's own changes since are not the agent's
+            data = self._store.before_write(path, data)
             written = prepare_write(self._store, path, data, self._clock.now())
         except SevenfoldError as error:
             raise ToolFailed(str(error)) from error

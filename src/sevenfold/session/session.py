@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace as with_fields
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
@@ -19,13 +20,14 @@ from msgspec.structs import replace
 from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
 from sevenfold.core.clock import SystemClock
-from sevenfold.core.errors import Mistake, Refused
-from sevenfold.core.events import Asked, Closed, Ended, Event, EventSource, Notice, Started
+from sevenfold.core.errors import Mistake, Refused, StorageFailure
+from sevenfold.core.events import Asked, Closed, Ended, Event, EventSource, Failed, Notice, Started
 from sevenfold.core.messages import Message, make_context_message, strip_message_characters, user
 from sevenfold.core.protocols import Clock, Layers, Model, Tool
 from sevenfold.core.request import Frame, Request
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Mark, Reply, View
+from sevenfold.layers.l5_durable_memory.extraction import Extraction
 from sevenfold.layers.l5_durable_memory.recall import Recall
 from sevenfold.layers.l7_agents.roster import Roster
 from sevenfold.layers.ladder import make_standard_layers
@@ -152,6 +154,11 @@ class Session:
         """The agents that work beside this conversation."""
         return self.company.roster
 
+    @property
+    def extraction(self) -> Extraction | None:
+        """The layer that learns from this conversation; None where nothing is learned from it."""
+        return next((layer for layer in self.turn.layers.rest if isinstance(layer, Extraction)), None)
+
     # --- opening and closing ----------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
@@ -216,6 +223,7 @@ class Session:
             self.clock,
             self.emit,
             lambda path: self.tools.workspace.locate(path),
+            lambda: self._recording.transcript.entries,
             team=self.flags.team,
         )
         stack.callback(self.knowledge.close)
@@ -323,6 +331,8 @@ class Session:
         self._cleanup = DailyCleanup(self.places.project, self.id, here, others, self.clock, self.emit)
         self.tray.start("clean-up", self._cleanup)
         self.tray.start("memory", self.knowledge.prepare)
+        if self.extraction is not None and self.extraction.list_earlier():
+            self.tray.start(Extraction.label, partial(self.extraction.take_up, self.request))
         self._teamwork.start(self._tasks)
         await self.company.start(self.folder, self.view)
         self._watch()
@@ -384,6 +394,7 @@ class Session:
                 await self._begin()
                 if message is not None:
                     self.emit(Asked(message.text))
+                    self._note_words()
                 reply = await run_until_hooks_agree(self.turn, message, self.tools.hooks, "Stop", {})
                 stop = reply.stop
             if scope.cancelled_caught:
@@ -398,6 +409,15 @@ class Session:
             lines = self.ledger.lines[requests:]
             used = sum((line.usage for line in lines), Usage())
             self.emit(Ended(stop, len(lines), used, perf_counter() - began))
+
+    def _note_words(self) -> None:
+        """Nothing else runs between this note and the user's words in the transcript."""
+        if self.extraction is None:
+            return
+        try:
+            self.extraction.note_words(self.view)
+        except StorageFailure as error:
+            self.emit(Failed(Extraction.label, str(error)))
 
     async def _submit(self, message: Message) -> None:
         """Hooks see the message before anything else does. Raises `Refused` if one blocks it."""

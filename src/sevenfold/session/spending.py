@@ -1,7 +1,9 @@
 """The day's limit for background work: one small file that all sessions of a user share.
 
-Money is reserved before it is spent, so that two sessions together do not go over the limit, and what was
-reserved too much is given back. A ledger that cannot be read or written lets nothing be spent.
+Money is reserved before it is spent, so that two sessions together do not go over the limit. What is
+reserved is what the work is expected to cost. Each reply is recorded at what it did cost, and that counts
+in the end, also when the process was killed: the next one finds it. Work of many steps is stopped when the
+limit is reached. A ledger that cannot be read or written lets nothing be spent.
 
 What the layers ask a model beside the conversation, held to the day's money for background work. A
 request that only keeps the provider's cache warm: the same prefix, and one word of answer.
@@ -9,11 +11,16 @@ request that only keeps the provider's cache warm: the same prefix, and one word
 
 from __future__ import annotations
 
+import contextlib
+import math
+import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Final
 
+import anyio
 import msgspec
 from msgspec.structs import replace
 
@@ -28,6 +35,7 @@ from sevenfold.core.request import Request
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Reply, Transcript
 from sevenfold.layers.parts import Conversation
+from sevenfold.memory.dreams.lock import LockProcess, read_current_process
 from sevenfold.storage.files import read_if_there, write_atomic
 from sevenfold.storage.locks import hold_file_lock
 from sevenfold.streaming import read_reply
@@ -36,12 +44,40 @@ NAME: Final = "spending.json"
 _LARGEST: Final = 100_000
 
 
+class SpendingReservation(msgspec.Struct, frozen=True):
+    """Money that is set aside for work that goes on, and what the work has cost so far."""
+
+    by: str
+    expected: float
+    owner: LockProcess
+    cost: float = 0.0
+
+    @property
+    def amount(self) -> float:
+        return max(self.expected, self.cost)
+
+
 class SpendingDay(msgspec.Struct, frozen=True):
     """A calendar day and what was spent on it, in the currency of the price table."""
 
     day: str
     spent: float = 0.0
     by: dict[str, float] = {}  # The same by who spent it
+    open: dict[str, SpendingReservation] = {}  # Work that goes on, by id
+
+    def add(self, by: str, amount: float) -> SpendingDay:
+        return replace(self, spent=self.spent + amount, by={**self.by, by: self.by.get(by, 0.0) + amount})
+
+    def close(self, id: str, cost: float | None = None) -> SpendingDay:
+        """The day when this work is over; `cost` is what it cost in all, if that is not recorded."""
+        if (one := self.open.get(id)) is None:
+            return self
+        left = {other: work for other, work in self.open.items() if other != id}
+        return replace(self, open=left).add(one.by, one.cost if cost is None else cost)
+
+    @property
+    def total(self) -> float:
+        return self.spent + sum(one.amount for one in self.open.values())
 
 
 class SpendingFile:
@@ -51,28 +87,51 @@ class SpendingFile:
         """`limit` is for one day; None: there is none, and the sum is kept all the same."""
         self._file, self._limit, self._clock = home / NAME, limit, clock
 
-    def reserve(self, by: str, amount: float) -> bool:
-        """Set money aside before it is spent; False when the day's limit would be passed by it.
+    def reserve(self, by: str, amount: float, *, first: bool = False) -> str | None:
+        """Set money aside before it is spent; None when the day's limit would be passed by it.
 
-        Raises `StorageFailure` when the ledger cannot be kept: then nothing may be spent.
+        Returns an id for `charge` and `settle`. With `first` the day's first work may be expected to cost
+        more than the limit: the caller stops it when the limit is reached. Raises `StorageFailure` when
+        the ledger cannot be kept: then nothing may be spent.
         """
+        id = secrets.token_hex(6)
         with hold_file_lock(self._file):
             today = self._today()
-            allowed = self._limit is None or today.spent + amount <= self._limit
-            self._write(_plus(today, by, amount) if allowed else today)
-        return allowed
+            allowed = self._limit is None or today.total + amount <= self._limit
+            if first and self._limit and not today.total:
+                allowed, amount = True, min(amount, self._limit)
+            if allowed:
+                work = SpendingReservation(by, amount, read_current_process())
+                today = replace(today, open={**today.open, id: work})
+            self._write(today)
+        return id if allowed else None
 
-    def settle(self, by: str, reserved: float, cost: float) -> None:
-        """Put what it really cost in place of what was reserved."""
+    def charge(self, id: str, by: str, cost: float) -> bool:
+        """Record what a part of the work has cost; False when the day's limit is passed by now."""
         with hold_file_lock(self._file):
-            self._write(_plus(self._today(), by, cost - reserved))
+            today = self._today()
+            if (one := today.open.get(id)) is None:  # another day has begun
+                today = today.add(by, cost)
+            else:
+                today = replace(today, open={**today.open, id: replace(one, cost=one.cost + cost)})
+            self._write(today)
+        return self._limit is None or today.total <= self._limit
+
+    def settle(self, id: str, cost: float | None = None) -> None:
+        """Put what it really cost in place of what was reserved; without `cost` what was recorded."""
+        with hold_file_lock(self._file):
+            self._write(self._today().close(id, cost))
 
     @property
     def today(self) -> SpendingDay:
-        """The money spent today."""
-        return self._today()
+        """The money spent today, with what is set aside."""
+        today = self._today()
+        for id, one in today.open.items():
+            today = today.close(id, one.amount)
+        return today
 
     def _today(self) -> SpendingDay:
+        """Today as it is recorded. Work whose process died has cost what was recorded."""
         day = format_date(self._clock.now())
         data = read_if_there(self._file, _LARGEST)
         if data is None:
@@ -81,18 +140,20 @@ class SpendingFile:
             known = msgspec.json.decode(data, type=SpendingDay)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return SpendingDay(day, self._limit or 0.0)  # unknown: nothing more today
-        return known if known.day == day else SpendingDay(day)
+        if known.day != day:
+            return SpendingDay(day)
+        for id, one in known.open.items():
+            known = known if one.owner.lives() else known.close(id)
+        return known
 
     def _write(self, day: SpendingDay) -> None:
         write_atomic(self._file, msgspec.json.encode(day) + b"\n", nofollow=True)
 
 
-def _plus(day: SpendingDay, by: str, amount: float) -> SpendingDay:
-    before = day.by.get(by, 0.0)
-    return SpendingDay(day.day, max(0.0, day.spent + amount), {**day.by, by: max(0.0, before + amount)})
-
-
 ANSWER: Final = 1_500  # Tokens of a reply without a limit
+CALL: Final = 1_000  # Tokens of a reply that calls tools, on average
+STEPS_USED: Final = 1 / 3  # The part of its steps that work of many steps is expected to need
+SPENT: Final = "background work may cost no more today"
 
 
 @dataclass(slots=True)
@@ -115,46 +176,78 @@ class CappedForker:
         steps: int = 1,
         tools: Tools | None = None,
         max_tokens: int = 0,
+        counted: Callable[[Usage], None] | None = None,
     ) -> ForkReply:
         price = self.prices.of(request.frame.model)
-        expected = _expected(request, steps, max_tokens, cached=self.cached)
-        reserved = price.cost(expected) if price else 0.0
-        self._reserve(kind, reserved)
-        try:
-            answer = await self.fork(
-                request, directive, kind=kind, steps=steps, tools=tools, max_tokens=max_tokens
+        replies = math.ceil(steps * STEPS_USED) if steps > 1 else 1
+        expected = _expected(request, replies, max_tokens, cached=self.cached)
+        amount = price.cost(expected) if price else 0.0
+        if not price or not amount:
+            return await self.fork(
+                *(request, directive),
+                kind=kind,
+                steps=steps,
+                tools=tools,
+                max_tokens=max_tokens,
+                counted=counted,
             )
-        except SevenfoldError:  # what was cut off by anything else may have been paid for
-            self._settle(kind, reserved, 0.0)
-            raise
-        self._settle(kind, reserved, price.cost(answer.usage) if price else 0.0)
-        return answer
+        id = self._reserve(kind, amount, first=steps > 1)
 
-    def _reserve(self, kind: str, amount: float) -> None:
-        if not amount or self.spending.reserve(kind, amount):
-            return
-        why = "background work may cost no more today"
+        limit = anyio.CancelScope()
+
+        def count(usage: Usage) -> None:
+            if counted is not None:
+                counted(usage)
+            if not self.spending.charge(id, kind, price.cost(usage)) and steps > 1:
+                limit.cancel()
+
+        try:
+            with limit:
+                return await self.fork(
+                    *(request, directive),
+                    kind=kind,
+                    steps=steps,
+                    tools=tools,
+                    max_tokens=max_tokens,
+                    counted=count,
+                )
+        except SevenfoldError:
+            raise
+        except BaseException:  # a reply that was cut off may have been paid for
+            with contextlib.suppress(StorageFailure):
+                self.spending.charge(id, kind, amount / replies)
+            raise
+        finally:
+            self._settle(kind, id)
+        raise Refused(f"{kind} was stopped: {SPENT}")
+
+    def _reserve(self, kind: str, amount: float, *, first: bool) -> str:
+        if (id := self.spending.reserve(kind, amount, first=first)) is not None:
+            return id
         if not self._said:
             self._said = True
-            self.emit(Notice(f"{why}; raise dailyBackgroundLimit in the settings to allow it"))
-        raise Refused(f"{why} ({kind})")
+            self.emit(Notice(f"{SPENT}; raise dailyBackgroundLimit in the settings to allow it"))
+        raise Refused(f"{SPENT} ({kind})")
 
-    def _settle(self, kind: str, reserved: float, cost: float) -> None:
-        if not reserved:
-            return
+    def _settle(self, kind: str, id: str) -> None:
         try:
-            self.spending.settle(kind, reserved, cost)
+            self.spending.settle(id)
         except StorageFailure as error:
             self.emit(Failed(kind, str(error)))
 
 
-def _expected(request: Request, steps: int, max_tokens: int, *, cached: bool) -> Usage:
-    """The prefix is sent at every step, mostly from the cache, and each reply is read again by the next."""
+def _expected(request: Request, replies: int, max_tokens: int, *, cached: bool) -> Usage:
+    """The usage of so many replies, of a single one the most that it may have.
+
+    The prefix is sent for every reply, mostly from the cache, and each is read again by the next.
+    """
     output = max_tokens or ANSWER
-    prefix, new = steps * request.tokens, 100 + output * (steps - 1)
+    if replies > 1:
+        output = min(output, CALL)
+    prefix, new = replies * request.tokens, 100 + output * (replies - 1)
     if not cached:
-        return Usage(input=prefix + new, output=output * steps)
-    return Usage(input=new, cache_read=prefix, output=output * steps)
+        return Usage(input=prefix + new, output=output * replies)
+    return Usage(input=new, cache_read=prefix, output=output * replies)
 
 
 _check: type[Forker] = CappedForker
@@ -182,7 +275,7 @@ class CacheWarmer:
             return None
         small = make_minimal_request(request)
         reserved = price.cost(estimate_warm_usage(small))
-        if not self._may_spend(reserved):
+        if (id := self._reserve(reserved)) is None:
             return None
         self.accounts.before(small)
         began = perf_counter()
@@ -190,34 +283,34 @@ class CacheWarmer:
             reply = await read_reply(self.conversation.model, small)
         except ModelFailure as error:
             self.emit(Failed(SOURCE, str(error)))
-            self._settle(reserved, 0.0)
+            self._settle(id, 0.0)
             return None
         cost = self.accounts.after(small, reply) if reply else None
         if reply:
             took, usage = perf_counter() - began, reply.usage
             self.emit(Replied(assistant(), usage, reply.stop, took, cost, reply.model, small.source))
-        self._settle(reserved, reserved if cost is None else cost)
+        self._settle(id, reserved if cost is None else cost)
         return reply
 
-    def _may_spend(self, amount: float) -> bool:
+    def _reserve(self, amount: float) -> str | None:
         try:
-            allowed = self.spending.reserve(SOURCE, amount)
+            id = self.spending.reserve(SOURCE, amount)
         except StorageFailure as error:
             self.emit(Failed(SOURCE, f"nothing is spent without a ledger: {error}"))
-            return False
-        if not allowed and not self._said:
+            return None
+        if id is None and not self._said:
             self._said = True
             self.emit(
                 Notice(
-                    "the cache was not kept warm: background work may cost no more today; raise "
-                    "dailyBackgroundLimit in the settings to allow it"
+                    f"the cache was not kept warm: {SPENT}; raise dailyBackgroundLimit in the settings to "
+                    "allow it"
                 )
             )
-        return allowed
+        return id
 
-    def _settle(self, reserved: float, cost: float) -> None:
+    def _settle(self, id: str, cost: float) -> None:
         try:
-            self.spending.settle(SOURCE, reserved, cost)
+            self.spending.settle(id, cost)
         except StorageFailure as error:
             self.emit(Failed(SOURCE, str(error)))
 

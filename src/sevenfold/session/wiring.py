@@ -25,6 +25,7 @@ from sevenfold.layers.parts import (
     Conversation,
     DreamParts,
     ExtractionParts,
+    ExtractionProgress,
     LayerParts,
     RecallParts,
     ServerSummaries,
@@ -45,6 +46,7 @@ from sevenfold.session.commands import make_compaction_hooks
 from sevenfold.session.log import RESULTS
 from sevenfold.session.spending import CacheWarmer, CappedForker, SpendingFile
 from sevenfold.storage.results import ResultStore
+from sevenfold.storage.waiting_notes import WaitingFolder
 from sevenfold.tools.confined_tools import ConfinedTools
 from sevenfold.tools.workspace import FileKeeper
 
@@ -207,8 +209,17 @@ def _make_extraction_parts(session: Session) -> ExtractionParts | None:
 
         return make_fork_tools(tools.workspace, tools.permissions, tools.hooks)
 
+    waiting = WaitingFolder(session.places.project)
+    note = waiting.read(session.id)
     return ExtractionParts(
-        store, session.id, make_tools, session.tray.start, tools.workspace.locate, team=session.flags.team
+        store,
+        session.id,
+        make_tools,
+        session.tray.start,
+        tools.workspace.locate,
+        team=session.flags.team,
+        waiting=waiting,
+        progress=ExtractionProgress(cursor=note.last if note else None, noted=note is not None),
     )
 
 

@@ -4,6 +4,7 @@
                        memory/
                        <session>.jsonl      the transcript
                        <session>/           what else belongs to it
+                       waiting/             the sessions whose words wait for an extraction
 
 The repository of a folder is found by reading files; git is never run.
 """
@@ -142,11 +143,13 @@ Scope: TypeAlias = Literal["repository", "worktree", "folder", "user"]
 
 LONGEST_SLUG: Final = 200
 ROOT_FILE: Final = "root.json"
+WAITING: Final = "waiting"  # The folder of notes on words that wait for an extraction
 PEEK: Final = 1 << 16  # Bytes read from each end of a transcript to list it
 TITLE_LENGTH: Final = 100
 _ID: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 _RESERVED: Final = frozenset(
-    ["memory", "con", "prn", "aux", "nul"] + [f"{port}{n}" for port in ("com", "lpt") for n in range(10)]
+    ["memory", WAITING, "con", "prn", "aux", "nul"]
+    + [f"{port}{n}" for port in ("com", "lpt") for n in range(10)]
 )
 _FIRST_TEXT: Final = rb'"text":("(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u]){0,2000})'
 

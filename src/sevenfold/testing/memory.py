@@ -29,6 +29,7 @@ from sevenfold.memory.history.revisions import (
     Author,
     Revision,
     RevisionChange,
+    TakenRevisions,
     classify_change,
     describe_changes,
 )
@@ -101,6 +102,7 @@ class InMemoryRevisions:
         summary: str,
         at: float,
         changed: Mapping[str, bytes | None] | None = None,
+        takes_back: TakenRevisions | None = None,
     ) -> Revision | None:
         old = self._revisions[-1][1] if self._revisions else {}
         if changed is None or not self._revisions:
@@ -113,7 +115,9 @@ class InMemoryRevisions:
         if not changes:
             return None
         id = hashlib.sha1(f"{len(self._revisions)} {at} {summary}".encode()).hexdigest()[:12]
-        revision = Revision(id, at, author, summary or describe_changes(changes), changes)
+        number, found = len(self._revisions) + 1, not self._revisions and author.kind == "other"
+        summary = summary or describe_changes(changes)
+        revision = Revision(id, at, author, summary, changes, number, takes_back, found)
         self._revisions.append((revision, new))
         return revision
 
@@ -137,26 +141,23 @@ class InMemoryRevisions:
         before = self._find(revision) - 1
         return self.diff(self._revisions[before][0].id if before >= 0 else None, revision, file)
 
-    def plan_undo(self, file: str | None = None, to: str | None = None) -> dict[str, bytes | None]:
-        if to is None:
-            if not (touched := self.log(file, 1)):
-                raise Mistake(f"there is nothing to undo: {file or 'the history'} has no revision")
-            index = self._find(touched[0].id) - 1
-        else:
-            index = self._find(to)
-        was = self._revisions[index][1] if index >= 0 else {}
-        compared = _compare(self.at("last"), was)
-        return {name: then for name, _, then in compared if file in (None, name)}
+    def find(self, revision: str) -> Revision:
+        return self._revisions[self._find(revision)][0]
 
     def purge(self, *names: str, at: float = 0.0) -> None:
         def without(one: Revision) -> Revision:
-            return msgspec.structs.replace(one, files=tuple(c for c in one.files if c.file not in names))
+            files = tuple(c for c in one.files if c.file not in names)
+            return msgspec.structs.replace(one, files=files, takes_back=None)
 
         kept = [
             (without(one), {file: data for file, data in files.items() if file not in names})
             for one, files in self._revisions
         ]
-        self._revisions = [one for one in kept if one[0].files]
+        left = [one for one in kept if one[0].files]
+        self._revisions = [
+            (msgspec.structs.replace(one, number=number), files)
+            for number, (one, files) in enumerate(left, 1)
+        ]
 
     def mend(self, at: float) -> str:
         return ""

@@ -12,8 +12,9 @@ from sevenfold.cache.prices import Prices
 from sevenfold.core.messages import Text, assistant, user
 from sevenfold.core.request import KEPT_WARM, TTL_SECONDS
 from sevenfold.core.transcript import Replace, Reply, Undo
-from sevenfold.layers.l5_durable_memory.extraction import CURSOR, LULL, Extraction, is_lasting
+from sevenfold.layers.l5_durable_memory.extraction import LULL, Extraction, is_lasting
 from sevenfold.settings.layers import ExtractionSettings
+from sevenfold.storage.waiting_notes import CURSOR
 
 pytestmark = pytest.mark.anyio
 TABS = "Please use tabs in this repository."

@@ -17,8 +17,8 @@ from sevenfold.layers.l7_agents.memory import (
     make_opening,
     open_agent_memory,
 )
+from sevenfold.memory.folder.agent_folders import AgentScope
 from sevenfold.memory.folder.files import FolderBackend
-from sevenfold.memory.folder.folder import AgentScope
 from sevenfold.memory.index import LINES
 from sevenfold.memory.store import MemoryStore
 from sevenfold.testing import FakeClock

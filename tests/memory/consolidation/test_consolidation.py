@@ -22,7 +22,7 @@ from sevenfold.memory.dreams.losses import find_lost_facts
 from sevenfold.memory.dreams.stage import stage_folder
 from sevenfold.memory.folder.files import FolderBackend
 from sevenfold.memory.history.revisions import Author
-from sevenfold.memory.index import HOOK, LINES, explain_over_limit, format_pointer, read_index
+from sevenfold.memory.index import HOOK, LINES, format_pointer, list_exceeded_limits, read_index
 from sevenfold.memory.store import MemoryStore
 from sevenfold.memory.topic_file import TYPES, Origin, Type, encode_new_topic, read_topic
 from sevenfold.testing import FakeClock
@@ -498,9 +498,11 @@ def test_a_full_index_keeps_the_newest_and_the_files_stay(folder: Folder) -> Non
     folder.dream()
     text = folder.text("MEMORY.md")
     pointed = {one.file for one in read_index(text).pointers}
-    assert not explain_over_limit(text)
-    assert len(pointed) == LINES
-    assert pointed == {f"m{n}.md" for n in range(60, 260)}
+    assert not list_exceeded_limits(text)
+    assert len(pointed) == LINES - 1
+    assert pointed == {f"m{n}.md" for n in range(61, 260)}
+    assert text.endswith("\n- 61 more memories are not listed here; recall finds them\n")
+    assert folder.dream().index == ()
     assert len(folder.topics()) == 260
 
 
@@ -509,7 +511,7 @@ def test_hand_written_lines_that_do_not_fit_are_kept_in_a_memory(folder: Folder)
     folder.put("MEMORY.md", "# Mine\n\n" + "\n".join(sections))
     folder.dream()
     text = folder.text("MEMORY.md")
-    assert not explain_over_limit(text)
+    assert not list_exceeded_limits(text)
     assert "## Part 0" in text
     everything = text + folder.everything
     assert all(section.strip() in everything for section in sections)
@@ -632,11 +634,66 @@ def test_a_folder_that_is_not_there_is_no_trouble(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
-def test_a_changed_file_becomes_no_younger_than_what_it_says(folder: Folder) -> None:
+def test_a_memory_in_which_one_sentence_was_replaced_keeps_its_time(folder: Folder) -> None:
     folder.add("quarry", "Quarry runs on port 8080.\n\nAnn wrote it.", of=JANUARY)
     folder.add("quarry-port", "Quarry runs on port 9090.", of=MARCH)
     folder.dream()
-    assert (folder.place / "quarry.md").stat().st_mtime == at(MARCH)
+    assert folder.body("quarry.md") == "Quarry runs on port 9090.\n\nAnn wrote it."
+    assert (folder.place / "quarry.md").stat().st_mtime == at(JANUARY)
+
+
+LONG_AGO, LATELY = "2026-10-26", "2026-11-13"
+OLD, NEW = "The dev server listens on port 8080.", "The dev server listens on port 9090."
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        (("Dev server", OLD), ("Dev server", NEW)),
+        ((OLD.rstrip("."), OLD), (NEW.rstrip("."), NEW)),
+        (("Dev server port 8080", OLD), ("Dev server port 9090", NEW)),
+        (
+            ("Port 8080", "Dev server port is 8080. Run make."),
+            ("Port 9090", "Dev server port is 9090. Run make."),
+        ),
+        (("API port 8080", "Use port 8080 for the API"), ("API port 9090", "Use port 9090 for the API")),
+        (("端口 8080", "开发服务器的端口是 8080。"), ("端口 9090", "开发服务器的端口是 9090。")),
+    ],
+)
+@pytest.mark.parametrize("hook", ["", "my own words: 8080"])
+def test_of_two_memories_that_disagree_the_newer_one_stays_whole(
+    folder: Folder, older: tuple[str, str], newer: tuple[str, str], hook: str
+) -> None:
+    folder.add("port-old", older[1], told=older[0], of=LONG_AGO)
+    folder.add("port-new", newer[1], told=newer[0], of=LATELY)
+    if hook:
+        lines = [f"- [old](port-old.md) — {hook}\n", "- [new](port-new.md) — the port\n"]
+        (folder.place / "MEMORY.md").write_text("".join(lines), "utf-8")
+    report = folder.dream()
+    assert [(one.file, one.into) for one in report.merged] == [("port-old.md", "port-new.md")]
+    everything = "".join(path.read_text("utf-8") for path in folder.place.rglob("*.md"))
+    assert "8080" not in everything
+    assert folder.body("port-new.md").startswith(newer[1])
+    assert (folder.place / "port-new.md").stat().st_mtime == at(LATELY)
+
+
+def test_a_memory_that_would_contradict_itself_stays_as_it_is(folder: Folder) -> None:
+    text = f"{OLD}\n\nOpen http://localhost:8080 to see it."
+    folder.add("port-old", text, told="Dev server", of=LONG_AGO)
+    folder.add("port-new", NEW, told="Dev server", of=LATELY)
+    report = folder.dream()
+    assert folder.body("port-old.md") == text
+    assert folder.body("port-new.md") == NEW
+    assert [(one.file, one.other_file) for one in report.unclear] == [("port-old.md", "port-new.md")]
+
+
+def test_a_sentence_that_was_replaced_is_as_new_as_what_took_its_place(folder: Folder) -> None:
+    for name, port, day in (("port-a", 8080, JANUARY), ("port-b", 9090, LATELY), ("port-c", 7070, MARCH)):
+        body = f"The dev server listens on port {port}.\n\nIt was set up in {day}."
+        folder.add(name, body, told="Dev server", of=day)
+    folder.dream()
+    assert "8080" not in folder.everything
+    assert "7070" not in folder.everything
 
 
 # --- together with the transaction --------------------------------------------------------------------
@@ -722,7 +779,7 @@ def test_whatever_is_there_nothing_goes_without_an_account_and_a_second_dream_is
     told_of = {" ".join(one.old.split()).rstrip(".。") for one in report.superseded}
     for fact in find_lost_facts(before, after):
         assert " ".join(fact.text.split()).rstrip(".。") in told_of, fact
-    assert not explain_over_limit(folder.text("MEMORY.md"))
+    assert not list_exceeded_limits(folder.text("MEMORY.md"))
     assert all(not Path(file).is_absolute() and ".." not in Path(file).parts for file in after)
     assert folder.dream().changed == ()
 
@@ -763,7 +820,7 @@ def test_real_folders_lose_nothing_and_need_no_second_dream(tmp_path: Path) -> N
         assert report.merged == (), name
         assert report.superseded == (), name
         assert find_lost_facts(before, folder.topics()) == [], name
-        assert not explain_over_limit(folder.text("MEMORY.md")) if "MEMORY.md" in folder.files() else True
+        assert not list_exceeded_limits(folder.text("MEMORY.md")) if "MEMORY.md" in folder.files() else True
         assert folder.dream().changed == (), name
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import gzip
+import hashlib
 import json
 import math
 from itertools import pairwise
@@ -15,12 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sevenfold.memory.dates.days import DaySpan
-from sevenfold.memory.dates.relative import (
-    find_relative_dates,
-    list_relative_dates,
-    make_dates_absolute,
-    resolve_expression,
-)
+from sevenfold.memory.dates.relative import find_relative_dates, list_relative_dates, make_dates_absolute
 
 DATES = Path(__file__).parents[4] / "shared/data/dates_dev.jsonl.gz"
 
@@ -130,20 +126,20 @@ def test_a_date_is_counted_from_the_day_it_was_said_not_from_any_other() -> None
     ],
 )
 def test_an_expression_alone_gives_its_days(expression: str, first: str, last: str) -> None:
-    span = resolve_expression(expression, TUESDAY)
+    span = _first(expression, TUESDAY)
     assert span is not None
     assert (span.first.isoformat(), span.last.isoformat()) == (first, last)
 
 
 @pytest.mark.parametrize("expression", ["", "soon", "on Tuesday", "next weekend", "the parser"])
 def test_an_expression_that_is_not_sure_gives_nothing(expression: str) -> None:
-    assert resolve_expression(expression, TUESDAY) is None
+    assert _first(expression, TUESDAY) is None
 
 
 @pytest.mark.parametrize("at", [math.nan, math.inf, -1e18, 1e18])
 def test_a_moment_that_no_calendar_knows_changes_nothing(at: float) -> None:
     assert make_dates_absolute("due tomorrow", at) == "due tomorrow"
-    assert resolve_expression("tomorrow", at) is None
+    assert find_relative_dates("tomorrow", at) == []
 
 
 _EXPRESSIONS = (
@@ -217,20 +213,18 @@ def _first(text: str, at: float) -> DaySpan | None:
 
 
 @pytest.mark.skipif(not DATES.exists(), reason="the shared data is not beside this checkout")
-def test_nineteen_of_twenty_shared_expressions_that_are_dated_are_dated_right() -> None:
-    """The rules were written with these expressions in view: this holds them, it does not foretell.
+@pytest.mark.parametrize(("tuned", "least"), [(True, 125), (False, 60)])
+def test_shared_expressions_are_dated_right_or_left_as_they_are(tuned: bool, least: int) -> None:
+    """Two expressions of three were looked at while the rules were made; the third was only counted.
 
-    Both suites are followed where they agree: calendar weeks, `next Friday` in the next one.
-
-    Right: the day that the suite expects is one of those we name. The rest are times of the day before
-    the reference (`this morning at 3`), a weekend that begins on Friday evening, and arithmetic
-    (`next tuesday +10 days`). Of the 266 expressions that `list_relative_dates` finds, 208 are right,
-    11 wrong
-    and 47 left alone; dateparser 1.5 has 151, 67 and 48, with any day of the right week or month counted.
+    Right: the day that the suite expects is one of those we name. Of the expressions that are found, 134
+    are right, 5 wrong and 42 left as written in the part that was looked at; 69, 1 and 20 in the other.
+    What counts as wrong is a weekend that begins on Friday evening, `after this year` as a day of the next
+    one, and `by` a month as the days until then.
     """
     right, wrong, left = 0, list[str](), 0
     with gzip.open(DATES, "rt", encoding="utf-8") as file:
-        rows = [json.loads(line) for line in file]
+        rows = [row for row in map(json.loads, file) if _is_tuned(row["text"]) is tuned]
     for row in rows:
         at, expected = _reference(row), _expected(row)
         if at is None or len(row["text"]) > 300 or (not expected and row["type"] != "none"):
@@ -242,6 +236,10 @@ def test_nineteen_of_twenty_shared_expressions_that_are_dated_are_dated_right() 
             right += 1
         else:
             wrong.append(row["text"])
-    assert right >= 200
-    assert right >= 19 * len(wrong), wrong
-    assert left <= 70
+    assert right >= least
+    assert right >= 25 * len(wrong), wrong
+    assert left <= right / 3
+
+
+def _is_tuned(text: str) -> bool:
+    return hashlib.sha256(text.encode()).digest()[0] % 3 != 0

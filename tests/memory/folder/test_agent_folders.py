@@ -11,14 +11,14 @@ import pytest
 from sevenfold.core.errors import Refused
 from sevenfold.core.events import Event, Notice
 from sevenfold.memory.errors import Guarded
-from sevenfold.memory.folder.files import FolderBackend
-from sevenfold.memory.folder.folder import (
+from sevenfold.memory.folder.agent_folders import (
     AgentFolder,
     AgentScope,
     find_agent_folder,
     make_folder_name,
     prepare_agent_folder,
 )
+from sevenfold.memory.folder.files import FolderBackend
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
 from sevenfold.testing import FakeClock
@@ -135,7 +135,7 @@ def test_two_kinds_never_share_a_history(place: Place) -> None:
 def test_the_store_works_there(place: Place, scope: AgentScope) -> None:
     store = place.store(scope)
     file = store.path_of("flaky.md")
-    text = b"---\nname: flaky\ndescription: upload is flaky\ntype: project\n---\nRun it alone.\n"
+    text = b"---\nname: flaky\ndescription: upload is flaky\ntype: project\n---\nIt passes alone.\n"
     store.before_write(file, text)
     file.write_bytes(text)
     [saved] = store.after_write(file)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from sevenfold.core.errors import Mistake, Refused, StorageFailure
 from sevenfold.memory.history.history import MemoryHistory
 from sevenfold.memory.history.objects import BLOB, COMMIT, ObjectStore, PackWriter, hash_object
-from sevenfold.memory.history.revisions import Author, RevisionChange
+from sevenfold.memory.history.revisions import Author, RevisionChange, TakenRevisions
 
 USER = Author("user")
 AGENT = Author("agent", "session-7", "said twice")
@@ -287,63 +287,28 @@ def test_a_diff_of_what_is_no_text_says_so(folder: Folder) -> None:
     assert "\0" not in text
 
 
-# --- undoing ------------------------------------------------------------------------------------------
+# --- what a revision takes back -----------------------------------------------------------------------
 
 
-def test_undoing_and_undoing_that(folder: Folder) -> None:
+def test_a_revision_says_what_it_takes_back(folder: Folder) -> None:
     folder.write(a="1")
-    folder.write(a="2", b="1")
-    back = folder.history.plan_undo()
-    assert back == {"a.md": b"1", "b.md": None}
-    folder.put(back)
-    assert folder.files == {"a.md": b"1"}
-    again = folder.history.plan_undo()
-    folder.put(again)
-    assert folder.files == {"a.md": b"2", "b.md": b"1"}
-    assert len(folder.history.log()) == 4
+    taken = [TakenRevisions(1, 1), TakenRevisions(2, 2, redo=True), TakenRevisions(1, 3, "ä b.md")]
+    for number, one in enumerate(taken):
+        folder.history.record({}, USER, "", float(number), {"a.md": b"%d" % (number + 2)}, one)
+    assert [one.takes_back for one in reversed(folder.history.log())] == [None, *taken]
+    assert [one.number for one in folder.history.log()] == [4, 3, 2, 1]
+    assert folder.history.find("HEAD~1") == folder.history.log()[1]
 
 
-def test_undoing_one_file_leaves_the_others(folder: Folder) -> None:
-    folder.write(a="1", b="1")
-    folder.write(a="2", b="2")
-    folder.write(b="3")
-    assert folder.history.plan_undo("a.md") == {"a.md": b"1"}
-    assert folder.history.plan_undo("b.md") == {"b.md": b"2"}
-    folder.write(a=None)
-    assert folder.history.plan_undo("a.md") == {"a.md": b"2"}
-
-
-def test_going_back_to_a_revision(folder: Folder) -> None:
-    first = folder.write(a="1", b="1")
-    folder.write(a="2", c="1")
-    folder.write(b=None)
-    assert folder.history.plan_undo(to=first) == {"a.md": b"1", "b.md": b"1", "c.md": None}
-    assert folder.history.plan_undo("a.md", to=first) == {"a.md": b"1"}
-    assert folder.history.plan_undo("c.md", to=first) == {"c.md": None}
-    assert folder.history.plan_undo(to="last") == {}
-    assert folder.history.plan_undo("b.md", to="last") == {}
-
-
-def test_the_first_memory_of_an_empty_folder_can_be_undone(folder: Folder) -> None:
+def test_a_purge_renumbers_what_is_taken_back(folder: Folder) -> None:
+    folder.write(gone="1")
     folder.write(a="1")
-    assert folder.history.plan_undo() == {"a.md": None}
-
-
-def test_what_was_found_when_the_history_began_is_not_undone(history: MemoryHistory) -> None:
-    history.record({"old.md": b"x", "older.md": b"y"}, Author("other"), "found", 1.0)
-    for file in (None, "old.md"):
-        with pytest.raises(Mistake, match="history begins with it"):
-            history.plan_undo(file)
-    history.record({}, USER, "", 2.0, {"new.md": b"z"})
-    assert history.plan_undo() == {"new.md": None}
-
-
-def test_nothing_to_undo_is_said(folder: Folder) -> None:
-    with pytest.raises(Mistake, match="the history is empty"):
-        folder.history.plan_undo()
-    folder.write(a="1")
-    with pytest.raises(Mistake, match=r"b\.md is not in the history"):
-        folder.history.plan_undo("b.md")
+    folder.history.record({}, USER, "", 3.0, {"a.md": None}, TakenRevisions(2, 2))
+    folder.history.record({}, USER, "", 4.0, {"b.md": b"", "gone.md": None}, TakenRevisions(1, 1))
+    folder.history.record({}, USER, "", 5.0, {"b.md": b"1"}, TakenRevisions(1, 4, "gone.md"))
+    folder.history.purge("gone.md")
+    kept = [(one.number, one.takes_back) for one in folder.history.log()]
+    assert kept == [(4, None), (3, None), (2, TakenRevisions(1, 1)), (1, None)]
 
 
 # --- packing ------------------------------------------------------------------------------------------
@@ -491,9 +456,6 @@ def test_every_state_is_kept(
     assert [r.id for r in history.log()] == [id for id, _ in reversed(states)]
     for id, state in states:
         assert history.at(id) == state
-        assert history.plan_undo(to=id) == {
-            k: state.get(k) for k in files.keys() | state.keys() if files.get(k) != state.get(k)
-        }
 
 
 # --- purging ------------------------------------------------------------------------------------------

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sevenfold.memory.search.embedding import (
+from sevenfold.memory.search.embedding import Embedder, StaticEmbedder, open_default_embedder
+from sevenfold.memory.search.word_table import (
     DIGESTS,
     DIMENSIONS,
     NAME,
-    Embedder,
+    UNFINISHED,
     EmbeddingUnavailable,
-    StaticEmbedder,
+    WordTable,
     find_resources,
     load_word_table,
-    open_default_embedder,
     prepare_word_table,
 )
 from sevenfold.memory.text.words import tokenize_text
@@ -73,7 +73,7 @@ def small() -> Embedder:
     rows[2] = np.clip(rows[1].astype(int) + chance.integers(-9, 9, 300), 0, 255)
     rows[4] = rows[3]
     table = prepare_word_table(vocabulary(PIECES), weights(rows))
-    return StaticEmbedder("small", lambda going: table)
+    return StaticEmbedder("small", lambda going: WordTable(table))
 
 
 def even(_token: str) -> float:
@@ -122,9 +122,10 @@ def test_a_question_weighs_its_words_by_what_they_tell_in_the_folder(small: Embe
 def test_nothing_is_loaded_before_the_first_text() -> None:
     loaded = []
 
-    def table(going: object) -> dict[str, Any]:
+    def table(going: object) -> WordTable:
         loaded.append(True)
-        return prepare_word_table(vocabulary(PIECES), weights(np.eye(len(PIECES), 300, dtype=np.uint8)))
+        rows = np.eye(len(PIECES), 300, dtype=np.uint8)
+        return WordTable(prepare_word_table(vocabulary(PIECES), weights(rows)))
 
     embedder = StaticEmbedder("late", table)
     assert not loaded
@@ -162,7 +163,63 @@ def test_the_prepared_table_is_kept_and_made_anew_when_it_is_damaged(
     path.write_bytes(kept[: len(kept) // 2])
     again = load_word_table(tmp_path)
     assert path.stat().st_size == len(kept)
-    assert np.array_equal(first["rows"], again["rows"])
+    places = list(range(0, 128_000, 1_000))
+    assert np.array_equal(first.rows(places), again.rows(places))
+
+
+@installed
+@one_worker
+def test_a_damaged_row_of_the_kept_table_is_noticed_when_it_is_used(prepared: Path, tmp_path: Path) -> None:
+    kept = bytearray((prepared / NAME).read_bytes())
+    row = load_word_table(prepared).rows([77])[0].astype(np.int8).tobytes()
+    kept[kept.index(row)] ^= 1
+    (tmp_path / NAME).write_bytes(kept)
+    damaged = load_word_table(tmp_path)
+    assert damaged.rows([78]).any()
+    with pytest.raises(EmbeddingUnavailable, match="damaged"):
+        damaged.rows([77])
+
+
+def test_a_table_that_was_stopped_at_any_step_is_finished_later_and_is_the_same() -> None:
+    rows = np.random.default_rng(2).integers(0, 255, (len(PIECES), 300)).astype(np.uint8)
+    given = vocabulary(PIECES), weights(rows)
+    whole = prepare_word_table(*given)
+    for steps in range(4):  # each process is let go on so often and no more
+        left: dict[str, Any] = {}
+        made: dict[str, Any] = {}
+        while not made:
+            turns = iter([True] * steps)
+            try:
+                made = prepare_word_table(*given, going=lambda turns=turns: next(turns, False), begun=left)  # type: ignore[misc]
+            except EmbeddingUnavailable as error:
+                left = error.arrays  # type: ignore[attr-defined]
+        assert all(np.array_equal(whole[name], made[name]) for name in whole), steps
+
+
+@installed
+@one_worker
+def test_the_table_that_was_stopped_is_kept_and_goes_on_where_it_was(
+    prepared: Path, tmp_path: Path
+) -> None:
+    turns = iter([True] * 6)
+    with pytest.raises(EmbeddingUnavailable, match="not finished"):
+        load_word_table(tmp_path, going=lambda: next(turns, False))
+    assert [path.name for path in tmp_path.iterdir()] == [UNFINISHED]
+    (tmp_path / "use-static-1-of-an-earlier-version").write_bytes(b"old")
+    load_word_table(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [NAME]
+    assert (tmp_path / NAME).read_bytes() == (prepared / NAME).read_bytes()
+
+
+def test_a_word_is_cut_the_same_with_and_without_all_pieces_loaded() -> None:
+    table = WordTable(
+        prepare_word_table(vocabulary(PIECES), weights(np.eye(len(PIECES), 300, dtype=np.uint8)))
+    )
+    units = ["▁repair", "▁bicycle", "我们的数据库", "▁xyz"]
+    looked_up = [table.cut(unit) for unit in units]
+    table.read_pieces()
+    assert [table.cut(unit) for unit in units] == looked_up
+    assert looked_up[0] == [5, 6]
 
 
 MEMORIES = {

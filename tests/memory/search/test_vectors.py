@@ -14,13 +14,7 @@ from memory.search.searching import Bag, Folder, names
 
 from sevenfold.memory.search.index import SearchIndex
 from sevenfold.memory.search.ranking import MANY, LexicalIndex, VectorIndex, make_vectors
-from sevenfold.memory.search.scoring import (
-    VectorProgress,
-    compute_nearness,
-    compute_relative_scores,
-    compute_scale,
-    weigh_question,
-)
+from sevenfold.memory.search.scoring import VectorProgress
 from sevenfold.memory.search.segment import IndexedFile, IndexedStamp, ScoredPiece
 from sevenfold.memory.search.segment import build_segment as segment
 
@@ -194,26 +188,31 @@ def test_files_that_cannot_be_read_or_changed_meanwhile_do_not_hold_it_up(tmp_pa
     assert kept(index) == 6
 
 
-def test_the_ranking_is_that_of_looking_at_every_file_closely(tmp_path: Path) -> None:
-    chance, folder, embedder = random.Random(3), Folder(), Bag(dimensions=16)
+def test_what_resembles_the_best_answers_comes_before_what_does_not(tmp_path: Path) -> None:
+    folder = Folder()
+    folder.put("first.md", "the lighthouse keeper paints boats and harbours")
+    folder.put("second.md", "boats and harbours, painted in oil")
+    folder.put("third.md", "tax forms and invoices, printed in black")
+    folder.put("fourth.md", "a lighthouse of glass")
+    index = built(folder, tmp_path, Bag(dimensions=256))
+    told = index.search("which lighthouse keeper?", 4, silent=False)
+    assert names(told)[0] == "first.md"
+    assert "third.md" not in names(told) or names(told).index("second.md") < names(told).index("third.md")
+
+
+def test_comparing_some_rows_gives_what_comparing_all_gives(tmp_path: Path) -> None:
+    chance, folder, embedder = random.Random(3), Folder(), Bag(dimensions=96)
     words = [f"word{number}" for number in range(60)]
-    for number in range(300):
+    for number in range(40):
         parts = (" ".join(chance.choices(words, k=130)) for _ in range(chance.randint(1, 6)))
         folder.put(f"{number}.md", "\n\n".join(parts))
     index = built(folder, tmp_path, embedder)
     lexical, meaning = index._collection().lexical, index._collection().meaning
-    for _ in range(20):
-        asked = chance.choices(words, k=3)
-        looked = lexical.look(dict.fromkeys(asked))
-        asking = weigh_question(looked.rarity, looked.seen)
-        found = lexical.scores(looked, asking.weights)
-        near = meaning.near(embedder.embed([" ".join(asked)])[0], lexical)
-        every = np.array([compute_nearness(near.of(row)) for row in range(lexical.rows)], np.float32)
-        most = compute_scale(found.whole, found.best, near.highest)
-        scores = compute_relative_scores(found.whole, found.best, every, most)
-        best = sorted(range(lexical.rows), key=lambda row: (-scores[row], lexical.file(row)))
-        told = index.search(" ".join(asked), 7, silent=False)
-        assert names(told) == [lexical.file(row) for row in best[:7]]
+    asked = embedder.embed([" ".join(chance.choices(words, k=5))])[0]
+    near, rows = meaning.near(asked, lexical), [7, 0, 39, 12]
+    for row, cosines in zip(rows, meaning.compare(asked, lexical, rows), strict=True):
+        assert np.allclose(cosines, near.of(row), atol=1e-5)
+        assert cosines.argmax() == near.nearest(row)
 
 
 def test_very_many_vectors_are_compared_roughly_first_and_the_nearest_exactly() -> None:
@@ -278,13 +277,7 @@ def test_a_program_that_ends_while_vectors_are_made_ends_well(tmp_path: Path) ->
 import sys
 from pathlib import Path
 from memory.search.searching import Bag, Folder
-from sevenfold.memory.search.scoring import compute_nearness, weigh_question
-from sevenfold.memory.search.scoring import compute_relative_scores, compute_scale
 from sevenfold.memory.search.index import SearchIndex
-from sevenfold.memory.search.ranking import LexicalIndex
-from sevenfold.memory.search.segment import IndexedFile, ScoredPiece, IndexedStamp
-from sevenfold.memory.search.segment import build_segment as segment
-from sevenfold.memory.search.ranking import MANY, VectorIndex, make_vectors
 folder = Folder()
 for number in range(3_000):
     folder.put(f"{number}.md", f"heron{number} " * 50)

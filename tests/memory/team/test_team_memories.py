@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sevenfold.core.errors import Mistake, Refused
-from sevenfold.core.events import Event, Notice
+from sevenfold.core.events import Event
 from sevenfold.memory.dreams.commit import commit_dream
 from sevenfold.memory.dreams.stage import stage_folder
 from sevenfold.memory.errors import Ambiguous, Guarded
@@ -121,11 +121,11 @@ def test_what_others_wrote_is_taken_into_both_indexes(shared: Shared) -> None:
     for file in ("team/b.md", "team/c.md", "team/deep/d.md"):
         shared.put(file)
     shared.store.take_in()
-    assert shared.store.index_text() == "# Mine\n- [see](team/b.md) — ours\n- [a](a.md) — d\n"
+    assert shared.store.index_text() == "# Mine\n- gone — x\n- [see](team/b.md) — ours\n- [a](a.md) — d\n"
     assert shared.team == ("# Ours\nAsk Ann first.\n\n* [B](b.md)\n* [c](c.md) — d\n* [d](deep/d.md) — d\n")
     (shared.folder / "team/b.md").unlink()
     shared.store.take_in()
-    assert shared.store.index_text() == "# Mine\n- [a](a.md) — d\n"
+    assert shared.store.index_text() == "# Mine\n- gone — x\n- [a](a.md) — d\n"
     assert "b.md" not in shared.team
 
 
@@ -144,30 +144,31 @@ def test_a_private_memory_is_no_target_for_the_index_of_the_team(shared: Shared)
     assert shared.team == ""
 
 
-def test_the_index_of_the_team_has_its_own_limits(shared: Shared) -> None:
-    shared.hand("MEMORY.md", "# Mine\n" * 200)
+def test_the_index_of_the_team_has_its_own_limit_and_refuses_no_memory(shared: Shared) -> None:
+    mine = "# Mine\n" * 200
+    shared.hand("MEMORY.md", mine)
     shared.hand("team/MEMORY.md", "".join(f"- line {n}\n" for n in range(199)))
     shared.store.take_in()
     shared.add("fits")
-    with pytest.raises(Refused, match=r"team/MEMORY.md would have 201 lines"):
-        shared.add("one too many")
-    with pytest.raises(Refused, match=r"team/MEMORY.md would have 201 lines"):
-        shared.store.before_write(shared.folder / "team/x.md", shared.topic("team/x.md"))
-    with pytest.raises(Refused, match=r"MEMORY.md would have 201 lines"):
-        shared.store.add(type="user", name="x", description="d", body="b")
+    assert shared.team.endswith("- line 198\n- [fits](fits.md) — d\n")
+    shared.add("one more")
+    shared.store.before_write(shared.folder / "team/x.md", shared.topic("team/x.md"))
+    shared.store.add(type="user", name="x", description="d", body="b")
+    assert shared.team.endswith("- line 198\n- 2 more memories are not listed here; recall finds them\n")
+    assert shared.store.index_text().startswith(mine)
+    assert {one.file for one in shared.store.topics()} == {"team/fits.md", "team/one-more.md", "x.md"}
 
 
-def test_more_than_the_index_of_the_team_holds_is_said_and_what_is_mine_still_fits(shared: Shared) -> None:
+def test_the_oldest_lines_of_the_team_make_room_and_what_is_mine_has_its_own(shared: Shared) -> None:
     for n in range(230):
         shared.put(f"team/m{n:03}.md")
     shared.put("mine.md")
     shared.store.take_in()
-    assert len(shared.team.splitlines()) == 200
+    assert shared.team.endswith("\n- 31 more memories are not listed here; recall finds them\n")
     assert shared.store.index_text() == "- [mine](mine.md) — d\n"
-    told = [one.text for one in shared.events if isinstance(one, Notice)]
-    assert [text.partition(" is full")[0] for text in told] == [str(shared.folder / "team/MEMORY.md")]
-    shared.add("newest")  # lines that were made for the oldest make room
+    shared.add("newest")
     assert "(newest.md)" in shared.team
+    assert shared.team.endswith("\n- 32 more memories are not listed here; recall finds them\n")
     assert len(shared.team.splitlines()) == 200
 
 

@@ -20,7 +20,7 @@ from sevenfold.cli.commands.memory_display import (
     list_memories,
     read_memory_detail,
 )
-from sevenfold.cli.commands.memory_search import describe_undo
+from sevenfold.cli.commands.memory_search import describe_steps
 from sevenfold.cli.commands.sessions import format_session_table, summarise_sessions
 from sevenfold.cli.commands.window import (
     describe_boundary,
@@ -228,11 +228,14 @@ def run_notes(session: Session, rest: str) -> CommandOutcome:
 
 
 MOST_MEMORIES: Final = 30
-USAGE: Final = "/memory lists what is remembered; /memory show NAME, /memory undo [NAME], /memory path"
+USAGE: Final = (
+    "/memory lists what is remembered; /memory show NAME, /memory undo [NAME], /memory redo [NAME], "
+    "/memory path"
+)
 
 
 def run_memory(session: Session, rest: str) -> CommandOutcome:
-    """`/memory`, `/memory show NAME`, `/memory undo [NAME]`, `/memory path`."""
+    """`/memory`, `/memory show NAME`, `/memory undo [NAME]`, `/memory redo [NAME]`, `/memory path`."""
     word, _, more = rest.partition(" ")
     more = more.strip()
     if word == "path" and not more:
@@ -246,10 +249,11 @@ def run_memory(session: Session, rest: str) -> CommandOutcome:
         now = session.clock.now()
         one = read_memory_detail(store, more, now)
         return CommandReply("\n\n".join(filter(None, [format_memory_detail(one, now), one.caveat])))
-    if word == "undo":
-        saved = store.undo(more or None, author=Author("user", session.id))
-        undone = "\n".join(f"  {describe_undo(one)}" for one in saved)
-        return CommandReply(undone or "  the index is as it was before; no memory has changed")
+    if word in ("undo", "redo"):
+        work = store.undo if word == "undo" else store.redo
+        saved = work(more or None, author=Author("user", session.id))
+        lines = describe_steps(store.history(limit=1)[0], saved)
+        return CommandReply("\n".join(f"  {line}" for line in lines))
     raise Mistake(USAGE)
 
 
@@ -266,6 +270,37 @@ def _format_memories(store: MemoryStore, now: float) -> str:
     if len(memories) > MOST_MEMORIES:
         lines.append(f"… and {len(memories) - MOST_MEMORIES:,} more: sevenfold memory list")
     return "\n".join([*(f"  {line}" for line in lines), f"  {USAGE.partition('; ')[2]}"])
+
+
+QUARANTINE_USAGE: Final = (
+    "/quarantine lists what waits for your word; /quarantine show N, /quarantine release N, "
+    "/quarantine drop N"
+)
+
+
+def run_quarantine(session: Session, rest: str) -> CommandOutcome:
+    """`/quarantine`, `/quarantine show N`, `/quarantine release N`, `/quarantine drop N`."""
+    from sevenfold.cli.commands.memory_editor import describe_held_text, format_quarantine
+
+    store = session.knowledge.store
+    if store is None:
+        return CommandReply(f"  there is no memory in this session{_describe_memory_off(session)}")
+    word, _, more = rest.partition(" ")
+    if word in ("", "list") and not more:
+        held = store.quarantine.list()
+        return CommandReply(format_quarantine(held) if held else "  nothing waits for your word")
+    if not more.strip().isdecimal():
+        raise Mistake(QUARANTINE_USAGE)
+    number = int(more)
+    if word == "show":
+        return CommandReply(make_printable(describe_held_text(store.quarantine.show(number))))
+    if word == "release":
+        saved = store.release(number)
+        return CommandReply(f"  {saved.action} {saved.name}: {saved.path}")
+    if word == "drop":
+        store.quarantine.drop(number)
+        return CommandReply(f"  number {number} is deleted")
+    raise Mistake(QUARANTINE_USAGE)
 
 
 MOST_SESSIONS: Final = 15
@@ -405,8 +440,13 @@ COMMANDS: Final[dict[str, tuple[Callable[[Session, str], CommandOutcome], str, s
     "/notes": (run_notes, "", "the notes on this session"),
     "/memory": (
         run_memory,
-        "[show NAME|undo [NAME]|path]",
-        "what is remembered; one memory, or take the last change back",
+        "[show NAME|undo [NAME]|redo [NAME]|path]",
+        "what is remembered; one memory, or take the last change back, or bring it again",
+    ),
+    "/quarantine": (
+        run_quarantine,
+        "[show N|release N|drop N]",
+        "memories that wait for your word; read one, save it, or drop it",
     ),
     "/dream": (
         run_dream,

@@ -212,9 +212,22 @@ def run_tasks(session: Session, rest: str) -> CommandOutcome:
     ]
     lines += [_format_agent(one) for one in session.agents.agents if one.status in ("running", "idle")]
     lines = lines or ["  nothing is going on"]
+    lines += _describe_waiting(session)
     if layer is not None:
         lines += _describe_last_dream(layer)
     return CommandReply("\n".join(lines))
+
+
+def _describe_waiting(session: Session) -> list[str]:
+    """The words that no extraction has looked at yet."""
+    if (layer := session.extraction) is None:
+        return []
+    lines: list[str] = []
+    if own := layer.count_waiting(session.view):
+        lines.append(f"  waits for extraction: {format_count(own, 'message')} of this session")
+    if earlier := len(layer.list_earlier()):
+        lines.append(f"  waits for extraction: words of {format_count(earlier, 'other session')}")
+    return lines
 
 
 def _describe_last_dream(layer: Dreaming) -> list[str]:

@@ -141,6 +141,9 @@ def _check_settings(around: CommandContext, loaded: LoadedSettings) -> Iterator[
         yield DoctorCheck("settings", "note", f"ignored: {ignored}", fix)
 
 
+_CHECKED: Final = 2_000  # Memories that are looked through while the user waits for all else
+
+
 def _check_memory(place: MemoryPlace) -> Iterator[DoctorCheck]:
     """Check the place and the content of the memory; nothing is written."""
     if place.note:
@@ -153,8 +156,9 @@ def _check_memory(place: MemoryPlace) -> Iterator[DoctorCheck]:
         return
     try:
         with Memory.at(place) as memory:
-            index, findings = memory.index_text(), memory.check()
-            memories = format_count(len(memory.listing().topics), "memory", "memories")
+            index, count = memory.index_text(), len(memory.listing().topics)
+            findings = memory.check() if count <= _CHECKED else []
+            memories = format_count(count, "memory", "memories")
     except SevenfoldError as error:
         yield DoctorCheck("memory", "problem", str(error), "mend that and run this again")
         return
@@ -163,6 +167,9 @@ def _check_memory(place: MemoryPlace) -> Iterator[DoctorCheck]:
     if findings:
         kinds = ", ".join(f"{n:,} {kind}" for kind, n in Counter(f.kind for f in findings).items())
         yield DoctorCheck("memory", "note", f"to look at: {kinds}", "sevenfold memory check")
+    if count > _CHECKED:
+        text = f"more than {_CHECKED:,} memories are not looked through here"
+        yield DoctorCheck("memory", "note", text, "sevenfold memory check")
     yield _check_history(place.state / HISTORY)
 
 

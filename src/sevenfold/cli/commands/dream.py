@@ -136,7 +136,14 @@ def _print_dream(shared: SharedOptions, ended: DreamResult, *, silent: bool = Fa
         text += "; --now dreams all the same" if ended.gate in GATES else ""
     elif ended.status == "completed":
         text = "\n".join(
-            filter(None, [(ended.diff or "").rstrip("\n"), describe_result(ended, _UNDO, _REVIEW)])
+            filter(
+                None,
+                [
+                    (ended.diff or "").rstrip("\n"),
+                    *(f"  {make_printable(pair)}" for pair in ended.pairs),
+                    describe_result(ended, _UNDO, _REVIEW),
+                ],
+            )
         )
     elif ended.status == "killed":
         text = f"the dream was stopped: {ended.why}"

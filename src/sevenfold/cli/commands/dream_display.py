@@ -26,7 +26,7 @@ from sevenfold.memory.index import INDEX
 from sevenfold.memory.store import MemoryStore
 
 if TYPE_CHECKING:
-    from sevenfold.memory.dreams.merge import DreamConflict
+    from sevenfold.memory.folder.undo import LeftFile
 
 PATIENCE: Final = 10.0  # Seconds that a dream is given to stop
 _LOOK: Final = 0.1
@@ -131,7 +131,7 @@ class DreamUndo(msgspec.Struct, frozen=True):
     revision: str
     summary: str
     restored: tuple[str, ...]
-    left: tuple[DreamConflict, ...]  # Files that were changed since in the same lines, and stay
+    left: tuple[LeftFile, ...]  # Files that were changed since in the same lines, and stay
 
 
 def undo_last_dream(memory: MemoryStore, author: Author) -> DreamUndo:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -167,15 +168,17 @@ def show_path(shared: SharedOptions, agent: str | None = None) -> int:
     return 0
 
 
-def show_check(shared: SharedOptions, agent: str | None = None) -> int:
+_EXAMPLES: Final = 3  # Findings of one kind that are named
+
+
+def show_check(shared: SharedOptions, every: bool = False, agent: str | None = None) -> int:
     with open_memory(shared, agent) as memory:
         findings = memory.check()
         memories = len(memory.listing().topics)
         since = _measure_pollution(memory)
     good = f"{format_count(memories, 'memory', 'memories')} in {memory.path_of()}: nothing to mend"
-    text = "\n".join(
-        filter(None, ["\n".join(map(describe_finding, findings)) or good, _describe_pollution(since)])
-    )
+    lines = list(map(describe_finding, findings)) if every else describe_problems(findings)
+    text = "\n".join(filter(None, [*(lines or [good]), _describe_pollution(since)]))
     value = {"folder": memory.path_of(), "memories": memories, "findings": findings, "pollution": since}
     print_result(shared, text, {"ok": not findings, **value})
     return 1 if findings else 0
@@ -204,8 +207,29 @@ def _describe_pollution(since: Pollution | None) -> str:
 
 
 def describe_finding(finding: CheckFinding) -> str:
-    """A finding and, below it, its fix."""
-    return f"{finding.file}: {to_one_line(finding.text, 300)}\n  → {to_one_line(finding.fix, 300)}"
+    """One finding and its fix, in a line."""
+    said = to_one_line(f"{finding.file}: {finding.text}", 300)
+    return f"{finding.kind}: {said} → {to_one_line(finding.fix, 300)}"
+
+
+def describe_problems(findings: Sequence[CheckFinding]) -> list[str]:
+    """A line for each kind of problem, with how often it is there; `findings` are sorted by kind."""
+    lines: list[str] = []
+    for kind, group in groupby(findings, key=lambda one: one.kind):
+        found = list(group)
+        if len(found) == 1:
+            lines.append(describe_finding(found[0]))
+            continue
+        more = f" and {len(found) - _EXAMPLES:,} more" if len(found) > _EXAMPLES else ""
+        if len({one.text for one in found}) == 1:
+            said = f"{found[0].text}: {', '.join(one.file for one in found[:_EXAMPLES])}"
+        else:
+            said = "; ".join(to_one_line(f"{one.file}: {one.text}", 120) for one in found[:_EXAMPLES])
+        fix = to_one_line(found[0].fix, 300)
+        lines.append(f"{kind} ({len(found):,}): {to_one_line(said, 400)}{more} → {fix}")
+    if len(lines) < len(findings):
+        lines.append("(--all lists each of them)")
+    return lines
 
 
 class MemoryDetail(MemoryRow, frozen=True):

@@ -129,6 +129,13 @@ def _to_json(held: QuarantinedText) -> dict[str, Any]:
     }
 
 
+def describe_held_text(held: QuarantinedText) -> str:
+    """One text with the reason why it was held; of a damaged one what is wrong with it."""
+    if held.damaged:
+        return held.damaged
+    return f"{held.file} was held back: {_describe_findings(held)}\n\n{held.text.rstrip()}"
+
+
 def show_held_text(shared: SharedOptions, number: int, agent: str | None = None) -> int:
     with open_memory(shared, agent) as memory:
         held = memory.quarantine.show(number)
@@ -150,9 +157,17 @@ def release_quarantined(shared: SharedOptions, number: int, agent: str | None = 
     return 0
 
 
-def drop_quarantined(shared: SharedOptions, number: int, agent: str | None = None) -> int:
+def drop_quarantined(
+    shared: SharedOptions, numbers: Sequence[int], every: bool, agent: str | None = None
+) -> int:
+    if bool(numbers) == every:
+        raise Mistake("name the numbers to delete, or --all; 'sevenfold memory quarantine' lists them")
     with open_memory(shared, agent) as memory:
-        memory.quarantine.drop(number)
-    print_message(shared, f"number {number} is deleted")
-    print_result(shared, "", {"number": number, "dropped": True})
+        gone = [one.number for one in memory.quarantine.list()] if every else list(dict.fromkeys(numbers))
+        for number in gone:
+            memory.quarantine.drop(number)
+    what = f"number {gone[0]} is" if len(gone) == 1 else f"{format_count(len(gone), 'text')} are"
+    print_message(shared, f"{what} deleted" if gone else "nothing is in quarantine")
+    which = {"number": gone[0]} if len(gone) == 1 else {"numbers": gone}
+    print_result(shared, "", {**which, "dropped": True})
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import perf_counter
@@ -34,8 +35,9 @@ from sevenfold.layers.l5_durable_memory.selection import (
 from sevenfold.layers.l7_agents.forks import ForkRunner
 from sevenfold.layers.parts import PlainConversation, RecallParts
 from sevenfold.memory.errors import NoSuchMemory
+from sevenfold.memory.folder.agent_folders import AgentFolder, list_agent_folders, make_folder_name
 from sevenfold.memory.folder.files import StateFolder
-from sevenfold.memory.folder.folder import AgentFolder, Saved, list_agent_folders, make_folder_name
+from sevenfold.memory.folder.folder import Saved
 from sevenfold.memory.history.revisions import Revision
 from sevenfold.memory.recall_results import Recalled, count_days_ago, format_age
 from sevenfold.memory.store import QUARANTINE, Memory, MemoryStore
@@ -47,6 +49,8 @@ from sevenfold.session.project import Project
 from sevenfold.settings.layers import SelectorName
 from sevenfold.settings.place import MemoryPlace
 
+BUILD: Final = 0.2  # Seconds that a command builds on at the search index after its answer
+BUILD_AT_TERMINAL: Final = 1.0
 SHOWN_LINES: Final = 12  # Most lines of a recalled memory that are shown
 
 
@@ -69,18 +73,27 @@ class SearchRow(ScoredMemory, frozen=True):
     line: str  # The line with the words; empty if the memory only means the same
 
 
-def run_recall(shared: SharedOptions, query: str, limit: int, selector: SelectorName | None) -> int:
+def run_recall(
+    shared: SharedOptions, query: str, limit: int, selector: SelectorName | None, wait: float | None = None
+) -> int:
     if not query.strip():
         raise Mistake("there is nothing to recall: ask something")
     with open_memory(shared) as memory:
         settings = read_command_context(shared).load_settings().settings
         began = perf_counter()
         if (selector or settings.recall.selector) == "hybrid":
-            found, by = memory.recall(query, limit), "hybrid"
+            found, by = memory.recall(query, limit, wait=wait), "hybrid"
         else:
             chosen = select_memories(shared, memory, query, limit, selector)
             found, by = list(chosen.memories), chosen.selector
-        took = 1_000 * (perf_counter() - began)
+        _print_recalled(shared, query, found, by, 1_000 * (perf_counter() - began))
+        _build_a_while(shared, memory)
+    return 0
+
+
+def _print_recalled(
+    shared: SharedOptions, query: str, found: Sequence[Recalled], by: str, took: float
+) -> None:
     now = SystemClock().now()
     if not found:
         print_message(shared, "nothing that is remembered answers that")
@@ -99,7 +112,27 @@ def run_recall(shared: SharedOptions, query: str, limit: int, selector: Selector
     ]
     value = {"query": query, "took_ms": round(took, 1), "selector": by, "memories": memories}
     print_result(shared, text, value)
-    return 0
+
+
+def _build_a_while(shared: SharedOptions, memory: MemoryStore) -> None:
+    """Build on at the search index after the answer, shortly; the next command goes on from there.
+
+    At a terminal it takes a little longer and shows how far it is.
+    """
+    sys.stdout.flush()
+    watched = sys.stderr.isatty() and not shared.quiet
+    until = perf_counter() + (BUILD_AT_TERMINAL if watched else BUILD)
+    shown = False
+    while not memory.settled(min(0.1, max(0.0, until - perf_counter()))):
+        if watched and (line := memory.describe_progress()):
+            shown = True
+            print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+        if perf_counter() >= until:
+            break
+    if shown:
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    if line := memory.describe_progress():
+        print_message(shared, f"by words so far: {line}; the next command goes on")
 
 
 def _format_recalled(one: Recalled, now: float) -> str:
@@ -269,13 +302,27 @@ def _resolve_name(memory: Memory, name: str | None, revision: str | None) -> tup
 def run_undo(shared: SharedOptions, name: str | None, to: str | None, agent: str | None = None) -> int:
     with open_memory(shared, agent) as memory:
         saved = memory.undo(name, to)
-    for one in saved:
-        print_message(shared, describe_undo(one))
-    if not saved:
-        print_message(shared, f"the index of {memory.path_of()} is as it was before; no memory has changed")
-    revision = saved[0].revision if saved else ""
-    print_result(shared, "", {"name": name, "to": to, "revision": revision, "memories": saved})
+        done = memory.history(limit=1)[0]
+    for line in describe_steps(done, saved):
+        print_message(shared, line)
+    print_result(shared, "", {"name": name, "to": to, "revision": done.id, "memories": saved})
     return 0
+
+
+def run_redo(shared: SharedOptions, name: str | None, agent: str | None = None) -> int:
+    with open_memory(shared, agent) as memory:
+        saved = memory.redo(name)
+        done = memory.history(limit=1)[0]
+    for line in describe_steps(done, saved):
+        print_message(shared, line)
+    print_result(shared, "", {"name": name, "revision": done.id, "memories": saved})
+    return 0
+
+
+def describe_steps(done: Revision, saved: Sequence[Saved]) -> list[str]:
+    """The result of an undo or a redo: what it took back, and a line for each memory."""
+    lines = [describe_undo(one) for one in saved] or ["the index is as it was; no memory has changed"]
+    return [done.summary, *lines]
 
 
 def describe_undo(saved: Saved) -> str:

@@ -3,7 +3,8 @@
 It runs off the user's path, one run at a time, by a fork or by a lean request (`shared/side_work.py`); a
 mark records how far it has looked. A turn that ends meanwhile leaves its request (the newest counts), and
 one more run follows. Words that last are looked through at once; where tokens cost money the rest waits
-for a batch or for the end of the session. `provenance.py` decides what may be saved.
+for a batch or for the end of the session. What still waits then is written down, and the next session of
+the project takes it up (`earlier_words.py`). `provenance.py` decides what may be saved.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
@@ -20,7 +21,7 @@ import anyio.to_thread
 
 from sevenfold.cache.prefix import cut_to_cached
 from sevenfold.core.clock import format_date
-from sevenfold.core.errors import BadReply, Mistake, SevenfoldError
+from sevenfold.core.errors import BadReply, Mistake, SevenfoldError, StorageFailure
 from sevenfold.core.events import Failed, Notice, Progress
 from sevenfold.core.messages import Message, ToolUse, strip_half_characters, user, write_directive
 from sevenfold.core.protocols import BackgroundStep, IdleStep, ToolFailed, Tools
@@ -29,15 +30,18 @@ from sevenfold.core.transcript import Entry, Id, Mark, PlacedMessage, Reply, Vie
 from sevenfold.layers.l5_durable_memory.recall import extract_typed_text
 from sevenfold.layers.l5_durable_memory.selection import format_manifest, read_wording
 from sevenfold.layers.parts import AllowCall, LayerParts
+from sevenfold.layers.shared.facts import TYPED
 from sevenfold.layers.shared.side_work import SideQuestion, SideRequest, make_lean_messages
 from sevenfold.memory.folder.folder import Saved
 from sevenfold.memory.folder.names import ENDING
 from sevenfold.memory.recall_results import Recalled
 from sevenfold.settings.layers import ExtractionSettings
+from sevenfold.storage.waiting_notes import CURSOR, WaitingFolder, find_cursor
 from sevenfold.tools.permissions import EDITORS
 from sevenfold.tools.workspace import is_inside
 
 if TYPE_CHECKING:
+    from sevenfold.layers.l5_durable_memory.earlier_words import EarlierWords
     from sevenfold.layers.l5_durable_memory.extraction_tools import ExtractionTools
     from sevenfold.layers.l5_durable_memory.provenance import SourceMessages
 
@@ -82,9 +86,9 @@ def is_lasting(text: str) -> bool:
 
 BY: Final = "Extraction"
 KIND: Final = "extract"
-CURSOR: Final = "extraction"  # The mark that says how far it has looked: `{"last": id}`
 FAILURES: Final = 3  # So many in a row, and nothing is tried until the next session
 ANSWER: Final = 8_000  # Tokens of a reply: a handful of memories
+Prepare: TypeAlias = "Callable[[], tuple[SourceMessages, str]]"  # The sources and the directive of a run
 Moment: TypeAlias = Literal["turn", "silence", "end"]  # A turn ended, the user is silent, the session ends
 
 
@@ -108,7 +112,7 @@ class Extraction:
         if self._state.busy:
             self._state.newest = request
             return ()
-        return await self._alone(request, "turn")
+        return await self._alone(partial(self._looked_through, request, "turn"))
 
     @property
     def waiting(self) -> bool:
@@ -120,7 +124,8 @@ class Extraction:
         if not self.waiting or request.source != "main" or not self._is_time(request, idle):
             return ()
         runs = self._state.runs
-        marks = await self._alone(request, "end" if math.isinf(idle) else "silence")
+        moment: Moment = "end" if math.isinf(idle) else "silence"
+        marks = await self._alone(partial(self._looked_through, request, moment))
         until = self._parts.cached_until(request.frame) or 0.0
         if self._state.runs == runs or until <= self._clock.now():
             return marks
@@ -139,7 +144,7 @@ class Extraction:
             return False
         return idle >= LULL or now >= until - (TTL_SECONDS["5m"] - LULL)
 
-    async def _alone(self, request: Request, moment: Moment) -> Sequence[Mark]:
+    async def _alone(self, look: Callable[[], Awaitable[Sequence[Mark]]]) -> Sequence[Mark]:
         """One run, and after it another piece of work for what ended meanwhile.
 
         That one is started and not waited for, so that the mark of this one is handed back at once. In
@@ -148,20 +153,20 @@ class Extraction:
         state = self._state
         state.busy = True
         try:
-            return await self._looked_through(request, moment)
+            return await look()
         finally:
             newest, state.newest = state.newest, None
             state.busy = newest is not None
             if newest is not None:
-                self._learning.start(BY, partial(self._alone, newest, "turn"))
+                again = partial(self._looked_through, newest, "turn")
+                self._learning.start(BY, partial(self._alone, again))
 
     # --- when -------------------------------------------------------------------------------------------
 
     async def _looked_through(self, request: Request, moment: Moment) -> Sequence[Mark]:
         state = self._state
         state.waits = False
-        can_write = any(tool.get("name") in EDITORS for tool in request.frame.tools)
-        if state.failures >= FAILURES or not can_write:  # the list of tools cannot be changed
+        if not self._can_try(request):
             return ()
         cached = cut_to_cached(request)
         view = cached.view
@@ -169,6 +174,7 @@ class Extraction:
         since = 1 + max((place for place in places if place is not None), default=-1)
         said, saved = self._said(view, since)
         if not said:
+            self._settle(view)
             return (self._advanced(view),) if saved else ()
         state.waits = self._costs(request) and not self._is_due(said, moment)
         if state.waits:
@@ -177,22 +183,134 @@ class Extraction:
         if moment == "silence" and self._side.compare(cached, question).way == "lean":
             state.waits = True  # only a fork has a reason to hurry: it finds the prefix, and keeps it
             return ()
+        if (hands := await self._find_tools()) is None:
+            return ()
+        side = self._side.choose(cached, question)
+        view, since = (request.view, 0) if side.lean else (view, since)
+        entries = tuple(self._parts.conversation.entries)
+        prepare = partial(self._prepared, view, entries, since)
+        if not await self._tried(side, prepare, f"x-{view[-1].id}", hands, "the conversation"):
+            return ()
+        return (self._advanced(view),)
+
+    def _can_try(self, request: Request) -> bool:
+        can_write = any(tool.get("name") in EDITORS for tool in request.frame.tools)
+        return self._state.failures < FAILURES and can_write  # the list of tools cannot be changed
+
+    async def _find_tools(self) -> tuple[Tools, AllowCall] | None:
+        """The tools of one run; None where nothing could be saved: in plan mode, or by a rule."""
         tools, may = self._learning.tools()
         some = {"file_path": str(self._learning.store.path_of() / f"some{ENDING}"), "content": ""}
-        if await may(ToolUse("", "Write", some)) is not None:
-            return ()  # nothing could be saved: in plan mode, or where a rule denies it
+        return (tools, may) if await may(ToolUse("", "Write", some)) is None else None
+
+    async def _tried(
+        self, side: SideRequest, prepare: Prepare, id: str, hands: tuple[Tools, AllowCall], what: str
+    ) -> bool:
+        """One run; False if it failed, which is said."""
+        state = self._state
         state.failures += 1  # until it has worked: whatever breaks, it does not go on for ever
         state.runs += 1
         try:
-            side = self._side.choose(cached, question)
-            view, since = (request.view, 0) if side.lean else (view, since)
-            await self._run(side, view, since, tools, may)
+            await self._run(side, prepare, id, *hands)
         except SevenfoldError as why:
             over = "; not tried again in this session" if state.failures >= FAILURES else ""
-            self._emit(Failed(BY, f"the conversation was not looked through: {why}{over}"))
-            return ()
+            self._emit(Failed(BY, f"{what} was not looked through: {why}{over}"))
+            return False
         state.failures = 0
-        return (self._advanced(view),)
+        return True
+
+    # --- what waits -------------------------------------------------------------------------------------
+
+    def note_words(self, view: View) -> None:
+        """Write down that words wait: called just before the user's words go into the transcript."""
+        waiting, state = self._learning.waiting, self._state
+        if waiting is not None and not state.noted:
+            waiting.write(self._learning.session, max(self._cursors(view), default=-1))
+            state.noted = True
+
+    def count_waiting(self, view: View) -> int:
+        """The texts of this conversation that wait for a look."""
+        places = (place for place in map(view.where, self._cursors(view)) if place is not None)
+        return len(self._said(view, 1 + max(places, default=-1))[0])
+
+    def list_earlier(self) -> list[str]:
+        """The other sessions of the project with words that wait."""
+        waiting, own = self._learning.waiting, self._learning.session
+        return [one for one in waiting.list_sessions() if one != own] if waiting is not None else []
+
+    async def take_up(self, request: Request) -> Sequence[Mark]:
+        """Look through what ended sessions left, if that is worth a request by now."""
+        if not self._state.busy and self.list_earlier():
+            return await self._alone(partial(self._look_at_earlier, request))
+        return ()
+
+    async def _look_at_earlier(self, request: Request) -> Sequence[Mark]:
+        from sevenfold.layers.l5_durable_memory.earlier_words import split_batches
+
+        waiting = self._learning.waiting
+        if waiting is None or not self._can_try(request):
+            return ()
+        with waiting.claim() as mine:
+            words = await anyio.to_thread.run_sync(self._read_earlier, waiting) if mine else []
+            said = [text for one in words for text in one.texts]
+            requests = sum(one.requests for one in words)
+            due = not self._costs(request) or is_due(said, requests, self._set, last=True)
+            if said and due and (hands := await self._find_tools()) is not None:
+                for batch in split_batches(words, self._side.find_lean_room(request)):
+                    if not await self._look_at_batch(request, batch, hands):
+                        break
+                    for one in {one.session: one for one in batch}.values():  # the last part of each
+                        waiting.settle(one.session, one.last, self._clock.now, all=one.all)
+        return ()
+
+    def _read_earlier(self, waiting: WaitingFolder) -> list[EarlierWords]:
+        """In a thread. A session in which nothing waits after all is crossed off."""
+        from sevenfold.layers.l5_durable_memory.earlier_words import find_earlier_words
+
+        found: list[EarlierWords] = []
+        for session in self.list_earlier():
+            if (transcript := waiting.load(session)) is None or (note := waiting.read(session)) is None:
+                continue
+            last = max(note.last, find_cursor(transcript.view))
+            words = find_earlier_words(session, transcript, last, self._wrote_memory)
+            if words.texts:
+                found.append(words)
+            else:
+                waiting.settle(session, words.last, self._clock.now, all=True)
+        return found
+
+    async def _look_at_batch(
+        self, request: Request, batch: Sequence[EarlierWords], hands: tuple[Tools, AllowCall]
+    ) -> bool:
+        from sevenfold.layers.l5_durable_memory.earlier_words import EarlierSources, join_messages
+
+        said = [text for one in batch for text in one.texts]
+        question = make_extraction_question(join_messages(batch), said, self._set.steps)
+        sessions = len({one.session for one in batch})
+        what = f"what {sessions} earlier sessions left" if sessions > 1 else "what an earlier session left"
+        self._emit(Progress(BY, f"looking through {what}"))
+
+        def prepare() -> tuple[SourceMessages, str]:
+            return EarlierSources(batch, self._clock.now()), self._write_body(0)
+
+        side, id = self._side.choose_lean(request, question), f"x-{batch[-1].session}-{batch[-1].last}"
+        return await self._tried(side, prepare, id, hands, what)
+
+    def _settle(self, view: View) -> None:
+        """Bring the note on what waits up to date, after a look at this view."""
+        waiting, state = self._learning.waiting, self._state
+        if waiting is None or not state.noted:
+            return
+        last = view[-1].id
+        newer = [entry for entry in self._parts.conversation.entries if entry.id > last]
+        try:
+            if any(isinstance(entry.what, Message) and entry.by in TYPED for entry in newer):
+                waiting.write(self._learning.session, last)
+            else:
+                waiting.remove(self._learning.session)
+                state.noted = False
+        except StorageFailure as error:
+            self._emit(Failed(BY, str(error)))
 
     def _costs(self, request: Request) -> bool:
         price = self._parts.prices.of(request.frame.model)
@@ -203,9 +321,7 @@ class Extraction:
         return is_due(said, requests, self._set, last=moment != "turn")
 
     def _cursors(self, view: View) -> list[Id]:
-        mark = view.marks.get(CURSOR)
-        last = mark.get("last") if isinstance(mark, dict) else None
-        return [id for id in (last, self._state.cursor) if isinstance(id, int)]
+        return [id for id in (find_cursor(view), self._state.cursor) if id is not None and id >= 0]
 
     def _said(self, view: View, since: int) -> tuple[list[str], bool]:
         """The texts typed since the last look, and True if the agent saved something itself.
@@ -229,6 +345,7 @@ class Extraction:
 
     def _advanced(self, view: View) -> Mark:
         self._state.cursor = view[-1].id
+        self._settle(view)
         return Mark(CURSOR, {"last": self._state.cursor})
 
     def _wrote_memory(self, placed: PlacedMessage, view: View) -> bool:
@@ -248,17 +365,17 @@ class Extraction:
 
     # --- what -------------------------------------------------------------------------------------------
 
-    async def _run(self, side: SideRequest, view: View, since: int, tools: Tools, may: AllowCall) -> None:
+    async def _run(
+        self, side: SideRequest, prepare: Prepare, id: str, tools: Tools, may: AllowCall
+    ) -> None:
         from sevenfold.layers.l5_durable_memory.extraction_tools import ExtractionTools, MemoryWriter
 
         learning = self._learning
         self._emit(Progress(BY, "looking for what is worth remembering"))
-        sources, body = await anyio.to_thread.run_sync(
-            self._prepared, view, tuple(self._parts.conversation.entries), since
-        )
+        sources, body = await anyio.to_thread.run_sync(prepare)
         writer = MemoryWriter(learning.store, sources, learning.session, learning.locate)
         hands = ExtractionTools(tools, writer, may, self._emit)
-        directive = user(write_directive(KIND, f"x-{view[-1].id}", body))
+        directive = user(write_directive(KIND, id, body))
         try:
             answer = await side(directive, steps=self._set.steps, tools=hands, max_tokens=ANSWER)
         finally:  # what was saved before it failed is saved
@@ -266,8 +383,8 @@ class Extraction:
             self._tell(tuple(writer.saved.values()), hands)
         if hands.broken is not None:
             raise hands.broken
-        if answer.reply.stop == "cut" and not writer.saved:
-            raise BadReply("the model's reply was cut off")
+        if answer.cut or (answer.reply.stop == "cut" and not writer.saved):
+            raise BadReply("the model's reply was cut off, so something may be missing")
 
     def _question(self, view: View, since: int, said: Sequence[str]) -> SideQuestion:
         from sevenfold.layers.l5_durable_memory.provenance import find_replaced_user_words
@@ -283,12 +400,14 @@ class Extraction:
         """The authors of all texts, and the question; in a thread, since a conversation may be long."""
         from sevenfold.layers.l5_durable_memory.provenance import SourceMessages
 
+        return SourceMessages(view, entries, self._clock.now()), self._write_body(since)
+
+    def _write_body(self, since: int) -> str:
         learning, store, now = self._learning, self._learning.store, self._clock.now()
         team, steps = learning.team and store.has_team, self._set.steps
-        told = format_extraction_request(
+        return format_extraction_request(
             store.newest(NEWEST), store.path_of(), learning.session, now, since, steps, team=team
         )
-        return SourceMessages(view, entries, now), told
 
     def _tell(self, saved: Sequence[Saved], hands: ExtractionTools) -> None:
         if saved:

@@ -155,6 +155,8 @@ class MemoryWriter:
         if is_personal(proposed):
             raise UnfitMemory("outside", "what is known about a person is never shared with the team")
         made = check_sources(proposed, before, self._sources, self._session)
+        if before is None and self._sources.is_instructed(extract_statement(made.topic)):
+            raise UnfitMemory("known", "an instruction file of the project says so already: leave it")
         merged = False
         if before is None:
             if (known := self._known(made)) is not None:
@@ -166,7 +168,8 @@ class MemoryWriter:
             raise UnfitMemory("known", f"{file} says so already: nothing was changed")
         file, data = made.topic.file, made.topic.data
         author = Author(KIND, self._session, f"they said: {shorten_text(made.quote, 200)}")
-        self._store.before_write(self._store.path_of(file), data, author=author)
+        grounds = self._sources.collect
+        data = self._store.before_write(self._store.path_of(file), data, author=author, grounds=grounds)
         at.write(file, data, stamp)
         said = f"Merged into {file}, which is about the same." if merged else f"Saved {file}."
         if left := list_relative_dates(f"{made.topic.description}\n{made.topic.body}"):
@@ -231,7 +234,8 @@ class MemoryWriter:
             )
         if new != before:
             data = new.encode("utf-8", "surrogateescape")
-            self._store.before_write(self._store.path_of(INDEX_NAME), data, author=author)
+            path, grounds = self._store.path_of(INDEX_NAME), self._sources.collect
+            data = self._store.before_write(path, data, author=author, grounds=grounds)
             at.write(INDEX_NAME, data, stamp)
         more = " Other lines were left as they are." if left else ""
         return _PlacedFile(INDEX_NAME, author, f"The index is up to date.{more}")

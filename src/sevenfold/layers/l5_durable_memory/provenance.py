@@ -18,12 +18,16 @@ from typing import Final
 import msgspec
 
 from sevenfold.core.clock import format_date
-from sevenfold.core.messages import Message, Text, ToolResult
-from sevenfold.core.transcript import Entry, Id, PlacedMessage, Replace, Undo, View
+from sevenfold.core.messages import Message, Text, ToolResult, ToolUse
+from sevenfold.core.transcript import Entry, Id, PlacedMessage, Replace, Reply, Undo, View
+from sevenfold.layers.l5_durable_memory.prompt import is_opening
 from sevenfold.layers.l5_durable_memory.recall import extract_typed_text
 from sevenfold.layers.shared.facts import TYPED
 from sevenfold.memory.dates.relative import make_dates_absolute
 from sevenfold.memory.frontmatter import find_frontmatter, find_last_entry
+from sevenfold.memory.guard.own_words import split_pasted_text
+from sevenfold.memory.guard.user_words import SpokenWords, extract_offers
+from sevenfold.memory.guard.wall import SourceText, WriteSources
 from sevenfold.memory.similarity import extract_statement, is_quote
 from sevenfold.memory.text.words import split_words
 from sevenfold.memory.topic_file import (
@@ -74,17 +78,28 @@ class SourceQuote(msgspec.Struct, frozen=True):
     flat: str  # Its words, with a blank on either side
     by_user: bool
     before: str = ""  # Of what was typed: what the assistant had said just before
+    session: str = ""  # The session it was said in; empty: the one that is looked at
 
 
 class SourceMessages:
     """The messages of a view, by who is behind them."""
 
     def __init__(self, view: View, entries: Sequence[Entry], now: float) -> None:
-        self._view, self._now = view, now
+        self._view, self._now, self._entries = view, now, entries
         self._times = {entry.id: entry.at for entry in entries}
         gone = find_replaced_user_words(entries, view)
-        self.said = [self._said(id, extract_typed_text(message), by_user=True) for id, message in gone]
+        self.said = [self._said(id, extract_own_words(message), by_user=True) for id, message in gone]
         self.said += self._heard()
+
+    def collect(self) -> WriteSources:
+        """The person's own words and all other texts."""
+        return self._write_sources
+
+    @cached_property
+    def _write_sources(self) -> WriteSources:
+        found = collect_write_sources(self._entries)
+        said = SpokenWords(one.text for one in self.said if one.by_user)  # of other sessions, too
+        return msgspec.structs.replace(found, spoken=found.spoken.join_with(said))
 
     def find(self, quote: str, *, assistant: bool) -> SourceQuote | None:
         """The newest text that says this word for word; of the assistant, one without objection."""
@@ -109,6 +124,18 @@ class SourceMessages:
                 return run.strip()
         return ""
 
+    def is_instructed(self, statement: str) -> bool:
+        """True if a line of an instruction file says this: all telling words, and as many numbers."""
+        own = set(split_words(statement)) - _UNTELLING
+        return len(own) >= LEAST and any(own <= line for line in self._instructed)
+
+    @cached_property
+    def _instructed(self) -> list[set[str]]:
+        """The words of each line of the instruction files in view."""
+        opened = (placed.message.text for placed in self._view if is_opening(placed))
+        told = (re.split(r"<(?:team-)?memory-index>", text)[0] for text in opened)  # the index follows
+        return [set(split_words(line)) for text in told for line in text.split("\n")]
+
     @cached_property
     def _elsewhere(self) -> str:
         texts = (text for placed in self._view for text in _foreign(placed))
@@ -119,7 +146,7 @@ class SourceMessages:
         waiting: list[SourceQuote] = []
         for placed in self._view:
             if is_typed(placed):
-                text = extract_typed_text(placed.message)
+                text = extract_own_words(placed.message)
                 if not _OBJECTION.match(text):
                     yield from waiting
                 before = waiting[-1].text if waiting else ""
@@ -138,6 +165,53 @@ def is_typed(placed: PlacedMessage) -> bool:
     if message.role != "user" or placed.by not in TYPED or message.results:
         return False
     return bool(extract_typed_text(message))
+
+
+def extract_own_words(message: Message) -> str:
+    """The words of a message that the person typed, without what was pasted or quoted."""
+    return split_pasted_text(extract_typed_text(message)).own
+
+
+_WHERE: Final = ("file_path", "path", "url", "notebook_path", "command", "pattern", "query")
+PASTED: Final = "a text that the user pasted"
+LONGEST_TEXT: Final = 100_000  # Characters of a result in which the source of a memory is looked for
+
+
+def collect_write_sources(entries: Sequence[Entry]) -> WriteSources:
+    """All that the agent's writes may rest on: the person's own words, and every other text by its name."""
+    said: list[str] = []
+    others: list[SourceText] = []
+    names: dict[str, str] = {}
+    reply = ""
+    undone = {id for entry in entries if isinstance(entry.what, Undo) for id in entry.what.ids}
+    for entry in entries:
+        if entry.id in undone:
+            continue
+        match entry.what:
+            case Reply(message=message):
+                names |= {use.id: _name_call(use) for use in message.tool_uses}
+                reply = message.text or reply
+            case Message(role="user") as message if entry.by in TYPED and not message.results:
+                typed = extract_typed_text(message)
+                said += filter(None, (typed, extract_offers(reply, typed)))
+                others += [SourceText(PASTED, text) for text in split_pasted_text(typed).pasted]
+            case Message(role="user") as message:
+                others += [
+                    SourceText(names.get(one.tool_use_id, "a tool"), one.text[:LONGEST_TEXT])
+                    for one in message.results
+                    if one.text
+                ]
+            case _:
+                pass
+    return WriteSources(SpokenWords(said), tuple(others))
+
+
+def _name_call(use: ToolUse) -> str:
+    """The place that a call read: a file, an address, a command."""
+    for key in _WHERE:
+        if isinstance(value := use.input.get(key), str) and value.strip():
+            return f"the output of `{value}`" if key == "command" else value
+    return use.name
 
 
 def find_replaced_user_words(
@@ -214,9 +288,11 @@ def _foreign(placed: PlacedMessage) -> Iterable[str]:
         if isinstance(block, ToolResult) or (isinstance(block, Text) and not own):
             yield block.text
     if own:
+        typed = extract_typed_text(placed.message)
         whole = "\n".join(b.text for b in placed.message.content if isinstance(b, Text))
-        piped = whole.replace(extract_typed_text(placed.message), "", 1)
+        piped = whole.replace(typed, "", 1)
         yield from (piped,) if piped.strip() else ()
+        yield from split_pasted_text(typed).pasted
 
 
 LONGEST_QUOTE: Final = 300  # Characters of a quote that are kept
@@ -259,8 +335,8 @@ def check_sources(new: Topic, old: Topic | None, sources: SourceMessages, sessio
     if new.type in BY_PERSON:
         _check_not_copied(new, old, kept, sources)
     newest = max(found, key=lambda one: one[1].at)[1]
-    entries = tuple(sorted({said.id for _, said in found}))
-    origin = Origin(session, entries, format_date(newest.at), "extraction")
+    entries = tuple(sorted({said.id for _, said in found if said.session == newest.session}))
+    origin = Origin(newest.session or session, entries, format_date(newest.at), "extraction")
     description = new.description
     if old is None or description != old.description:
         description = make_dates_absolute(description, newest.at)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
@@ -164,6 +164,7 @@ LOOK: Final = 0.5  # Seconds between looks for a request to stop
 REFRESH: Final = 600.0
 """Seconds after which a long dream says that it still goes on, so that its lock is not taken."""
 DreamEnding: TypeAlias = Literal["completed", "failed", "killed", "skipped"]
+_QUOTED: Final = 120  # Characters of a statement that are shown
 STOPPED: Final = "somebody stopped it, or its session ended; the memories are as they were"
 DreamMode: TypeAlias = Literal["commit", "review", "preview"]
 
@@ -188,6 +189,7 @@ class DreamResult(msgspec.Struct, frozen=True, kw_only=True):
     review: str | None = None  # The dream that waits for the user to look at it
     usage: Usage = Usage()
     notes: tuple[str, ...] = ()
+    pairs: tuple[str, ...] = ()  # What became of each memory or statement, a sentence each
     diff: str | None = None
 
     def with_outcome(self, outcome: DreamOutcome, review: str | None, diff: str | None) -> DreamResult:
@@ -205,6 +207,7 @@ class DreamResult(msgspec.Struct, frozen=True, kw_only=True):
             files=tuple(one.file for one in outcome.files),
             revision=outcome.revision or None,
             review=review,
+            pairs=tuple(describe_pairs(outcome)),
             diff=diff,
         )
 
@@ -365,16 +368,21 @@ class _DreamRun:
 
     def finish(self, how: DreamMode) -> DreamOutcome:
         """Blocking: it reads and writes the folder."""
-        from sevenfold.layers.l6_dreaming.review import keep_for_review, list_session_names
+        from sevenfold.layers.l6_dreaming.review import (
+            keep_for_review,
+            list_session_names,
+            read_spoken_words,
+        )
         from sevenfold.memory.dreams.commit import commit_dream, preview_dream
 
         staged, explained = self.staged, self.thought.explained
         if staged is None:
             raise Failure("there is no copy to take over")
         sessions = list_session_names(self._transcripts)
+        said = partial(read_spoken_words, self._transcripts)
         if how == "commit":
-            return commit_dream(self._store, staged, self._author, explained, sessions)
-        outcome = preview_dream(self._store, staged, self._author, explained, sessions)
+            return commit_dream(self._store, staged, self._author, explained, sessions, said)
+        outcome = preview_dream(self._store, staged, self._author, explained, sessions, said)
         if how == "review" and outcome.files:
             keep_for_review(staged, self._author, explained, self._transcripts)
         return outcome
@@ -415,6 +423,27 @@ def describe_result(ended: DreamResult, undo: str = "/dream undo", review: str =
     if ended.review:
         return f"{what}; ready for review: {review}"
     return f"{what} ({undo} takes it back)" if ended.revision else what
+
+
+def describe_pairs(outcome: DreamOutcome) -> Iterator[str]:
+    """A line for each thing a dream did, pair by pair: `port-old went into port-new`."""
+    from sevenfold.memory.topic_file import shorten_text
+
+    for merged in outcome.merged:
+        yield f"{_stem(merged.file)} went into {_stem(merged.into)}"
+    for archived in outcome.archived:
+        yield f"{_stem(archived.file)} went to {_stem(archived.into)}"
+    for gone in outcome.superseded:
+        verb = "contradicted" if gone.how == "contradicted" else "replaced"
+        by = f"what {_stem(gone.by)} says" if gone.by != gone.fact.file else "a newer statement there"
+        yield f'{_stem(gone.fact.file)}: "{shorten_text(gone.fact.text, _QUOTED)}" was {verb} by {by}'
+    for kept in outcome.kept:
+        text = shorten_text(kept.fact.text, _QUOTED)
+        yield f'{_stem(kept.fact.file)}: "{text}" was put back, in {_stem(kept.into)}'
+
+
+def _stem(file: str) -> str:
+    return file.removesuffix(".md")
 
 
 GateName: TypeAlias = Literal["off", "time", "scan", "sessions", "lock"]

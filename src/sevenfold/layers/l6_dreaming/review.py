@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from sevenfold.core.errors import Mistake, StorageFailure
+from sevenfold.core.messages import Message
+from sevenfold.core.transcript import decode_entry
+from sevenfold.layers.shared.facts import TYPED
 from sevenfold.memory.dreams.commit import commit_dream, preview_dream
 from sevenfold.memory.dreams.losses import LossReason
 from sevenfold.memory.dreams.plan import DreamOutcome
@@ -17,6 +21,9 @@ from sevenfold.memory.dreams.stage import DreamStage, discard_stage, list_waitin
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import MemoryStore
 from sevenfold.storage.files import read_if_there, write_atomic
+
+if TYPE_CHECKING:
+    from sevenfold.memory.guard.user_words import SpokenWords
 
 ACCOUNT: Final = "account.json"
 ENDING: Final = ".jsonl"
@@ -48,16 +55,18 @@ def preview_review(store: MemoryStore, id: str) -> DreamOutcome:
     """The changes that the dream would make in the folder as it is now."""
     staged = open_stage(store.local, id)
     account = _account(staged)
-    sessions = list_session_names(Path(account.transcripts))
-    return preview_dream(store, staged, account.author, account.explained, sessions)
+    transcripts = Path(account.transcripts)
+    sessions, said = list_session_names(transcripts), partial(read_spoken_words, transcripts)
+    return preview_dream(store, staged, account.author, account.explained, sessions, said)
 
 
 def accept_review(store: MemoryStore, id: str) -> DreamOutcome:
     """Take it over; older ones that wait are dropped, for they know less."""
     staged = open_stage(store.local, id)
     account = _account(staged)
-    sessions = list_session_names(Path(account.transcripts))
-    done = commit_dream(store, staged, account.author, account.explained, sessions)
+    transcripts = Path(account.transcripts)
+    sessions, said = list_session_names(transcripts), partial(read_spoken_words, transcripts)
+    done = commit_dream(store, staged, account.author, account.explained, sessions, said)
     for other in list_waiting_stages(store.local):
         reject_review(store, other)
     return done
@@ -82,3 +91,32 @@ def list_session_names(transcripts: Path) -> frozenset[str]:
         return frozenset(path.stem for path in transcripts.iterdir() if path.suffix == ENDING)
     except OSError:
         return frozenset()
+
+
+NEWEST: Final = 30  # Sessions in which a dream's rule is looked for
+_LONGEST: Final = 32 << 20  # Bytes of a transcript that are read
+
+
+def read_spoken_words(transcripts: Path) -> SpokenWords:
+    """What the user said himself in the newest sessions of a folder; what cannot be read was not said."""
+    from sevenfold.memory.guard.user_words import SpokenWords
+
+    said: list[str] = []
+    with contextlib.suppress(OSError):
+        files = [path for path in transcripts.iterdir() if path.suffix == ENDING]
+        for path in sorted(files, key=lambda one: one.stat().st_mtime)[-NEWEST:]:
+            said += _read_typed_texts(path)
+    return SpokenWords(said)
+
+
+def _read_typed_texts(path: Path) -> Iterator[str]:
+    try:
+        lines = (read_if_there(path, _LONGEST) or b"").split(b"\n")
+    except StorageFailure:
+        return
+    for number, line in enumerate(lines):
+        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+            entry = decode_entry(line, number)
+            message = entry.what
+            if isinstance(message, Message) and message.role == "user" and entry.by in TYPED:
+                yield "" if message.results else message.text

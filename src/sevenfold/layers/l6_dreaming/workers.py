@@ -323,4 +323,6 @@ class RuleDreamer:
         since = format_date(last) if last is not None else ""
         logs = [file for file in staged.files if (day := parse_log_day(file)) and day >= since]
         learn = self._learn or make_lessons
-        return consolidate_folder(staged.folder, self._clock.now(), modified, logs=logs, learn=learn)
+        return consolidate_folder(
+            *(staged.folder, self._clock.now(), modified), logs=logs, learn=learn, removed=staged.removed
+        )

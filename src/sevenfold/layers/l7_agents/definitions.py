@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from sevenfold.core.errors import Mistake
 from sevenfold.core.messages import strip_half_characters
-from sevenfold.memory.folder.folder import AgentScope
+from sevenfold.memory.folder.agent_folders import AgentScope
 from sevenfold.memory.instructions.reader import decode_text, read_content
 
 if TYPE_CHECKING:

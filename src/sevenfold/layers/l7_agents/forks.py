@@ -113,12 +113,13 @@ class ForkRunner:
         steps: int = 1,
         tools: Tools | None = None,
         max_tokens: int = 0,
+        counted: Callable[[Usage], None] | None = None,
     ) -> ForkReply:
         if request.source.startswith(SOURCE):
             raise Refused(f"a fork ({request.source}) cannot fork again, and {kind} was asked for")
         if parse_directive(directive.text) is None:
             raise ValueError("a directive begins with its tag: see models.directives")
-        used = CountedAccounts(self.accounts)
+        used = CountedAccounts(self.accounts, counted)
         turn = self._child(request, used, kind, steps, tools or RefusedTools(), max_tokens)
         began = perf_counter()
         try:
@@ -129,7 +130,8 @@ class ForkRunner:
         self.emit(
             Forked(kind, len(used.replies), used.usage, used.usage.hit_rate, denied, perf_counter() - began)
         )
-        return ForkReply(reply, used.usage, len(used.replies), denied)
+        cut = any(one.stop == "max_tokens" for one in used.replies)
+        return ForkReply(reply, used.usage, len(used.replies), denied, cut)
 
     def _child(
         self, request: Request, accounts: Accounts, kind: str, steps: int, tools: Tools, max_tokens: int
@@ -177,8 +179,9 @@ class ForkRunner:
 class CountedAccounts:
     """The session's accounts, and what this one conversation used."""
 
-    def __init__(self, accounts: Accounts) -> None:
-        self._accounts = accounts
+    def __init__(self, accounts: Accounts, counted: Callable[[Usage], None] | None = None) -> None:
+        """`counted` gets the usage of each reply."""
+        self._accounts, self._counted = accounts, counted
         self.replies: list[Reply] = []
         self.usage = Usage()
 
@@ -188,7 +191,10 @@ class CountedAccounts:
     def after(self, request: Request, reply: Reply) -> float | None:
         self.replies.append(reply)
         self.usage += reply.usage
-        return self._accounts.after(request, reply)
+        cost = self._accounts.after(request, reply)
+        if self._counted is not None:
+            self._counted(reply.usage)
+        return cost
 
 
 _check: type[Forker] = ForkRunner

@@ -26,8 +26,13 @@ from sevenfold.core.protocols import Clock
 from sevenfold.core.transcript import PlacedMessage
 from sevenfold.layers.l7_agents.definitions import AgentDefinition
 from sevenfold.layers.shared.facts import TYPED
+from sevenfold.memory.folder.agent_folders import (
+    AgentFolder,
+    AgentScope,
+    find_agent_folder,
+    prepare_agent_folder,
+)
 from sevenfold.memory.folder.files import FolderBackend
-from sevenfold.memory.folder.folder import AgentFolder, AgentScope, find_agent_folder, prepare_agent_folder
 from sevenfold.memory.store import MemoryStore
 
 if TYPE_CHECKING:

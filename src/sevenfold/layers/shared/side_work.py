@@ -42,6 +42,7 @@ from sevenfold.settings.layers import SideWay
 
 Way: TypeAlias = Literal["fork", "lean"]
 FULL: Final = 0.6  # The most of the small model's window that a lean request may take
+LEAST_ROOM: Final = 20_000  # Tokens of a lean request where the window of the small model is not known
 OUTCOME: Final = 160  # Bytes of an error that are told
 TARGET: Final = 120  # Bytes of the argument that says what a call was about
 _TARGETS: Final = ("file_path", "path", "command", "pattern", "url", "query", "description", "prompt")
@@ -227,6 +228,21 @@ class SideWork:
             lean=tokens,
             warm=is_warm(request, self.clock.now()),
         )
+
+    def choose_lean(self, request: Request, question: SideQuestion) -> SideRequest:
+        """A request of its own in any case. `request` says which model and tools the conversation has."""
+        usable = self.small is not None and not self._unusable
+        ask = self.small.ask if self.small is not None and usable else self.fork
+        name = self._find_small(request) if usable else request.frame.model
+        lean = make_lean_request(request, question, name, self.clock.now)
+        self.emit(SideWorkChosen(question.kind, "lean", name, "there is no prefix that a fork could use"))
+        return SideRequest(self, ask, lean, question.kind, lean=usable)
+
+    def find_lean_room(self, request: Request) -> int:
+        """The tokens that a lean request may hold."""
+        if self.small is None:
+            return LEAST_ROOM
+        return int(FULL * self.small.window(self._find_small(request)))
 
     def make_lean_request(self, request: Request, question: SideQuestion) -> Request:
         """The lean request for this question, to the small model of the moment."""

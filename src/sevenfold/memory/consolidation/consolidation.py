@@ -36,14 +36,16 @@ def consolidate_folder(
     *,
     logs: Collection[str] = (),
     learn: Learn | None = None,
+    removed: Collection[str] = (),
 ) -> ConsolidationReport:
     """Tidy up the memories of a folder by rule; what is not sure stays as it is.
 
     `modified` says when each memory was last changed; files that are only named there exist elsewhere
     and keep their lines in the index. `logs` are the daily logs to distil, with `learn`, which says what
-    of a note is worth remembering; without it they are left alone.
+    of a note is worth remembering; without it they are left alone. `removed` are files that are gone
+    already and lose their lines in the index.
     """
-    files = StagedFiles(folder, modified)
+    files = StagedFiles(folder, modified, removed)
     known = frozenset(file for file in modified if file not in files.times)
     learned = distil_logs(files, logs, learn) if learn is not None else []
     merged: list[MergedMemory] = []
@@ -57,7 +59,7 @@ def consolidate_folder(
         dated += resolve_memory_dates(files)
         replaced, unclear = supersede_statements(files, now)
         superseded += replaced
-        merged += merge_duplicates(files)
+        merged += merge_duplicates(files, {frozenset((one.file, one.other_file)) for one in unclear})
         archived += archive_finished(files, now)
         index += tidy_index(files, known)
         if files.now == before:

@@ -15,7 +15,7 @@ import msgspec
 
 from sevenfold.memory.consolidation.sentences import read_description
 from sevenfold.memory.consolidation.staged_memories import DatedSentence, StagedFiles
-from sevenfold.memory.dates.relative import find_relative_dates, make_dates_absolute
+from sevenfold.memory.dates.relative import make_dates_absolute
 from sevenfold.memory.dates.written_dates import WrittenDay, find_dates
 from sevenfold.memory.folder.names import make_file_key
 from sevenfold.memory.index import split_rows
@@ -132,55 +132,8 @@ def _dates_the_sentence(text: str, day: WrittenDay) -> bool:
     return bool(re.search(r"[(\[（【]\s*$", before)) and bool(_CLOSING.match(behind))
 
 
-_WEEKDAY: Final = re.compile(
-    r"(?:(?:on|by|until|till|before|due|since|for|from|to)\s+)?(?:mon|tues|wednes|thurs|fri|satur|sun)day"
-    r"(?:\s+(?:morning|afternoon|evening|night))?|(?:周|週|星期|礼拜|禮拜)[一二三四五六日天]",
-    re.IGNORECASE,
-)
-_ONCE: Final = re.compile(
-    r"\b(?:will|due|deadline|by|until|was|were|met|said|told|sent|found|began|\w{3,}ed|demo|freeze|launch"
-    r"|exam|interview|flight|appointment|presentation|hearing)\b|['’]ll\b|截止|到期|已|之前|演示|面试|航班|考试",
-    re.IGNORECASE,
-)
-_HABIT: Final = re.compile(
-    r"\b(?:happens?|deploy(?:s|ments)|runs?|meets?|always|never|every|each|usually|only|weekly|stand-?ups?"
-    r"|days?|schedules?|releases|builds|meetings|reviews|shifts|calls|ships?)\b|每|总是|通常|例会|部署",
-    re.IGNORECASE,
-)
-_LOOSE: Final = re.compile(r"today|tomorrow|this\s|tonight", re.IGNORECASE)
-_NOT: Final = re.compile(r"\b(?:no|none|nothing|never|not|nobody)\b|n['’]t\b", re.IGNORECASE)
-_GLUED: Final = re.compile("[A-Za-z0-9]")
-
-
-@lru_cache(maxsize=5_000)
-def resolve_dates(text: str, at: float) -> str:
-    """The text with calendar dates, where an expression surely means one day.
-
-    `Deploys happen on Friday` is a rule for every week, so it stays.
-    """
-    if not find_relative_dates(text, at):
-        return text
-    return make_dates_absolute(_spaced(text, at), at, is_sure=_is_sure)
-
-
-def _spaced(text: str, at: float) -> str:
-    """With a space where a date would run into a word or a number: Chinese needs none there."""
-    for place in reversed(find_relative_dates(text, at)):
-        if _GLUED.match(text[place.end : place.end + 1]):
-            text = text[: place.end] + " " + text[place.end :]
-        if place.start and _GLUED.match(text[place.start - 1]):
-            text = text[: place.start] + " " + text[place.start :]
-    return text
-
-
-def _is_sure(text: str, at: int, end: int) -> bool:
-    """True if an expression means one day: not a weekday of every week, and not `today` for nowadays."""
-    start = max(text.rfind("\n", 0, at), text.rfind(". ", 0, at), text.rfind("。", 0, at)) + 1
-    stop = text.find("\n", at)
-    sentence = text[start : stop if stop >= 0 else len(text)]
-    if _WEEKDAY.fullmatch(text[at:end]):
-        return _ONCE.search(text[start:at]) is not None and _HABIT.search(sentence) is None
-    return not (_LOOSE.match(text[at:end]) and _NOT.search(sentence))
+resolve_dates: Final = lru_cache(maxsize=5_000)(make_dates_absolute)
+"""Sentences come again and again in one dream; the finder is the one of every write."""
 
 
 def resolve_memory_dates(files: StagedFiles) -> list[DatedSentence]:

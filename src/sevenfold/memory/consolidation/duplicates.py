@@ -7,7 +7,7 @@ sentence that both have stands there once. Keys of its frontmatter that are not 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import combinations
 from typing import Final
 
@@ -152,11 +152,19 @@ class _ComparedMemory(msgspec.Struct, frozen=True):
         return [one for one in self.said if one[1].words]
 
 
-def merge_duplicates(files: StagedFiles) -> list[MergedMemory]:
-    """Join what is surely the same; says what became of each file that is gone."""
+def merge_duplicates(
+    files: StagedFiles, apart: Collection[frozenset[str]] = frozenset()
+) -> list[MergedMemory]:
+    """Join what is surely the same; says what became of each file that is gone.
+
+    Pairs of files in `apart` contradict each other and stay two.
+    """
     done: list[MergedMemory] = []
     read: dict[str, _ComparedMemory] = {}
     settled: set[tuple[bytes, bytes]] = set()
+    for one, other in (sorted(pair) for pair in apart if len(pair) == 2):
+        if one in files.now and other in files.now:
+            settled |= {(files.now[one], files.now[other]), (files.now[other], files.now[one])}
     for _ in range(_ROUNDS):
         for topic in files.workable():
             if topic.file not in read or read[topic.file].topic.data is not topic.data:
@@ -187,7 +195,9 @@ def _round(
         kept, gone = _which(files, one.topic, other.topic)
         if (new := join_memories(kept, gone)) is None:
             continue
-        files.put(kept.file, new.data, files.times.get(gone.file))
+        # What was put right in a memory makes the rest of it no younger.
+        disagreed = files.newer.get(kept.file) == gone.file
+        files.put(kept.file, new.data, None if disagreed else files.times.get(gone.file))
         files.drop(gone.file)
         moves.append(MemoryMove(gone, new))
         touched |= {kept.file, gone.file}
@@ -254,7 +264,14 @@ def _no_clash(one: _ComparedMemory, other: _ComparedMemory) -> bool:
 
 
 def _which(files: StagedFiles, one: Topic, other: Topic) -> tuple[Topic, Topic]:
-    """The one to keep and the one to go: what others link to stays, then what is older."""
+    """The one to keep and the one to go.
+
+    Of two that disagreed, the newer stays if the older says nothing beyond it. Otherwise what others
+    link to stays, then what is older.
+    """
+    for old, new in ((one, other), (other, one)):
+        if files.newer.get(old.file) == new.file:
+            return (old, new) if _lacking(new, old) else (new, old)
 
     def rank(topic: Topic) -> tuple[int, float, int, str]:
         at = find_origin_time(topic)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol, TypeAlias
 
 from sevenfold.core.errors import Refused
+from sevenfold.memory.backend import is_topic
 from sevenfold.memory.consolidation.dates import find_noon, format_day
 from sevenfold.memory.consolidation.sentences import append_paragraph, read_description, read_sentences
 from sevenfold.memory.consolidation.staged_memories import (
@@ -42,13 +43,15 @@ from sevenfold.memory.index import (
     INDEX,
     LINES,
     SHORTEST_HOOK,
+    UNLISTED,
     IndexRow,
-    explain_over_limit,
+    drop_pointers,
+    list_exceeded_limits,
     parse_pointers,
-    reconcile_index,
     split_rows,
+    split_unlisted,
 )
-from sevenfold.memory.index_update import retell_index
+from sevenfold.memory.index_update import fit_index, plan_text, retell_index
 from sevenfold.memory.recall_results import DAY
 from sevenfold.memory.topic_file import (
     TYPES,
@@ -161,12 +164,23 @@ def _fitted(files: StagedFiles, known: frozenset[str]) -> list[str]:
     topics = files.active()
     also = {*files.times, *known} - {topic.file for topic in topics}
     also = {file for file in also if file in files.now or file not in files.before}
-    text = reconcile_index(files.index, topics, sorted(also))
-    _keep_hooks_of_repeated(files, text)
-    if not explain_over_limit(text):
+    removed = [file for file in files.before if file not in files.now and is_topic(file)]
+    removed += [read_topic(files.before[file], file).name for file in removed]
+    names = {topic.file: topic.name for topic in topics}
+    planned, absent = plan_text(drop_pointers(files.index, [*removed, *files.removed]), names, sorted(also))
+    _keep_hooks_of_repeated(files, planned)
+    wanted = sorted(absent, key=lambda file: (-files.times.get(file, 0.0), file))[:LINES]
+    text = fit_index(
+        planned,
+        wanted,
+        len(absent),
+        recency=lambda file: files.times.get(file, 0.0),
+        read=lambda file: files.topic(file) if file in files.now else None,
+    )
+    if not list_exceeded_limits(text):
         files.index = text
         return []
-    rows = split_rows(text)
+    rows = split_rows(split_unlisted(text)[0])
     gone = _oldest(files, rows)
     there = {make_file_key(topic.file): topic.file for topic in topics}
     for row in gone:
@@ -176,15 +190,25 @@ def _fitted(files: StagedFiles, known: frozenset[str]) -> list[str]:
     left = {row.number for row in gone}
     kept = [row for row in rows if row.number not in left]
     moved: list[IndexRow] = []
-    while explain_over_limit("".join(row.text for row in kept)) and (part := _section(kept)):
+    while _is_over(kept) and (part := _section(kept)):
         numbers = {row.number for row in part}
         kept = [row for row in kept if row.number not in numbers]
         moved += part
     files.index = "".join(row.text for row in kept)
     _move_lines(files, sorted(moved, key=lambda row: row.number))
-    names = [one.file for row in gone for one in parse_pointers(row)]
-    done = [f"There is no room for {len(names)} lines of the oldest memories."] if names else []
+    without = [one.file for row in gone for one in parse_pointers(row)]
+    done = [f"There is no room for {len(without)} lines of the oldest memories."] if without else []
     return [*done, *([f"Hand-written lines moved to {NOTES}."] if moved else [])]
+
+
+def _count_over(rows: list[IndexRow]) -> tuple[int, int]:
+    """Lines and characters over the limits; there is to be room for the line about what is not listed."""
+    lines = sum(row.count for row in rows) - (LINES - 1)
+    return lines, sum(len(row.text) for row in rows) - (CHARACTERS - UNLISTED)
+
+
+def _is_over(rows: list[IndexRow]) -> bool:
+    return any(over > 0 for over in _count_over(rows))
 
 
 def _keep_hooks_of_repeated(files: StagedFiles, text: str) -> None:
@@ -203,8 +227,7 @@ def _oldest(files: StagedFiles, rows: list[IndexRow]) -> list[IndexRow]:
     times = {make_file_key(file): at for file, at in files.times.items()}
     pointing = [row for row in rows if row.pointing and not row.by_name and len(row.links) == 1]
     pointing.sort(key=lambda row: (times.get(make_file_key(row.links[0].file), 0.0), row.links[0].file))
-    lines = sum(row.count for row in rows) - LINES
-    size = sum(len(row.text) for row in rows) - CHARACTERS
+    lines, size = _count_over(rows)
     gone: list[IndexRow] = []
     for row in pointing:
         if lines <= 0 and size <= 0:

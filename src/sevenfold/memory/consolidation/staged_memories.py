@@ -8,10 +8,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -45,18 +45,27 @@ from sevenfold.memory.topic_file import (
     shorten_text,
 )
 
+if TYPE_CHECKING:
+    from sevenfold.memory.consolidation.dates import SpokenAt
+
 TEXT: Final = 40_000  # Bytes of a memory that is worked on sentence by sentence; a longer one is a document
 
 
 class StagedFiles:
     """The files of the folder before and after. Nothing is written before `write`."""
 
-    def __init__(self, folder: Path, modified: Mapping[str, float]) -> None:
+    def __init__(self, folder: Path, modified: Mapping[str, float], removed: Collection[str] = ()) -> None:
+        """`removed`: files that were removed before, whose lines in the index go."""
         self._files = MemoryFiles(folder)
+        self.removed = tuple(removed)
         self.before: dict[str, bytes] = {}
         self.now: dict[str, bytes] = {}
         self.times: dict[str, float] = {}
         self.taken: set[str] = set()
+        self.spoken: dict[tuple[str, str], SpokenAt] = {}
+        """When a sentence was said that came from another file, by file and words."""
+        self.newer: dict[str, str] = {}
+        """The file that has the newer statement, by the file in which it took the older one's place."""
         self._topics: dict[str, Topic] = {}
         try:
             with self._files.opened() as at:

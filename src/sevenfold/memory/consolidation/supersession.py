@@ -23,6 +23,7 @@ from sevenfold.memory.consolidation.sentences import (
     is_numbered_apart,
     is_same_subject,
     make_wording,
+    read_description,
     read_sentences,
     replace_sentence,
     split_wording,
@@ -30,8 +31,10 @@ from sevenfold.memory.consolidation.sentences import (
 from sevenfold.memory.consolidation.staged_memories import StagedFiles, SupersededStatement, UnclearPair
 from sevenfold.memory.dreams.losses import StatementIndex
 from sevenfold.memory.dreams.statements import normalise_words, read_facts
+from sevenfold.memory.folder.names import make_file_key
+from sevenfold.memory.index import parse_pointers, split_rows
 from sevenfold.memory.text.words import STOP, make_stem_set, make_word_set, stem_word
-from sevenfold.memory.topic_file import Topic
+from sevenfold.memory.topic_file import Topic, change_topic, read_topic
 
 _DATE: Final = r"(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|[A-Z][a-z]+\.?\s+\d{1,2},?\s+\d{4})"
 _ENGLISH: Final = re.compile(
@@ -355,6 +358,7 @@ class _SupersededVerdict(msgspec.Struct, frozen=True):
     old: DatedClaim
     new: DatedClaim
     because: str  # Empty when it is not clear which one is newer
+    values: tuple[str, str] = ("", "")  # What differs, the old value first; empty where that is not known
 
 
 def supersede_statements(
@@ -368,7 +372,8 @@ def supersede_statements(
             DatedClaim(
                 topic,
                 one,
-                date_sentence(one.text, topic, files.times.get(topic.file, 0.0)),
+                files.spoken.get((topic.file, normalise_words(one.text)))
+                or date_sentence(one.text, topic, files.times.get(topic.file, 0.0)),
                 make_core(one.text),
             )
             for topic in files.workable()
@@ -397,11 +402,9 @@ def _round(
         if not verdict.because:
             unclear.append(_unclear(old, new, "nothing shows which of them is newer"))
         elif old.topic.file not in touched and new.topic.file not in touched:
-            if _is_replaced(files, old, new):
+            if replaced := _replace_older(files, verdict):
                 touched.add(old.topic.file)
-                done.append(
-                    SupersededStatement(old.topic.file, old.text, new.text, new.topic.file, verdict.because)
-                )
+                done += replaced
             else:
                 unclear.append(_unclear(old, new, "the newer one does not say all of the older"))
     return done, unclear
@@ -482,7 +485,11 @@ def _dated(
             if not explain_newer(old.said, new.said, marked=False, now=now):
                 return _SupersededVerdict(old, new, f"it names {value!r} as what was before")
             return _SupersededVerdict(old, new, "")
-    ways = [_SupersededVerdict(a, b, _shown(b, a, now)) for a, b in ((one, other), (other, one))]
+    left, right = shape.values if shape else ("", "")
+    ways = [
+        _SupersededVerdict(one, other, _shown(other, one, now), (left, right)),
+        _SupersededVerdict(other, one, _shown(one, other, now), (right, left)),
+    ]
     shown = [way for way in ways if way.because and not _is_weak(way.old, way.new)]
     return shown[0] if len(shown) == 1 else _SupersededVerdict(one, other, "")
 
@@ -538,15 +545,98 @@ def _related(one: Topic, other: Topic, shared: frozenset[str]) -> bool:
     return bool(left) and bool(right) and len(shared) >= 3 and not is_numbered_apart(one, other)
 
 
-def _is_replaced(files: StagedFiles, old: DatedClaim, new: DatedClaim) -> bool:
-    """Put the newer sentence in the place of the older, if the loss report will agree."""
+def _replace_older(files: StagedFiles, verdict: _SupersededVerdict) -> list[SupersededStatement]:
+    """Put the newer sentence in the place of the older, if the loss report will agree.
+
+    The memory keeps its time: what else it says is no newer. Where its description or its line in the
+    index names the old value, they name the new one then. A memory that would contradict itself
+    afterwards stays as it is.
+    """
+    old, new = verdict.old, verdict.new
     topic = files.topic(old.topic.file)
     if topic.data is not old.topic.data or not _takes_its_place(old, new):
-        return False
-    taken_out = old.topic.file == new.topic.file and old.statement.field == "body"
+        return []
+    apart = old.topic.file != new.topic.file
+    taken_out = not apart and old.statement.field == "body"
     text = "" if taken_out else _ending_like(new.text, old.text)
-    files.put(topic.file, replace_sentence(topic, old.statement, text), files.times.get(new.topic.file))
-    return True
+    said = [(old.text, new.text)]
+    data = replace_sentence(topic, old.statement, text)
+    if apart and verdict.values[0]:
+        if not _is_settled(verdict):
+            return []
+        changed = read_topic(data, topic.file)
+        told = read_description(changed)
+        if old.statement.field == "body" and _names_old(told, verdict):
+            renewed = _renew(told, verdict)
+            if not renewed or not _is_newer(told, new):
+                return []
+            data = change_topic(changed, description=renewed)
+            said.append((told, renewed))
+        said += _renew_lines(files, topic.file, verdict)
+    files.put(topic.file, data)
+    files.spoken[topic.file, normalise_words(text)] = new.said
+    if apart:
+        files.newer[topic.file] = new.topic.file
+    return [
+        SupersededStatement(topic.file, before, after, new.topic.file, verdict.because)
+        for before, after in said
+    ]
+
+
+def _is_settled(verdict: _SupersededVerdict) -> bool:
+    """True if every other sentence of the older memory that names the old value is replaced, too."""
+    old, theirs = verdict.old, [make_core(one.text) for one in read_sentences(verdict.new.topic)]
+    rest = [one for one in read_sentences(old.topic) if one.field == "body" and one != old.statement]
+    return all(
+        any(find_shared_frame(make_core(one.text), each) for each in theirs)
+        for one in rest
+        if _names_old(one.text, verdict)
+    )
+
+
+def _names_old(text: str, verdict: _SupersededVerdict) -> bool:
+    old, new = (_find_value(text, value) for value in verdict.values)
+    return bool(old) and not new
+
+
+def _renew(text: str, verdict: _SupersededVerdict) -> str:
+    """The text with the new value for the old; empty where the old one is not found as it is written."""
+    old = r"\W+".join(map(re.escape, verdict.values[0].split()))
+    new = _find_value(verdict.new.text, verdict.values[1])
+    renewed, count = re.subn(rf"(?<!\w){old}(?!\w)", lambda found: new, text, flags=re.IGNORECASE)
+    return renewed if count and new else ""
+
+
+def _find_value(text: str, value: str) -> str:
+    """A value as a sentence writes it."""
+    pattern = r"\W+".join(map(re.escape, value.split()))
+    found = re.search(rf"(?<!\w){pattern}(?!\w)", text, re.IGNORECASE)
+    return found[0] if found else ""
+
+
+def _is_newer(text: str, new: DatedClaim) -> bool:
+    """True if the loss report takes the newer memory for evidence that a text is out of date."""
+    shelf = StatementIndex({new.topic.file: new.topic.data})
+    found = read_facts(f"{text}\n".encode(), new.topic.file)
+    return bool(found) and all(shelf.newer(one, [new.topic.file]) for one in found)
+
+
+def _renew_lines(files: StagedFiles, file: str, verdict: _SupersededVerdict) -> list[tuple[str, str]]:
+    """Lines of the index for the older memory alone that name the old value name the new one."""
+    said: list[tuple[str, str]] = []
+    out: list[str] = []
+    for row in split_rows(files.index):
+        text = row.text
+        if row.pointing and [make_file_key(link.file) for link in row.links] == [make_file_key(file)]:
+            end = row.links[0].end
+            hook = " ".join(parse_pointers(row)[0].hook.split())
+            if _names_old(hook, verdict) and (renewed := _renew(text[end:], verdict)):
+                text = text[:end] + renewed
+                said.append((hook, _renew(hook, verdict)))
+        out.append(text)
+    if said:
+        files.index = "".join(out)
+    return said
 
 
 def _takes_its_place(old: DatedClaim, new: DatedClaim) -> bool:

@@ -28,6 +28,7 @@ from sevenfold.memory.dates.days import (
 
 Resolve: TypeAlias = Callable[[re.Match[str], datetime.date], DaySpan | None]
 
+WEEKDAY: Final = "(?:mon|tues|wednes|thurs|fri|satur|sun)day"
 _DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _MONTHS: Final = (
     "january", "february", "march", "april", "may", "june",
@@ -144,6 +145,16 @@ def _counted(match: re.Match[str], today: datetime.date) -> DaySpan | None:
     return shift_span(unit, today, -count if back else count)
 
 
+def _weeks_and_days(match: re.Match[str], today: datetime.date) -> DaySpan | None:
+    """`2 weeks and 2 days ago`; without `in` or `ago` it is a length of time."""
+    side = (match["side"] or "").lower()
+    if bool(side) == bool(match["within"]):
+        return None
+    weeks, days = (_NUMBERS.get(match[name].lower()) or int(match[name]) for name in ("count", "days"))
+    span = datetime.timedelta(days=7 * weeks + days)
+    return make_day_span(today - span if side == "ago" else today + span)
+
+
 def _weekdays_ago(match: re.Match[str], today: datetime.date) -> DaySpan | None:
     count = _NUMBERS.get(match["count"].lower()) or int(match["count"])
     last = find_previous_weekday(today, parse_weekday(match["weekday"]))
@@ -185,7 +196,13 @@ def resolve_past_weekday(match: re.Match[str], today: datetime.date) -> DaySpan 
     )
 
 
+_GAP: Final = (
+    r"(?:[ \t\xa0]+(?:\n[ \t]*)?|\n[ \t]*)"  # One line break at most: a paragraph ends an expression
+)
+
+
 def _rule(pattern: str, resolve: Resolve) -> tuple[re.Pattern[str], Resolve]:
+    pattern = pattern.replace(r"\s+", _GAP)
     whole = rf"(?<![\w/.'’@#-])(?:{pattern})(?!\.?[\w’'-](?<![’']))"
     return re.compile(whole, re.IGNORECASE), resolve
 
@@ -235,13 +252,18 @@ _RULES: Final[tuple[tuple[str, Resolve], ...]] = (
         rf"(?!\s+(?:of|or|to)\b|['’]|-\w)",
         _counted,
     ),
+    (
+        rf"(?:(?P<within>in)\s+)?{_COUNT}\s+weeks?(?:\s+and|,(?:\s+and)?)\s+"
+        rf"(?P<days>\d{{1,3}}|{'|'.join(_NUMBERS)})\s+days?(?:\s+(?P<side>ago|from\s+(?:now|today)|hence))?",
+        _weeks_and_days,
+    ),
     (rf"{_COUNT}\s+{_DAY}s?\s+ago", _weekdays_ago),
     (
         r"(?:the\s+)?end\s+of\s+(?:the\s+|(?P<which>this|next)\s+)?"
         rf"(?P<unit>day|week(?:end)?|month|quarter|year|yr){_NOT_OF}(?!\s+after)",
         _end_of,
     ),
-    (r"(?P<short>eo[dwmqy])", _short_end),
+    (r"(?:the\s+)?(?P<short>eo[dwmqy])", _short_end),
     (
         r"(?:the\s+)?(?P<number>\d{1,2})(?:st|nd|rd|th)?\s+(?:day\s+)?of\s+(?:the\s+)?"
         r"(?P<which>last|previous|this|next)\s+month",
@@ -357,7 +379,7 @@ def is_standing_expression(before: str, expression: str, behind: str) -> bool:
     if _AHEAD.match(expression):
         often = _OFTEN.search(sentence) or _EVERY.search(sentence)
         works = _OWNED.match(behind) and (_DOES.search(before) or _AT_WORK.search(before))
-        return bool(often or works) and not _WILL.search(sentence)
+        return bool(often or works) and not _WILL.search(before + behind)
     return not _SINCE.search(before) and _past(sentence)
 
 

@@ -1,7 +1,7 @@
 """Finds relative dates in prose and turns those that are sure into calendar dates.
 
     make_dates_absolute("the freeze is on Thursday", at)     "the freeze is on 2026-11-05"
-    resolve_expression("下周五", at)                           DaySpan(2026-11-13, 2026-11-13, "2026-11-13")
+    find_relative_dates("下周五上线", at)                      [RelativeDate(0, 3, DaySpan(…"2026-11-13"))]
     list_relative_dates("it broke a few days ago")           ["a few days ago"]
 
 A wrong date is worse than a relative one. So what may mean two things stays as it is: `next weekend`,
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 import msgspec
@@ -22,12 +22,14 @@ from sevenfold.memory.dates import chinese as chinese_dates
 from sevenfold.memory.dates import english as english_dates
 from sevenfold.memory.dates.days import EARLIEST, LATEST, DaySpan
 from sevenfold.memory.dates.english import Resolve, is_standing_chinese, is_standing_expression
+from sevenfold.memory.dates.wholeness import is_no_date, is_part_of_more
 from sevenfold.memory.text.markdown import blank_out_code
 
 LONGEST: Final = 200_000  # Characters of a text that are looked at
 MOST: Final = 50  # Expressions that are reported of one text
 
 _HAN: Final = re.compile("[\u4e00-\u9fff]")
+_GLUED: Final = re.compile("[A-Za-z0-9]")
 _HINT: Final = re.compile(
     r"day|week|fortnight|month|quarter|qtr|year|\byr|morrow|night|morning|evening|noon|\bago\b|hence|from\s+now"
     r"|\beo[dwmqy]\b|\b(?:mon|tue|wed|thu|fri)\b|\b(?:last|next|this|past|previous|coming)\s+"
@@ -40,13 +42,15 @@ _AROUND: Final = 80
 _QUOTED: Final = re.compile(r"\"[^\"\n]{1,300}\"|“[^”\n]{1,300}”|「[^」\n]{1,300}」")
 _DATE: Final = re.compile(
     r"\d{4}[-/.年]\d{1,2}(?:[-/.月]\d{1,2}[日号號]?)?"
-    r"|\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?\s+\d{1,2}\b"
+    r"|\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?\s+\d{1,2}(?:st|nd|rd|th)?\b"
     r"|\b\d{1,2}(?:st|nd|rd|th)?\s+(?:of\s+)?(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)"
-    r"|\d{1,2}月\d{1,2}[日号號]|\b\d{1,2}[/-]\d{1,2}\b|\b(?:19|20)\d\d\b",
+    r"|\d{1,2}月\d{1,2}[日号號]|\b\d{1,2}[/-]\d{1,2}\b|\b\d{1,2}\.\d{1,2}\.|\b(?:19|20)\d\d\b",
     re.IGNORECASE,
 )
 _BESIDE: Final = re.compile(r"^\s?[(（,，=:：]?\s?(?:which\s+is\s+|i\.?e\.?,?\s+|on\s+|the\s+|即|也就是)?")
 _NEAR: Final = 20
+_WEEKDAY_BEHIND: Final = re.compile(rf"[\s,*_(（]{{1,5}}({english_dates.WEEKDAY})\b", re.IGNORECASE)
+_WEEKDAY_BEFORE: Final = re.compile(rf"\b({english_dates.WEEKDAY})[\s,*_(（]{{1,3}}$", re.IGNORECASE)
 _CLAUSE: Final = re.compile(r"[.!?;\n。！？；]+(?:\s|$)|\n|[。！？；]")
 _REPEATING: Final = re.compile(
     r"\b(?:every|each|always|never|usually|normally|typically|often|sometimes|weekly|daily|monthly|cron"
@@ -55,24 +59,32 @@ _REPEATING: Final = re.compile(
 )
 _WAS: Final = re.compile(
     r"\b(?:was|were|did|went|met|said|told|sent|made|found|got|began|gave|came|took|saw|ran|had|broke"
-    r"|(?!need)\w{3,}ed)\b",
+    r"|(?!need)\w{3,}ed)\b(?!\s+(?:thinking|planning|hoping|going|considering|wondering)\b)",
     re.IGNORECASE,
 )
+_WAS_THEN: Final = re.compile(
+    r"\s+(?:was|were|went|broke|(?!need|schedul|plann|book|mov|postpon|delay|push|reschedul)\w{3,}ed)\b",
+    re.IGNORECASE,
+)
+"""`the session on Friday worked`: nothing tells the time better than the verb behind it."""
 _WILL: Final = re.compile(
     r"\b(?:will|shall|is|are|be|due|starts?|begins?|ends?|launch(?:es)?|releases?|deadline|ships?|deploys?"
-    r"|going|plan(?:s|ned|ning)?|scheduled|moved|postponed|pushed|rescheduled|delayed|booked|set|leav(?:e|es|ing)"
+    r"|going|thinking|hoping|plan(?:s|ned|ning)?|scheduled|moved|postponed|pushed|rescheduled|delayed|booked|set|leav(?:e|es|ing)"
     r"|meets?|meeting|review|demo|migrat\w+|freez\w+|finish|submit|deliver|needs?|must|have\s+to|to\s+\w+"
     r"|appointment|flight|exam|interview|can|should|let['’]?s)\b|['’](?:ll|s|re|m)\b",
     re.IGNORECASE,
 )
 _TODAY: Final = re.compile(
-    r"\b(?:\w{2,}ed|was|were|did|went|met|said|told|sent|made|found|got|began|gave|came|took|saw|ran"
-    r"|due|deadline|by|until|before|starting|from|call|meeting|releas\w*|launch\w*|later|as\s+of|is|for|have|will)\b",
+    r"(?<!\ba\s)(?<!\ban\s)(?<!\bthe\s)(?<!\bof\s)(?<!['’]m\s)(?<!['’]re\s)(?<!ing\s)(?<!\bare\s)\b(?:(?!need|us|bas|relat|requir|suppos|expect)\w{2,}ed"
+    r"|was|were|did|went|met|said|told|sent|made|found|got|began|gave|came|took|saw|ran|had|bought|felt|left"
+    r"|due|deadline|by|until|starting|later|as\s+of|appointment|will)\b"
+    r"|['’](?:ll|ve)\b",
     re.IGNORECASE,
 )
+_OPENED: Final = re.compile(r"[(（:—–]\s*")
 _EVENT: Final = re.compile(
-    r"['’]s\s+(?:\w+\s+)?(?:meeting|call|session|standup|stand-up|deploy\w*|release|demo|review|workout"
-    r"|class|lesson|incident|outage|appointment|exam|run|interview)\b",
+    r"['’]s\s+(?:\w+\s+)?(?:meeting|call|standup|stand-up|deploy\w*|release|demo|review|workout"
+    r"|class|lesson|incident|outage|appointment|exam|interview)\b",
     re.IGNORECASE,
 )
 _JOINED: Final = re.compile(
@@ -84,9 +96,14 @@ _JOINED: Final = re.compile(
 _MOVED: Final = re.compile(
     r"\b(?:moved|postponed|pushed|rescheduled|delayed|scheduled|planned|booked|set|due)\s*$", re.IGNORECASE
 )
-_A_WEEK: Final = re.compile(r"\b(?:last|next|this|coming|following)\s+week\b|\bweek\s+of\b", re.IGNORECASE)
+_A_WEEK: Final = re.compile(
+    r"\b(?:last|next|this|coming|following)\s+week\b|\bweek\s+of\b|for\s+the\s+(?:entire\s+|whole\s+)?week\b",
+    re.IGNORECASE,
+)
 """Beside it nobody knows which Friday is meant."""
-_SUBJECT: Final = re.compile(r"\s+(?:is|was|will|are|were|would|works?)\b", re.IGNORECASE)
+_SUBJECT: Final = re.compile(
+    r"\s+(?:is|was|will|are|were|would|works?|has|had|did|does|could|should)(?:n['’]t)?\b", re.IGNORECASE
+)
 _COUNTED: Final = re.compile(
     r"\b\w+\s+(?:days?|weeks?|months?|years?)\s+(?:before|after)\s*$", re.IGNORECASE
 )
@@ -114,37 +131,16 @@ class RelativeDate(msgspec.Struct, frozen=True):
     span: DaySpan
 
 
-def make_dates_absolute(
-    text: str,
-    at: float,
-    kept: Collection[str] = (),
-    is_sure: Callable[[str, int, int], bool] = lambda text, start, end: True,
-) -> str:
-    """The text with calendar dates in place of the relative ones that are sure; `kept` lines stay.
-
-    `is_sure` may keep more of them: it is asked with the text and the place of each.
-    """
+def make_dates_absolute(text: str, at: float, kept: Collection[str] = ()) -> str:
+    """The text with calendar dates in place of the relative ones that are sure; `kept` lines stay."""
     out, done = [], 0
     for place in find_relative_dates(text, at):
         line = text[text.rfind("\n", 0, place.start) + 1 :].split("\n", 1)[0] if kept else ""
-        if (kept and line in kept) or not is_sure(text, place.start, place.end):
+        if kept and line in kept:
             continue
         out += [text[done : place.start], _written(text, place)]
         done = place.end
     return "".join([*out, text[done:]])
-
-
-def resolve_expression(expression: str, at: float) -> DaySpan | None:
-    """The days that an expression means by itself; None when it is no relative date or not sure."""
-    today = _day(at)
-    words = " ".join(expression.split())
-    if today is None or not words:
-        return None
-    weekday = (english_dates.make_weekday_pattern(), english_dates.resolve_coming_weekday)
-    for pattern, resolve in (*english_dates.make_rules(), *chinese_dates.make_rules(), weekday):
-        if (match := pattern.fullmatch(words)) is not None:
-            return _safely(resolve, match, today)
-    return None
 
 
 def list_relative_dates(text: str) -> list[str]:
@@ -161,7 +157,16 @@ def find_relative_dates(text: str, at: float) -> list[RelativeDate]:
         RelativeDate(place.start, place.end, span)
         for place in find_date_places(text)
         if (span := _safely(place.resolve, place.match, today)) is not None
+        and _is_that_weekday(text, place, span)
     ]
+
+
+def _is_that_weekday(text: str, place: DatePlace, span: DaySpan) -> bool:
+    """False if the weekday beside an expression is another: "tomorrow, Sunday" said on a Monday."""
+    before = text[max(0, place.match.start() - _NEAR) : place.match.start()]
+    beside = (_WEEKDAY_BEHIND.match(text, place.end), _WEEKDAY_BEFORE.search(before))
+    named = [english_dates.parse_weekday(found[1]) for found in beside if found]
+    return not named or (span.first == span.last and set(named) == {span.first.weekday()})
 
 
 def find_date_places(text: str) -> list[DatePlace]:
@@ -255,17 +260,24 @@ def _is_dated(text: str, match: re.Match[str]) -> bool:
 def _if_meant(text: str, match: re.Match[str], resolve: Resolve) -> Resolve | None:
     """`resolve`; None when `today` means nowadays, `in two weeks` how long it takes, or a habit is told."""
     groups, (before, behind) = match.re.groupindex, _around(text, match)
+    if is_no_date(before, match.group(), behind):
+        return None
+    if is_part_of_more(before, match.group(), behind):
+        return english_dates.resolve_nothing
     if _COUNTED.search(before) or _MANY_DAYS.search(before + match.group()[:3]):
         return english_dates.resolve_nothing
-    if is_standing_expression(before, match.group(), behind) or not _is_owner(before, behind):
+    if is_standing_expression(before, match.group(), behind) or not _is_owner(behind):
         return None
     meant = True
     if "word" in groups and match["word"].lower() == "today":
         if match.end() < len(text) and text[match.end()] in "'’":
             meant = _EVENT.match(text, match.end()) is not None
         else:
-            meant = not before.strip() or _TODAY.search(before) is not None
-    elif "within" in groups:
+            said = _OPENED.split(before)[-1] + (behind[:40] if not before.strip(" \t*_>-") else "")
+            meant = _TODAY.search(said) is not None or not f"{before}{behind}".strip()
+    elif re.fullmatch(r"this\s+week-?end", match.group(), re.IGNORECASE) and _WAS.search(before):
+        return english_dates.resolve_nothing  # the last one, said on a Monday
+    elif "within" in groups and match["within"]:
         meant = not (before.strip() and not _WILL.search(before)) and not _WAS.search(before + behind)
     elif "unit" in groups and "which" in groups and not match.group("which"):
         meant = not _REPEATING.search(before + behind)
@@ -274,11 +286,13 @@ def _if_meant(text: str, match: re.Match[str], resolve: Resolve) -> Resolve | No
     return resolve if meant else None
 
 
-def _is_owner(before: str, behind: str) -> bool:
+def _is_owner(behind: str) -> bool:
     """`yesterday's outage` was one; `yesterday's partitions` are others every day, unless it is told."""
-    if not behind.startswith(("'s ", "’s ")) or _EVENT.match(behind):
+    if not behind.startswith(("'s", "’s")) or _EVENT.match(behind):
         return True
-    return bool(_WAS.search(before + behind[2:]) or re.search(r"\bwill\b", behind, re.IGNORECASE))
+    return behind[2:3] == " " and bool(
+        _WAS.search(behind[2:]) or re.search(r"\bwill\b", behind, re.IGNORECASE)
+    )
 
 
 def _weekday(text: str, match: re.Match[str]) -> Resolve | None:
@@ -287,6 +301,8 @@ def _weekday(text: str, match: re.Match[str]) -> Resolve | None:
     before, behind = _around(text, match)
     if is_standing_expression(before, match.group(), behind):
         return None
+    if is_part_of_more(before, match.group(), behind) or not _is_owner(behind):
+        return english_dates.resolve_nothing
     pre = match["pre"].lower()
     if pre in ("from", "for", "to"):
         return coming if _MOVED.search(before) and not _A_WEEK.search(before + behind) else None
@@ -297,6 +313,8 @@ def _weekday(text: str, match: re.Match[str]) -> Resolve | None:
     if pre in ("by", "until", "till", "due"):
         over = _WAS.search(before) is not None and _WILL.search(before) is None
         return english_dates.resolve_nothing if over else coming
+    if _WAS_THEN.match(behind):
+        return past
     was, will = _last(_WAS, before), _last(_WILL, before)
     if was == will < 0:
         was, will = -_first(_WAS, behind), -_first(_WILL, behind)
@@ -328,13 +346,23 @@ def _first(pattern: re.Pattern[str], text: str) -> int:
 
 def _written(text: str, place: RelativeDate) -> str:
     """The date, with a preposition where an English sentence needs one."""
-    span, before = place.span, text[max(0, place.start - 20) : place.start]
+    span, before = place.span, text[max(0, place.start - 20) : place.start].rstrip("*_")
     inside = text[place.start : place.end]
     chinese = _HAN.search(inside) or _HAN.search(before[-2:])
     owner = text[place.end : place.end + 2] in ("'s", "’s")
-    if chinese or owner or _JOINED.search(before) or _SUBJECT.match(text, place.end):
-        return span.words
+    if chinese:
+        return _set_apart(text, place)
+    if owner or _JOINED.search(before) or _SUBJECT.match(text, place.end):
+        begins = inside[:1].isupper() and not before.strip(" \t*_>-")
+        return span.words[0].upper() + span.words[1:] if begins else span.words
     alone = not before.strip() and not text[: place.start].strip() and place.end == len(text.rstrip())
     if alone and not re.match(r"in\s|by\s", inside, re.IGNORECASE):
         return span.words
     return f"{span.join.capitalize() if inside[:1].isupper() else span.join}{span.words}"
+
+
+def _set_apart(text: str, place: RelativeDate) -> str:
+    """With a space where the date would run into a word or a number: Chinese needs none there."""
+    before = " " if _GLUED.match(text[max(0, place.start - 1) : place.start]) else ""
+    behind = " " if _GLUED.match(text[place.end : place.end + 1]) else ""
+    return f"{before}{place.span.words}{behind}"

@@ -6,17 +6,17 @@ it back. Undoing a dream keeps what others wrote since, merged line by line.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from sevenfold.core.errors import Mistake, Refused, StorageFailure
+from sevenfold.core.errors import Refused, StorageFailure
 from sevenfold.memory.backend import ConcurrentWrite, FileStamp, MemoryBackend, OpenMemories, is_topic
 from sevenfold.memory.dreams.journal import DreamJournal, JournalIntent, JournalStep, is_commit_pending
 from sevenfold.memory.dreams.losses import Explanations, StatementIndex, add_plain_keys
-from sevenfold.memory.dreams.merge import DreamConflict, Files, merge_dream
+from sevenfold.memory.dreams.merge import Files
 from sevenfold.memory.dreams.plan import (
     CommitPlan,
     DreamInput,
@@ -27,13 +27,15 @@ from sevenfold.memory.dreams.plan import (
 )
 from sevenfold.memory.dreams.stage import DreamStage, discard_stage
 from sevenfold.memory.dreams.statements import MemoryFact, read_facts
-from sevenfold.memory.folder.changes import apply_changes
 from sevenfold.memory.folder.folder import RECORDED, FolderTransaction, PendingWrite, digest_bytes
 from sevenfold.memory.folder.names import INDEX_NAME
-from sevenfold.memory.folder.undo import find_write_times
-from sevenfold.memory.history.revisions import Author, Revision, to_safe_line
+from sevenfold.memory.folder.undo import LeftFile, undo_newest
+from sevenfold.memory.history.revisions import Author, to_safe_line
 from sevenfold.memory.merge import merge_lines
 from sevenfold.memory.store import MemoryStore
+
+if TYPE_CHECKING:
+    from sevenfold.memory.guard.user_words import SpokenWords
 
 _RECENT = 20  # Revisions among which a dream is looked for that was recorded and not noted as done
 _TRIES = 20
@@ -200,13 +202,15 @@ def commit_dream(
     author: Author,
     explained: Explanations | None = None,
     sessions: Collection[str] = (),
+    said: Callable[[], SpokenWords] | None = None,
 ) -> DreamOutcome:
     """Make the dream's changes part of the folder; the copy is discarded when that is done.
 
-    `explained` says why statements or files were let go, `sessions` which may be named as evidence.
+    `explained` says why statements or files were let go, `sessions` which may be named as evidence, `said`
+    what the user said in them.
     `Refused` or `StorageFailure`: nothing has changed, and the copy is still there.
     """
-    with _read_through(_wanted(staged, author, explained, sessions)) as wanted:
+    with _read_through(_wanted(staged, author, explained, sessions, said)) as wanted:
         outcome = store.changing(lambda desk: _committed(desk, store, wanted))
     discard_stage(staged)
     return outcome
@@ -218,18 +222,23 @@ def preview_dream(
     author: Author,
     explained: Explanations | None = None,
     sessions: Collection[str] = (),
+    said: Callable[[], SpokenWords] | None = None,
 ) -> DreamOutcome:
     """Plan what `commit_dream` would do now, with its diff; nothing is changed."""
     from sevenfold.memory.history.objects import make_unified_diff
 
-    with _read_through(_wanted(staged, author, explained, sessions)) as wanted:
+    with _read_through(_wanted(staged, author, explained, sessions, said)) as wanted:
         plan = store.changing(lambda desk: plan_commit(desk, wanted, keep_orders=False))
     diff = "".join(make_unified_diff(file, plan.old[file], data) for file, data in plan.new.items())
     return msgspec.structs.replace(plan.outcome, diff=diff)
 
 
 def _wanted(
-    staged: DreamStage, author: Author, explained: Explanations | None, sessions: Collection[str]
+    staged: DreamStage,
+    author: Author,
+    explained: Explanations | None,
+    sessions: Collection[str],
+    said: Callable[[], SpokenWords] | None,
 ) -> DreamInput:
     return DreamInput(
         before=staged.before(),
@@ -238,6 +247,7 @@ def _wanted(
         explained=add_plain_keys(explained or {}),
         sessions=frozenset(sessions),
         times=staged.times(),
+        said=said,
     )
 
 
@@ -299,41 +309,11 @@ def _told(outcome: DreamOutcome) -> str:
     return f"dreamt: {', '.join(parts)}"
 
 
-_FAR: Final = 1_000  # Revisions among which the last dream is looked for
-
-
-def undo_dream(store: MemoryStore, author: Author | None = None) -> list[DreamConflict]:
-    """Bring back what was before the last dream, as a revision of its own.
+def undo_dream(store: MemoryStore, author: Author | None = None) -> list[LeftFile]:
+    """Take back the last dream that is in force, as a revision of its own, the index included.
 
     Returns the files that others have changed since in the same lines: they stay as they are.
     `Mistake` when there is no dream, or nothing of it is left.
     """
-    revisions = store.history(limit=_FAR)
-    at = next((at for at, one in enumerate(revisions[: _FAR - 1]) if one.author.kind == "dream"), None)
-    if at is None:
-        raise Mistake("there is no dream to undo: the history of the memories has none")
-    if at + 1 == len(revisions) < _FAR:
-        raise Mistake(f"dream {revisions[at].id} cannot be undone: the history begins with it")
     by = author or store.author
-    return store.changing(lambda desk: _undone(desk, by, revisions[at], revisions[at + 1]))
-
-
-def _undone(
-    desk: FolderTransaction, author: Author, dream: Revision, older: Revision
-) -> list[DreamConflict]:
-    files = [change.file for change in dream.files if change.file != INDEX_NAME]
-    was, made = (_at(desk, one, files) for one in (older, dream))
-    now = {file: desk.at.read(file, RECORDED)[0] for file in files if desk.stamp(file) is not None}
-    found = merge_dream(made, was, now, ())
-    for data in found.changes.values():
-        desk.gate.refuse_secrets(data or b"")
-    if not found.changes:
-        raise Mistake(f"nothing of the dream is left to undo: {dream.id} was undone or overwritten")
-    times = find_write_times(desk, found.changes)
-    apply_changes(desk, found.changes, author, f"undid the dream {dream.id}", strict=False, times=times)
-    return list(found.conflicts)
-
-
-def _at(desk: FolderTransaction, revision: Revision, files: list[str]) -> dict[str, bytes]:
-    found = desk.past.ask(lambda history: {file: history.file_at(revision.id, file) for file in files})
-    return {file: data for file, data in found.items() if data is not None}
+    return store.changing(lambda desk: undo_newest(desk, by, "dream"))

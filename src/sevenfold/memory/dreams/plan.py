@@ -7,12 +7,13 @@ there. Only an index that cannot be made to fit refuses the whole.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
@@ -34,15 +35,38 @@ from sevenfold.memory.dreams.statements import (
     normalise_words,
     read_facts,
 )
-from sevenfold.memory.folder.folder import ARCHIVE, RECORDED, FolderTransaction, digest_bytes, is_listed
+from sevenfold.memory.folder.folder import (
+    ARCHIVE,
+    INDEXES,
+    RECORDED,
+    FolderTransaction,
+    digest_bytes,
+    is_listed,
+)
 from sevenfold.memory.folder.names import INDEX_NAME, TEAM, explain_bad_file, make_file_key, make_slug
 from sevenfold.memory.frontmatter import detect_line_break
 from sevenfold.memory.history.revisions import Author
-from sevenfold.memory.index import IndexRow, explain_over_limit, parse_pointers, split_rows
-from sevenfold.memory.index_update import decode_index, encode_index, plan_text, retell_index
+from sevenfold.memory.index import (
+    IndexRow,
+    drop_pointers,
+    list_exceeded_limits,
+    parse_pointers,
+    split_rows,
+    split_unlisted,
+)
+from sevenfold.memory.index_update import (
+    complete_index,
+    decode_index,
+    drop_removed,
+    encode_index,
+    retell_index,
+)
 from sevenfold.memory.merge import choose_side, merge_lines
 from sevenfold.memory.text.links import find_wiki_links, list_link_names, make_link_key, rewrite_wiki_links
 from sevenfold.memory.topic_file import Topic, explain_not_text, read_topic
+
+if TYPE_CHECKING:
+    from sevenfold.memory.guard.user_words import SpokenWords
 
 
 class MergedFile(msgspec.Struct, frozen=True):
@@ -244,9 +268,12 @@ def join_index(draft: CommitDraft, before: bytes | None, dreamt: bytes | None) -
     return decode_index(now if merged is None else merged)
 
 
-def keep_lines(draft: CommitDraft, text: str) -> str:
-    """The index with the lines that only it had: what a topic file says is accounted for there."""
-    now = decode_index(draft.now.get(INDEX_NAME, b""))
+def keep_lines(draft: CommitDraft, text: str, now: str) -> str:
+    """The index with the lines that only it had: what a topic file says is accounted for there.
+
+    `now` is the index as it is, without lines for memories that were removed.
+    """
+    now, _ = split_unlisted(now)
     left = {row.text.strip() for row in split_rows(text)}
     gone = [row for row in split_rows(now) if row.text.strip() and row.text.strip() not in left]
     if not gone:
@@ -292,13 +319,11 @@ def _kept(draft: CommitDraft, text: str, fact: MemoryFact, row: IndexRow, into: 
 
 
 def plan_index(desk: FolderTransaction, draft: CommitDraft, text: str) -> bytes | None:
-    """The index to write, or None when it stays; `Refused` when it cannot be made to fit."""
+    """The index to write, or None when it stays. One that cannot be made to fit is not taken."""
     now = decode_index(draft.now.get(INDEX_NAME, b""))
     new = _reconciled(desk, draft, text)
-    if explain_over_limit(new):
+    if list_exceeded_limits(new):
         new = _reconciled(desk, draft, now)
-        if (why := explain_over_limit(new)) and len(new) > len(now):
-            raise Refused(f"The dream was not saved: {why}")
     data = encode_index(new)
     return None if data == draft.now.get(INDEX_NAME, b"") else data
 
@@ -314,14 +339,20 @@ def _reconciled(desk: FolderTransaction, draft: CommitDraft, text: str) -> str:
     files = {file for file in {*files, *draft.changes} if draft.changes.get(file, b"") is not None}
     listed = sorted(file for file in files if is_listed(file) and not file.startswith(ARCHIVE))
 
-    def rank(file: str) -> tuple[bool, int, str]:
+    recalled = desk.recalls.load()
+
+    def recency(file: str) -> float:
         stamp = desk.stamp(file)
-        return file not in draft.changes, -stamp.modified if stamp else 0, file
+        changed = math.inf if file in draft.changes else stamp.modified / 1e9 if stamp else 0.0
+        return max(changed, recalled.get(file, 0.0))
 
     names = {file: _name(desk, draft, file) for file in listed}
     also = sorted(files.difference(listed))
+    removed = [file for file, data in draft.changes.items() if data is None and file in desk.ledger.rows]
+    removed += [desk.ledger.rows[file].name for file in removed]
+    text = drop_removed(desk, drop_pointers(text, removed), {**dict.fromkeys(also, ""), **names})
     text = retell_index(text, retold)
-    return plan_text(text, names, also, rank=rank, read=lambda file: _topic(desk, draft, file))[0]
+    return complete_index(text, names, also, recency=recency, read=lambda file: _topic(desk, draft, file))
 
 
 def _name(desk: FolderTransaction, draft: CommitDraft, file: str) -> str:
@@ -402,6 +433,7 @@ class DreamInput(msgspec.Struct, frozen=True):
     explained: Explanations
     sessions: frozenset[str] = frozenset()  # The sessions that may be named as evidence
     times: dict[str, int] = {}  # Times that the dream gave to files itself
+    said: Callable[[], SpokenWords] | None = None  # The user's own words in these sessions
 
 
 class CommitPlan(msgspec.Struct, frozen=True):
@@ -420,16 +452,24 @@ def plan_commit(desk: FolderTransaction, wanted: DreamInput, *, keep_orders: boo
     """
     draft = _drafted(desk, wanted)
     _guard(desk, draft, wanted, keep_orders)
+    _wall(desk, draft, wanted, keep_orders)
     drop_revived_facts(draft, _taken_out(wanted.before, draft))
     archive_stale(draft)
     index = join_index(draft, wanted.before.get(INDEX_NAME), wanted.dreamt.get(INDEX_NAME))
-    index = keep_lines(draft, _harmless(desk, draft, wanted, index))
+    index = keep_lines(draft, _harmless(desk, draft, wanted, index), _drop_removed(desk, draft))
     keep_unaccounted_facts(draft)
     merged = find_merged_files(draft)
     names = {file: row.name for file, row in desk.ledger.rows.items() if is_topic(file)}
     mend_links(draft, names, dict(merged))
     plan = _plan(desk, draft, plan_index(desk, draft, index), merged)
     return msgspec.structs.replace(plan, times=_times(desk, draft, plan, wanted))
+
+
+def _drop_removed(desk: FolderTransaction, draft: CommitDraft) -> str:
+    """The index as it is, without lines for memories that others removed."""
+    rows = desk.ledger.rows
+    names = {file: row.name for file, row in rows.items() if file not in INDEXES}
+    return drop_removed(desk, decode_index(draft.now.get(INDEX_NAME, b"")), names)
 
 
 def _drafted(desk: FolderTransaction, wanted: DreamInput) -> CommitDraft:
@@ -454,8 +494,8 @@ def _drafted(desk: FolderTransaction, wanted: DreamInput) -> CommitDraft:
 
 
 def _as_it_is(desk: FolderTransaction, wanted: DreamInput) -> Iterator[tuple[str, bytes]]:
-    """The files that the dream knew or wrote, as they are in the folder."""
-    for file in {*wanted.before, *wanted.dreamt}:
+    """The files that the dream knew or wrote, and the index, as they are in the folder."""
+    for file in {*wanted.before, *wanted.dreamt, INDEX_NAME}:
         row = desk.ledger.rows.get(file)
         if row is None or row.held:
             continue
@@ -510,6 +550,27 @@ def _guard(desk: FolderTransaction, draft: CommitDraft, wanted: DreamInput, keep
         if keep_orders:
             try:
                 desk.gate.let_pass(file, data, b"", wanted.author)
+            except Refused as error:
+                why = str(error)
+        draft.drop(file, why)
+
+
+def _wall(desk: FolderTransaction, draft: CommitDraft, wanted: DreamInput, keep_orders: bool) -> None:
+    """Drop files with rules that neither a rule of the folder nor a word of the user founds."""
+    from sevenfold.memory.guard.wall import judge_dreamt, make_held_verdict
+
+    known = {**wanted.before, **draft.now}
+    for file, data in list(draft.changes.items()):
+        if data is None or not is_topic(file):
+            continue
+        judged = judge_dreamt(file, data, known, wanted.said)
+        if not judged.findings:
+            continue
+        verdict = make_held_verdict(judged.findings)
+        why = verdict.explanation
+        if keep_orders:
+            try:
+                desk.gate.hold(file, data, wanted.author, verdict)
             except Refused as error:
                 why = str(error)
         draft.drop(file, why)

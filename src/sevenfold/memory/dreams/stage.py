@@ -12,7 +12,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final, Literal
 
@@ -55,8 +55,11 @@ class _StageHeader(msgspec.Struct, frozen=True):
 class DreamStage:
     """One dream's copy."""
 
-    def __init__(self, place: Path, digests: Mapping[str, str], at: float) -> None:
-        self.place, self.at = place, at
+    def __init__(
+        self, place: Path, digests: Mapping[str, str], at: float, removed: Collection[str] = ()
+    ) -> None:
+        """`removed`: files that the index points to and that were removed before the dream."""
+        self.place, self.at, self.removed = place, at, removed
         self.folder = place / "staged"
         self._digests = dict(digests)
 
@@ -120,12 +123,14 @@ def stage_folder(store: MemoryStore) -> DreamStage:
     sweep_stages(store.local)
     place = make_private_dir(store.local / DREAMS) / secrets.token_hex(8)
     try:
-        digests, at = store.changing(lambda desk: (_copied(desk, place), desk.now))
+        digests, at, removed = store.changing(
+            lambda desk: (_copied(desk, place), desk.now, _find_removed(desk)), tidy=False
+        )
         _note(place, _StageHeader(read_current_process(), at, digests))
     except BaseException:
         shutil.rmtree(place, ignore_errors=True)
         raise
-    return DreamStage(place, digests, at)
+    return DreamStage(place, digests, at, removed)
 
 
 def open_stage(state: Path, id: str) -> DreamStage:
@@ -177,6 +182,18 @@ def _about(place: Path) -> _StageHeader | None:
 
 def _note(place: Path, about: _StageHeader) -> None:
     write_atomic(place / _ABOUT, msgspec.json.encode(about), nofollow=True)
+
+
+def _find_removed(desk: FolderTransaction) -> list[str]:
+    from sevenfold.memory.index import find_dead_pointers
+    from sevenfold.memory.index_update import decode_index, drop_removed
+
+    if desk.stamp(INDEX_NAME) is None:
+        return []
+    names = {file: row.name or file for file, row in desk.ledger.rows.items()}
+    text = decode_index(desk.at.read(INDEX_NAME, RECORDED)[0])
+    left = find_dead_pointers(drop_removed(desk, text, names), names)
+    return [file for file in find_dead_pointers(text, names) if file not in left]
 
 
 def _copied(desk: FolderTransaction, place: Path) -> dict[str, str]:

@@ -8,7 +8,7 @@ are completed before each write.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
@@ -28,13 +28,14 @@ from sevenfold.memory.folder.folder import (
     Action,
     FileRow,
     FolderTransaction,
+    LedgerLookup,
     PendingWrite,
     Saved,
     check_private,
     check_team,
     digest_bytes,
-    filter_names,
     find_part,
+    make_file_row,
     read_file_clock,
     read_memory_name,
 )
@@ -44,12 +45,14 @@ from sevenfold.memory.folder.names import (
     explain_bad_file,
     find_meant_file,
     find_named_file,
+    find_suspicious_names,
     make_file_key,
 )
 from sevenfold.memory.guard.gate import make_size_verdict
-from sevenfold.memory.history.revisions import Author
+from sevenfold.memory.guard.text import GuardFinding
+from sevenfold.memory.history.revisions import FOUND, Author
 from sevenfold.memory.index_update import plan_changed_indexes, plan_index_update
-from sevenfold.memory.similarity import extract_statement, is_quote
+from sevenfold.memory.similarity import digest_statement, extract_statement, find_similar, is_quote
 from sevenfold.memory.text.words import split_words
 from sevenfold.memory.topic_file import (
     TYPES,
@@ -104,10 +107,6 @@ def describe_resolved_dates(before: str, after: str) -> str:
     return f"Dates were written out: {told}{more}."
 
 
-Like: TypeAlias = Callable[[Topic], str | None]
-"""The file of the memory that a new one is about the same as."""
-
-
 def add_memory(
     desk: FolderTransaction,
     author: Author,
@@ -118,28 +117,28 @@ def add_memory(
     body: str,
     origin: Origin | None,
     team: bool = False,
-    like: Like | None = None,
+    new: bool = False,
 ) -> Saved:
     """A new memory, or a new text for the memory of that name; with `team` among those of the team.
 
-    `like` finds the memory that a new one repeats or corrects: that one gets the new text.
+    Unless it is `new`, the memory that it repeats or corrects gets the new text.
     """
     name = check_memory_name(name)
     if type not in TYPES:
         raise Mistake(f"{type!r} is no type of memory: use {', '.join(TYPES)}")
     if team:
-        check_team(desk.listing)
+        check_team(desk.ledger.folders)
     part = SHARED if team else OWN
-    file = find_named_file(name, filter_names(part, desk.names))
+    file = find_named_file(name, desk.list_named(name, part))
     old = None if file is None else load_for_update(desk, file)
     origin = origin or make_origin(author, desk.now)
     description, body = _dated(desk, description, body, old)
     if file is None or old is None:
-        file = choose_file(name, desk.listing.taken, part.folder)
+        file = choose_file(name, desk.taken_keys, part.folder)
         data = encode_new_topic(
             file, name=name, description=description, type=type, body=body, origin=origin
         )
-        if like and (found := like(read_topic(data, file))) is not None:
+        if not new and (found := find_repeated_file(desk, read_topic(data, file))) is not None:
             return merge_into(desk, author, found, read_topic(data, file))
         return write_file(desk, author, file, data, "created", f"added {name}")
     same = change_topic(old, description=description, type=type, body=body) == old.data
@@ -147,6 +146,21 @@ def add_memory(
         return Saved(old.name, desk.folder / file, "", "updated")
     data = change_topic(old, description=description, type=type, body=body, origin=origin)
     return write_file(desk, author, file, data, "updated", f"updated {name}")
+
+
+def find_repeated_file(desk: FolderTransaction, new: Topic) -> str | None:
+    """The file of the memory that is about the same, so that it gets the new text; None: there is none."""
+    part = find_part(new.file)
+    files = {
+        *desk.list_named(new.name, part, exact=False),
+        *desk.lookup.list_stating(digest_statement(new)),
+    }
+    known: list[Topic] = []
+    for file in sorted(file for file in files if part.holds(file)):
+        with contextlib.suppress(StorageFailure, Refused):  # one that cannot be read is not compared
+            known.append(load_for_update(desk, file))
+    like = find_similar(new, known) if known else None
+    return like.topic.file if like is not None and (like.same or like.known) else None
 
 
 def merge_into(desk: FolderTransaction, author: Author, file: str, new: Topic) -> Saved:
@@ -193,7 +207,21 @@ def edit_memory(
     )
     if data == old.data:
         return Saved(old.name, desk.folder / file, "", "updated")
-    return write_file(desk, author, file, data, "updated", f"edited {old.name}")
+    saved = write_file(desk, author, file, data, "updated", f"edited {old.name}")
+    report_contradiction(desk, read_topic(data, file))
+    return saved
+
+
+def report_contradiction(desk: FolderTransaction, topic: Topic) -> None:
+    """Tell the user if the text of a memory contradicts its description."""
+    from sevenfold.memory.consolidation.contradictions import find_contradiction
+
+    if (clash := find_contradiction(topic)) is not None:
+        desk.say(
+            f"{topic.file}: its text says {clash.text!r}, and its description says "
+            f"{clash.description!r}. Recall judges by the description: correct it too "
+            "(sevenfold memory edit --description)."
+        )
 
 
 def remove_memory(desk: FolderTransaction, author: Author, asked: str) -> Saved:
@@ -224,7 +252,7 @@ def write_file(
 ) -> Saved:
     """Write one memory that the guard lets pass."""
     check_private(data, file)
-    desk.gate.let_pass(file, data, _bytes(desk, file) or b"", author)
+    data = desk.gate.let_pass(file, data, _bytes(desk, file) or b"", author)
     revision = apply_changes(desk, {file: data}, author, summary)
     return Saved(read_topic(data, file).name, desk.folder / file, revision, action)
 
@@ -235,7 +263,6 @@ def apply_changes(
     author: Author,
     summary: str,
     *,
-    strict: bool = True,
     times: Mapping[str, float] = {},
 ) -> str:
     """Make these changes and what they mean for the index, as one revision.
@@ -243,7 +270,7 @@ def apply_changes(
     `times`: when the files were written that are not from now.
     """
     old = {file: _bytes(desk, file) for file in changes if _can_be_put_back(desk, file)}
-    indexes = plan_changed_indexes(desk, changes, old, strict=strict)
+    indexes = plan_changed_indexes(desk, changes, old)
     topics = {file: data for file, data in changes.items() if file not in INDEXES}
     digests = {
         file: "" if data is None else digest_bytes(data) for file, data in {**topics, **indexes}.items()
@@ -312,7 +339,7 @@ def _index_written(
         except ConcurrentWrite:
             stamp = desk.at.stamp(file)
             desk.know(file, FileRow(stamp, "", "", row.held if row else "") if stamp else None)
-            index = plan_changed_indexes(desk, changes, old, strict=False).get(file)
+            index = plan_changed_indexes(desk, changes, old).get(file)
         else:
             return index
     return None
@@ -323,8 +350,8 @@ def release_memory(desk: FolderTransaction, author: Author, file: str, data: byt
     desk.gate.refuse_secrets(data)
     topic = read_topic(data, file)
     there = file in desk.ledger.rows
-    if not there and (explain_bad_file(file) or make_file_key(file) in desk.listing.taken):
-        file = choose_file(topic.name, desk.listing.taken, find_part(file).folder)
+    if not there and (explain_bad_file(file) or make_file_key(file) in desk.taken_keys):
+        file = choose_file(topic.name, desk.taken_keys, find_part(file).folder)
     check_private(data, file)
     revision = apply_changes(desk, {file: data}, author, f"released {topic.name} from quarantine")
     return Saved(topic.name, desk.folder / file, revision, "updated" if there else "created")
@@ -343,27 +370,40 @@ class _FileDifference(msgspec.Struct, frozen=True):
 _Part: TypeAlias = tuple[Author, str, dict[str, _FileDifference]]
 
 
-def record_external_changes(desk: FolderTransaction, author: Author) -> list[Saved]:
-    """Record the changes, update the index, and return the changed memories."""
+def is_up_to_date(desk: FolderTransaction) -> bool:
+    """True if the ledger can be relied on without a look at all files."""
+    return desk.is_unchanged() and desk.past.head(desk.now) == desk.ledger.head
+
+
+def record_external_changes(
+    desk: FolderTransaction, author: Author, file: str = "", *, tidy: bool = True
+) -> list[Saved]:
+    """Record the changes, update the index, and return the changed memories.
+
+    With `file` only that one is the author's, and only it is returned: what else is found was written by
+    others. Without `tidy` the index stays as it is.
+    """
+    desk.look()
     desk.at.sweep(desk.listing.unfinished)
     anew = _compare_with_history(desk)
     found = _differences(desk)
     if not found and not anew:
         desk.settle()
         return []
-    parts = _by_writer(found, desk.ledgers.announced(desk.ledger.head), author)
+    parts = _by_writer(found, desk.ledgers.announced(desk.ledger.head), author, file)
     created = [file for file, one in found.items() if one.action == "created"]
-    for file, index in plan_index_update(desk, created, _retold(desk, found)).items():
-        held = desk.holding(file, index)
-        desk.write(file, index, held=held)
-        ours = _FileDifference("updated", "", index, held=bool(held))
-        if file in found or not parts:  # a change of the index by the user is a revision of its own
-            parts.append((author, "brought the index up to date", {file: ours}))
+    planned = plan_index_update(desk, created, _retold(desk, found)) if tidy else {}
+    for index, data in planned.items():
+        held = desk.holding(index, data)
+        desk.write(index, data, held=held)
+        ours = _FileDifference("updated", "", data, held=bool(held))
+        if index in found or not parts:  # a change of the index by the user is a revision of its own
+            parts.append((FOUND, "brought the index up to date", {index: ours}))
         else:
-            parts[-1][2][file] = ours
+            parts[-1][2][index] = ours
     saved = [one for part in parts for one in _recorded(desk, part)]
     desk.settle()
-    return saved
+    return [one for one in saved if not file or one.path == desk.folder / file]
 
 
 def _retold(desk: FolderTransaction, found: dict[str, _FileDifference]) -> dict[str, tuple[bytes, bytes]]:
@@ -389,9 +429,12 @@ def _recorded(desk: FolderTransaction, part: _Part) -> Iterator[Saved]:
 
 
 def _by_writer(
-    found: dict[str, _FileDifference], pending: PendingWrite | None, author: Author
+    found: dict[str, _FileDifference], pending: PendingWrite | None, author: Author, file: str
 ) -> list[_Part]:
-    """Changes that a killed run of ours announced are recorded in its name."""
+    """Changes that a killed run of ours announced are recorded in its name, what is found in nobody's.
+
+    With `file` only that one is the author's.
+    """
     rest = dict(found)
     parts = list[_Part]()
     announced = pending.digests if pending else {}
@@ -400,8 +443,11 @@ def _by_writer(
         for file in done:
             del rest[file]
         parts.append((pending.author, pending.summary, done))
+    mine = {file: rest.pop(file)} if file in rest else {}
     if rest:
-        parts.append((author, _told(rest), rest))
+        parts.append((author if not file else FOUND, _told(rest), rest))
+    if mine:
+        parts.append((author, _told(mine), mine))
     return parts
 
 
@@ -420,10 +466,9 @@ def _compare_with_history(desk: FolderTransaction) -> bool:
         return False
     desk.past.mended = False
     desk.ledger.head = head
-    desk.ledger.rows = {
-        file: FileRow(None, digest_bytes(data)) for file, data in desk.past.files(head).items()
-    }
-    desk.dirty = True
+    rows = {file: FileRow(None, digest_bytes(data)) for file, data in desk.past.files(head).items()}
+    desk.changed |= desk.ledger.rows.keys() | rows.keys()
+    desk.ledger.rows, desk.lookup, desk.dirty = rows, LedgerLookup(rows), True
     return True
 
 
@@ -431,11 +476,13 @@ def _differences(desk: FolderTransaction) -> dict[str, _FileDifference]:
     """All files that differ from the ledger, which is updated."""
     found = dict[str, _FileDifference]()
     rows, now = desk.ledger.rows, read_file_clock()
+    fresh = [file for file in desk.listing.files if file not in rows]
+    names = set(find_suspicious_names(fresh, lambda text: bool(_find_in_name(desk, text))))
     for file, stamp in desk.listing.files.items():
         row = rows.get(file)
         if row is not None and row.stamp == stamp and abs(now - stamp.changed) > SETTLED:
             continue
-        if (one := _looked_at(desk, file, stamp, row)) is not None:
+        if (one := _looked_at(desk, file, stamp, row, file in names)) is not None:
             found[file] = one
     for file in rows.keys() - desk.listing.files.keys():
         found[file] = _FileDifference("removed", rows[file].name or file, None)
@@ -443,8 +490,12 @@ def _differences(desk: FolderTransaction) -> dict[str, _FileDifference]:
     return found
 
 
+def _find_in_name(desk: FolderTransaction, name: str) -> tuple[GuardFinding, ...]:
+    return desk.gate.check(name.encode("utf-8", "replace"), "other").findings
+
+
 def _looked_at(
-    desk: FolderTransaction, file: str, stamp: FileStamp, row: FileRow | None
+    desk: FolderTransaction, file: str, stamp: FileStamp, row: FileRow | None, odd_name: bool
 ) -> _FileDifference | None:
     if stamp.size > RECORDED:
         _hold(desk, file, stamp, row, f"it has {stamp.size:,} bytes")
@@ -459,16 +510,24 @@ def _looked_at(
     known = digest_bytes(data)
     if row is not None and row.digest == known:
         if row.stamp != stamp:
-            desk.know(file, FileRow(stamp, known, row.name or read_memory_name(file, data), row.held))
+            same = row.name and row.core
+            new = FileRow(stamp, known, row.name, row.held, row.core)
+            desk.know(file, new if same else make_file_row(file, data, stamp, row.held))
         return None
-    return _changed(desk, file, stamp, row, data)
+    findings = desk.gate.check(data, "other").findings
+    if odd_name or row is not None:
+        findings += _find_in_name(desk, file)
+    return _changed(desk, file, stamp, row, data, findings)
 
 
 def _changed(
-    desk: FolderTransaction, file: str, stamp: FileStamp, row: FileRow | None, data: bytes
+    desk: FolderTransaction,
+    file: str,
+    stamp: FileStamp,
+    row: FileRow | None,
+    data: bytes,
+    findings: Sequence[GuardFinding],
 ) -> _FileDifference:
-    findings = desk.gate.check(data, "other").findings
-    findings += desk.gate.check(file.encode("utf-8", "replace"), "other").findings
     secret = any(each.kind == "secret" for each in findings)
     held = A_SECRET if secret else ""
     if findings:
@@ -479,10 +538,10 @@ def _changed(
             if secret
             else f"{where}: {findings[0].what}. Remove it, if you did not write it."
         )
-    name, known = "" if secret else read_memory_name(file, data), digest_bytes(data)
-    desk.know(file, FileRow(stamp, known, name, held))
+    new = make_file_row(file, data, stamp, held)
+    desk.know(file, new)
     action: Action = "created" if row is None else "updated"
-    return _FileDifference(action, name or file, data, known, bool(held))
+    return _FileDifference(action, new.name or file, data, new.digest, bool(held))
 
 
 def _hold(desk: FolderTransaction, file: str, stamp: FileStamp, row: FileRow | None, why: str) -> None:
@@ -490,5 +549,6 @@ def _hold(desk: FolderTransaction, file: str, stamp: FileStamp, row: FileRow | N
     if row is None or row.held != why:
         desk.say(f"{desk.folder / file} is left out of the history of memories: {why}")
     name = (row.name if row else "") or read_memory_name(file, b"")
-    if row is None or row != FileRow(stamp, row.digest, name, why):
-        desk.know(file, FileRow(stamp, row.digest if row else "", name, why))
+    new = FileRow(stamp, row.digest if row else "", name, why)
+    if row != new:
+        desk.know(file, new)

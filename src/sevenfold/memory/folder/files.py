@@ -58,7 +58,7 @@ from sevenfold.storage.files import (
 from sevenfold.storage.locks import hold_file_lock, hold_lock
 
 if TYPE_CHECKING:
-    from sevenfold.memory.folder.folder import AgentFolder
+    from sevenfold.memory.folder.agent_folders import AgentFolder
     from sevenfold.settings.place import MemoryPlace
 
 UNFINISHED: Final = ".memory-writing-"

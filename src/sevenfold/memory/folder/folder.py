@@ -1,21 +1,23 @@
 """One piece of work on the memory folder (`FolderTransaction`), and the ledger of its files.
 
 Also the parts of a folder with an index of their own (the user's and the team's), notices that wait
-until the lock is free, the memory folders of agents, and the history of a folder, without which every
-write goes on: if a library is missing or the disk refuses, the user is told once.
+until the lock is free, and the history of a folder. Every write goes on without a history: if a library
+is missing or the disk refuses, the user is told once.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import secrets
-import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+import threading
+import time
+from collections import ChainMap
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 import msgspec
 
@@ -31,11 +33,9 @@ from sevenfold.memory.backend import (
     StateRecords,
     is_topic,
 )
-from sevenfold.memory.folder.names import INDEX_NAME, TEAM, explain_bad_file, format_name
+from sevenfold.memory.folder.names import INDEX_NAME, TEAM, make_file_key
 from sevenfold.memory.guard.gate import GuardGate
-from sevenfold.memory.history.revisions import Author
-from sevenfold.storage.files import make_private_dir, write_new
-from sevenfold.storage.places import make_path_slug
+from sevenfold.memory.history.revisions import Author, TakenRevisions
 
 if TYPE_CHECKING:
     from sevenfold.memory.topic_file import Topic
@@ -99,6 +99,7 @@ class FolderHistory:
         author: Author,
         summary: str,
         at: float,
+        takes_back: TakenRevisions | None = None,
     ) -> str | None:
         """The new revision's id, empty if nothing was new; None if it could not be written.
 
@@ -106,7 +107,7 @@ class FolderHistory:
         """
 
         def record(history: RevisionLog) -> str:
-            revision = history.record(whole, author, summary, at, changed=changed)
+            revision = history.record(whole, author, summary, at, changed=changed, takes_back=takes_back)
             return revision.id if revision else ""
 
         return self._try(record, None)
@@ -127,15 +128,19 @@ class FolderHistory:
 
 
 SEEN: Final = "seen.json"
+CHANGED: Final = "seen-changes.json"
 PENDING: Final = "pending.json"
 UNKNOWN: Final = "?"  # The revision of a ledger that belongs to none: everything is to be compared
 SETTLED: Final = 100_000_000
 """Nanoseconds after which a file cannot change any more without its stamp changing: file systems count
 time in steps, and two writes within one step may look the same."""
-_FORMAT: Final = 2
+_FORMAT: Final = 3
 _TOKEN: Final = 17  # Bytes of the first line of the ledger, which is another after each write
 _LARGEST: Final = 1 << 30
 _TIMES: Final = 1_000  # The most times of replaced texts that are kept
+_CHANGES: Final = 256  # Rows that changed since the ledger was written whole; with more it is again
+FEW: Final = 500  # Files that are all looked at before every write
+SHARE: Final = 0.1  # The part of the time that may go into looks at more files than that
 
 
 A_SECRET: Final = "it holds a secret"  # The reason that keeps a file out of history and index
@@ -148,6 +153,7 @@ class FileRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     digest: str
     name: str = ""
     held: str = ""  # The reason it is not in the history; empty if it is
+    core: str = ""  # The digest of what the memory states: two with the same one are about the same
 
 
 class FolderLedger(msgspec.Struct):
@@ -155,15 +161,16 @@ class FolderLedger(msgspec.Struct):
 
     head: str = UNKNOWN
     rows: dict[str, FileRow] = {}
-    full: set[str] = set()  # The parts of the folder that hold memories for which their index has no room
     purged: str | None = None
     """The newest revision after a purge, which itself is none; None: nothing was purged."""
     format: int = _FORMAT
     times: dict[str, int] = {}
     """Times of replaced texts by their digest: a text that comes back gets its old time."""
-
-    def copy(self) -> FolderLedger:
-        return FolderLedger(self.head, dict(self.rows), set(self.full), self.purged, times=dict(self.times))
+    folders: dict[str, int] = {}
+    """The versions of all folders after the last look or write; `""` is the top."""
+    odd: list[str] = []  # Names in the folder that are no memories and cannot be used for one
+    looked: float = 0.0  # The time of the last look at all files
+    took: float = 0.0  # Seconds that look took
 
     def gone(self, row: FileRow) -> None:
         """A text is replaced or removed."""
@@ -186,46 +193,174 @@ class PendingWrite(msgspec.Struct, frozen=True):
     digests: dict[str, str]
 
 
+class LedgerChanges(msgspec.Struct, frozen=True):
+    """The changes of a ledger since it was last written whole; None for a row that went."""
+
+    base: str  # The first line of the ledger they belong to
+    head: str
+    purged: str | None
+    rows: dict[str, FileRow | None]
+    times: dict[str, int]
+    folders: dict[str, int]
+    odd: list[str]
+    looked: float
+    took: float
+
+    def apply(self, ledger: FolderLedger) -> None:
+        ledger.head, ledger.purged = self.head, self.purged
+        ledger.folders, ledger.odd = self.folders, self.odd
+        ledger.looked, ledger.took = self.looked, self.took
+        for file, row in self.rows.items():
+            if row is None:
+                ledger.rows.pop(file, None)
+            else:
+                ledger.rows[file] = row
+        ledger.times |= self.times
+
+
+class LedgerLookup:
+    """Finds files of a ledger by their names and by what they state, without walking through all."""
+
+    def __init__(self, rows: Mapping[str, FileRow]) -> None:
+        self.keys: dict[str, set[str]] = {}  # By `make_file_key` of the file
+        self._names: dict[str, set[str]] = {}
+        self._cores: dict[str, set[str]] = {}
+        for file, row in rows.items():
+            self.put(file, None, row)
+
+    def put(self, file: str, old: FileRow | None, new: FileRow | None) -> None:
+        """A row came, went or changed."""
+        for row, is_there in ((old, False), (new, True)):
+            if row is not None:
+                _note(self.keys, make_file_key(file), file, is_there)
+                _note(self._names, make_file_key(row.name), file, is_there)
+                _note(self._cores, row.core, file, is_there)
+
+    def list_named(self, name: str) -> set[str]:
+        """The files of memories with this name, whatever its case."""
+        return self._names.get(make_file_key(name), set())
+
+    def list_stating(self, core: str) -> set[str]:
+        """The files of memories that state this."""
+        return self._cores.get(core, set())
+
+
+def _note(known: dict[str, set[str]], key: str, file: str, is_there: bool) -> None:
+    if not key:
+        return
+    if is_there:
+        known.setdefault(key, set()).add(file)
+    elif key in known:
+        known[key].discard(file)
+        if not known[key]:
+            del known[key]
+
+
+class _KeptLedger(msgspec.Struct):
+    """A ledger as it is on the disk."""
+
+    tokens: tuple[bytes | None, bytes | None]
+    ledger: FolderLedger
+    purged: str | None  # `purged` and `times` of the last whole one
+    times: dict[str, int]
+    changed: set[str]  # The files that changed since
+    lookup: LedgerLookup | None = None
+
+
 class LedgerFile:
     """The ledger of one folder; only touched under the folder's lock.
 
-    Nothing here raises: a ledger that cannot be written costs time, not memories.
+    It is written whole now and then, and its changes since after each write. Nothing here raises: a ledger
+    that cannot be written costs time, not memories.
     """
 
     def __init__(self, state: StateRecords) -> None:
         self._state = state
-        self._kept: tuple[bytes, FolderLedger] | None = None
+        self._kept: _KeptLedger | None = None
+        self._lent: _KeptLedger | None = None
 
     def load(self) -> FolderLedger:
-        """The ledger; an empty one that belongs to no revision when it cannot be read."""
+        """The ledger; an empty one that belongs to no revision when it cannot be read.
+
+        The caller may change it. It is read anew unless `keep` or `save` gives it back.
+        """
+        kept, self._kept, self._lent = self._kept, None, None
         with contextlib.suppress(StorageFailure, msgspec.DecodeError, UnicodeDecodeError):
-            token = self._state.read_head(SEEN, _TOKEN)
-            if token is None:
-                return FolderLedger()
-            if self._kept is None or self._kept[0] != token:
-                data = self._state.read(SEEN, _LARGEST) or b""
-                ledger = msgspec.json.decode(data[_TOKEN:], type=FolderLedger)
-                if ledger.format != _FORMAT:
-                    return FolderLedger()
-                self._kept = (token, ledger)
-            return self._kept[1].copy()
+            tokens = self._state.read_head(SEEN, _TOKEN), self._state.read_head(CHANGED, _TOKEN)
+            if kept is None or kept.tokens != tokens:
+                kept = self._read()
+            self._lent = kept
+            return kept.ledger if kept else FolderLedger()
         return FolderLedger()
 
-    def save(self, ledger: FolderLedger) -> None:
+    def _read(self) -> _KeptLedger | None:
+        if (data := self._state.read(SEEN, _LARGEST)) is None:
+            return None
+        ledger = msgspec.json.decode(data[_TOKEN:], type=FolderLedger)
+        if ledger.format != _FORMAT:
+            return None
+        kept = _KeptLedger((data[:_TOKEN], None), ledger, ledger.purged, dict(ledger.times), set())
+        if more := self._state.read(CHANGED, _LARGEST):
+            changes = msgspec.json.decode(more[_TOKEN:], type=LedgerChanges)
+            if changes.base.encode() == data[:_TOKEN]:
+                changes.apply(ledger)
+                kept.changed.update(changes.rows)
+            kept.tokens = data[:_TOKEN], more[:_TOKEN]
+        return kept
+
+    def lookup(self, ledger: FolderLedger) -> LedgerLookup:
+        """Finds files of a ledger that `load` gave; `FolderTransaction.know` keeps it in step."""
+        kept = self._lent.lookup if self._lent is not None and self._lent.ledger is ledger else None
+        return kept or LedgerLookup(ledger.rows)
+
+    def keep(self, ledger: FolderLedger, lookup: LedgerLookup) -> None:
+        """Give back a ledger that did not change."""
+        if self._lent is not None and self._lent.ledger is ledger:
+            self._kept, self._lent.lookup = self._lent, lookup
+
+    def save(self, ledger: FolderLedger, changed: Collection[str], lookup: LedgerLookup) -> None:
         """Keep the ledger for the next run. A power cut may lose it, and nothing else."""
-        token = secrets.token_hex(_TOKEN // 2).encode("ascii") + b"\n"
+        kept = self._lent if self._lent is not None and self._lent.ledger is ledger else None
         try:
-            self._state.write(SEEN, token + msgspec.json.encode(ledger), lasting=False)
+            if kept is None or kept.purged != ledger.purged or len(kept.changed) + len(changed) > _CHANGES:
+                kept = self._write_whole(ledger)
+            else:
+                self._write_changes(kept, changed)
         except StorageFailure:
             self.forget()
         else:
-            self._kept = (token, ledger.copy())
+            kept.lookup = lookup
+            self._kept = self._lent = kept
+
+    def _write_whole(self, ledger: FolderLedger) -> _KeptLedger:
+        token = _make_token()
+        self._state.write(SEEN, token + msgspec.json.encode(ledger), lasting=False)
+        self._state.remove(CHANGED)
+        return _KeptLedger((token, None), ledger, ledger.purged, dict(ledger.times), set())
+
+    def _write_changes(self, kept: _KeptLedger, changed: Collection[str]) -> None:
+        ledger, token = kept.ledger, _make_token()
+        files = kept.changed.union(changed)
+        changes = LedgerChanges(
+            (kept.tokens[0] or b"").decode(),
+            ledger.head,
+            ledger.purged,
+            {file: ledger.rows.get(file) for file in files},
+            {digest: at for digest, at in ledger.times.items() if kept.times.get(digest) != at},
+            ledger.folders,
+            ledger.odd,
+            ledger.looked,
+            ledger.took,
+        )
+        self._state.write(CHANGED, token + msgspec.json.encode(changes), lasting=False)
+        kept.tokens, kept.changed = (kept.tokens[0], token), files
 
     def forget(self) -> None:
         """Remove the ledger: the next run compares everything with the history."""
-        self._kept = None
+        self._kept = self._lent = None
         with contextlib.suppress(StorageFailure):
             self._state.remove(SEEN)
+            self._state.remove(CHANGED)
 
     def announce(self, pending: PendingWrite) -> None:
         with contextlib.suppress(StorageFailure):
@@ -243,6 +378,63 @@ class LedgerFile:
         """Remove the announcement, so that not even a name is left."""
         with contextlib.suppress(StorageFailure):
             self._state.remove(PENDING)
+
+
+RECALLS: Final = "recalls.json"
+_MOST_RECALLS: Final = 400  # The newest that are kept: an index has room for half of them
+
+
+def _make_token() -> bytes:
+    return secrets.token_hex(_TOKEN // 2).encode("ascii") + b"\n"
+
+
+class RecallTimes:
+    """The last recall of each memory, by file, in seconds. `note` is called from any thread.
+
+    A memory that was recalled lately keeps its line in the index. Losing the times costs it that and
+    nothing else, so nothing here raises and nothing waits for the disk.
+    """
+
+    def __init__(self, state: StateRecords) -> None:
+        self._state = state
+        self._new: dict[str, float] = {}
+        self._one = threading.Lock()
+
+    def note(self, files: Iterable[str], at: float) -> None:
+        """Note a recall; it is written by `save`, when there is time."""
+        with self._one:
+            self._new |= dict.fromkeys(files, at)
+
+    def load(self) -> dict[str, float]:
+        """All times that are known, those of other processes too."""
+        with self._one:
+            return self._load()
+
+    def _load(self) -> dict[str, float]:
+        with contextlib.suppress(StorageFailure, msgspec.DecodeError, UnicodeDecodeError):
+            data = self._state.read(RECALLS, _LARGEST)
+            return (msgspec.json.decode(data, type=dict[str, float]) if data else {}) | self._new
+        return dict(self._new)
+
+    def save(self) -> None:
+        """Write what was noted since, if anything was."""
+        with self._one:
+            if self._new:
+                self._write(self._load())
+                self._new.clear()
+
+    def forget(self, file: str) -> None:
+        """Remove all that is known of a file."""
+        with self._one:
+            known = self._load()
+            self._new.pop(file, None)
+            if known.pop(file, None) is not None:
+                self._write(known)
+
+    def _write(self, times: dict[str, float]) -> None:
+        newest = sorted(times.items(), key=lambda one: -one[1])[:_MOST_RECALLS]
+        with contextlib.suppress(StorageFailure):
+            self._state.write(RECALLS, msgspec.json.encode(dict(newest)), lasting=False)
 
 
 def digest_bytes(data: bytes) -> str:
@@ -286,9 +478,55 @@ class FolderTransaction:
     gate: GuardGate
     now: float
     say: Callable[[str], None]
-    listing: FolderListing
-    ledger: FolderLedger = field(default_factory=FolderLedger)
+    recalls: RecallTimes
+    ledger: FolderLedger
+    lookup: LedgerLookup
     dirty: bool = False
+    changed: set[str] = field(default_factory=set)  # The files whose rows changed
+    found: FolderListing | None = None
+    indexes: dict[str, bytes] = field(default_factory=dict)  # The indexes as they were read here
+
+    @property
+    def listing(self) -> FolderListing:
+        """Everything below the folder, listed on first use."""
+        if self.found is None:
+            self.found = self.at.list()
+        return self.found
+
+    def is_unchanged(self) -> bool:
+        """True if there are many files, all were looked at just now, and none came or went since.
+
+        A change inside an old file is not seen here. It is seen when that file is written, and by the next
+        look, which is due in a fraction of a second: nobody edits a file and saves a memory that fast.
+        """
+        ledger = self.ledger
+        if len(ledger.rows) <= FEW or not 0 <= (self.now - ledger.looked) * SHARE <= ledger.took:
+            return False
+        if any(self.at.stamp(part.index) != self.stamp(part.index) for part in PARTS):
+            return False
+        return self.at.versions(ledger.folders) == ledger.folders
+
+    def look(self) -> None:
+        """List all files, and note when."""
+        began = time.perf_counter()
+        versions = self.at.versions(["", *self.ledger.folders])
+        self.found = self.at.list()
+        known = {name: at for name, at in versions.items() if not name or name in self.found.folders}
+        self.ledger.folders = {**self.at.versions(self.found.folders), **known}
+        self.ledger.odd = [one.file for one in self.found.odd]
+        self.ledger.looked, self.ledger.took = self.now, time.perf_counter() - began
+
+    def list_named(self, name: str, part: FolderPart, *, exact: bool = True) -> dict[str, str]:
+        """The names of the memories of a part that are called this, by file; not `exact`: in any case."""
+        rows = self.ledger.rows
+        found = {file: rows[file].name for file in self.lookup.list_named(name) if part.holds(file)}
+        return {file: one for file, one in found.items() if is_topic(file) and (one == name or not exact)}
+
+    @property
+    def taken_keys(self) -> Container[str]:
+        """The `make_file_key`s of all names in use."""
+        others = (*self.ledger.folders, *self.ledger.odd)
+        return ChainMap(self.lookup.keys, {make_file_key(one): {one} for one in others})
 
     @property
     def names(self) -> dict[str, str]:
@@ -303,7 +541,9 @@ class FolderTransaction:
     def know(self, file: str, row: FileRow | None) -> None:
         """Put the row of a file into the ledger; None: the file is gone."""
         self.dirty = True
+        self.changed.add(file)
         old = self.ledger.rows.get(file)
+        self.lookup.put(file, old, row)
         if old is not None and is_topic(file) and (row is None or row.digest != old.digest):
             self.ledger.gone(old)
         if row is None:
@@ -317,7 +557,7 @@ class FolderTransaction:
         `modified`: when it was written first, where that was not now.
         """
         stamp = self.at.write(file, data, self.stamp(file), modified=modified)
-        self.know(file, FileRow(stamp, digest_bytes(data), read_memory_name(file, data), held))
+        self.know(file, make_file_row(file, data, stamp, held))
 
     def remove(self, file: str) -> None:
         """Remove a file that still is what it was when it was last read here."""
@@ -325,11 +565,17 @@ class FolderTransaction:
             self.at.remove(file, stamp)
         self.know(file, None)
 
-    def record(self, files: Mapping[str, bytes | None], author: Author, summary: str) -> str:
+    def record(
+        self,
+        files: Mapping[str, bytes | None],
+        author: Author,
+        summary: str,
+        takes_back: TakenRevisions | None = None,
+    ) -> str:
         """Record these files; returns the revision, empty if it could not be written."""
         found = self.ledger.head == "" and author.kind == "other"
         revision = self.past.record(
-            None if found else files, lambda: self.whole(files), author, summary, self.now
+            None if found else files, lambda: self.whole(files), author, summary, self.now, takes_back
         )
         head = self.past.head(self.now)
         sure = revision is not None or head == NONE
@@ -357,13 +603,51 @@ class FolderTransaction:
         row = self.ledger.rows.get(file)
         if row and row.held:
             return row.held
-        return A_SECRET if find_secrets(index.decode("utf-8", "replace")) else ""
+        new = find_new_lines(self.indexes.get(file, b""), index).decode("utf-8", "replace")
+        return A_SECRET if find_secrets(new) else ""
 
     def settle(self) -> None:
         """Save the ledger if it changed."""
-        if self.dirty:
-            self.ledgers.save(self.ledger)
-            self.dirty = False
+        if not self.dirty:
+            self.ledgers.keep(self.ledger, self.lookup)
+            return
+        if self.ledger.folders:
+            touched = {parent for file in self.changed for parent in list_parents(file)}
+            versions = self.at.versions(touched)
+            self.ledger.folders |= versions
+            for name in [name for name in touched if not versions[name]]:
+                del self.ledger.folders[name]  # it became empty and went
+        self.ledgers.save(self.ledger, self.changed, self.lookup)
+        self.changed, self.dirty = set(), False
+
+
+def list_parents(file: str) -> list[str]:
+    """The folders above a file, up to the top."""
+    parts = file.split("/")[:-1]
+    return ["/".join(parts[:count]) for count in range(len(parts) + 1)]
+
+
+_NEAR: Final = 12  # Lines around a new one that are looked at with it: a token may be broken over so many
+
+
+def find_new_lines(old: bytes, new: bytes) -> bytes:
+    """The lines of a text that have other neighbours than before, with some around them."""
+    before, lines = [b"", *old.splitlines(), b""], [b"", *new.splitlines(), b""]
+    known = set(pairwise(before))
+    fresh = [at for at, pair in enumerate(pairwise(lines)) if pair not in known]
+    near = {at + more for at in fresh for more in range(1 - _NEAR, _NEAR + 1)}
+    return b"\n".join(line for at, line in enumerate(lines) if at in near)
+
+
+def make_file_row(file: str, data: bytes, stamp: FileStamp | None, held: str = "") -> FileRow:
+    """The row of a file with these bytes; a secret gives away neither its name nor what it states."""
+    if not is_topic(file) or held == A_SECRET:
+        return FileRow(stamp, digest_bytes(data), "", held)
+    from sevenfold.memory.similarity import digest_statement
+    from sevenfold.memory.topic_file import read_topic
+
+    topic = read_topic(data, file)
+    return FileRow(stamp, digest_bytes(data), topic.name, held, digest_statement(topic))
 
 
 def read_memory_name(file: str, data: bytes) -> str:
@@ -436,14 +720,9 @@ def is_listed(file: str) -> bool:
     return OWN.lists(file)
 
 
-def filter_names(part: FolderPart, names: Mapping[str, str]) -> dict[str, str]:
-    """Of the names of all memories, by file, those in one part."""
-    return {file: name for file, name in names.items() if part.holds(file)}
-
-
-def check_team(listing: FolderListing) -> None:
+def check_team(folders: Collection[str]) -> None:
     """`Mistake` with what to do when there is no team memory."""
-    if TEAM.rstrip("/") not in listing.folders:
+    if TEAM.rstrip("/") not in folders:
         raise Mistake(
             "there is no team memory here: 'sevenfold team init REMOTE' makes one and 'sevenfold team "
             "join REMOTE' brings in that of others; until then save it as your own"
@@ -467,113 +746,10 @@ def is_personal(topic: Topic) -> bool:
     return topic.type == "user" and SHARED.lists(topic.file)
 
 
-AgentScope: TypeAlias = Literal["user", "project", "local"]
-
-OWN_SCOPES: Final = ".sevenfold"
-OTHER: Final = ".claude"
 MEMORY: Final = "agent-memory"
 LOCAL: Final = "agent-memory-local"
-SNAPSHOTS: Final = "agent-memory-snapshots"
-STATE: Final = "memory-state"
-"""The folder of what belongs to a memory and is not memory: history, quarantine."""
-_NOT_COMMITTED: Final = {MEMORY: b".memory.lock\n.memory-writing-*\n", LOCAL: b"*\n"}
-"""The `.gitignore` of agent memory folders in a project."""
-
-
-class AgentFolder(msgspec.Struct, frozen=True):
-    """The memory folder of one kind of agent in one scope. Nothing is made before
-    `prepare_agent_folder`.
-    """
-
-    scope: AgentScope
-    folder: Path
-    state: Path  # The folder of its history and quarantine: never in the project
-    note: str = ""  # A warning for the user
-
-
-def make_folder_name(kind: str) -> str:
-    """The name of a folder for a kind of agent; `Refused` with the reason when there can be none."""
-    name = unicodedata.normalize("NFC", kind).replace(":", "-")
-    why = "it holds a slash" if "/" in name else explain_bad_file(f"{name}/x.md")
-    if why:
-        raise Refused(
-            f"an agent called {format_name(kind)} can have no memory: {why}; give it a plain name"
-        )
-    return name
-
-
-def find_agent_folder(
-    kind: str, scope: AgentScope, *, home: Path, tree: Path, state_home: Path
-) -> AgentFolder:
-    """The folder of an agent's memory. `state_home` is our own home, even if `home` is shared.
-
-    Call it only in a trusted workspace, unless the scope is `user`.
-    """
-    name, note = make_folder_name(kind), ""
-    if scope == "user":
-        folder = resolve_unlinked(home, MEMORY, name)
-    else:
-        folder, note = find_project_folder(tree, MEMORY if scope == "project" else LOCAL, name)
-    return AgentFolder(scope, folder, find_state_folder(folder, state_home), note)
-
-
-def list_agent_folders(home: Path, tree: Path | None, state_home: Path) -> Iterator[AgentFolder]:
-    """The agent memories that there are, also of kinds that are no longer defined.
-
-    Without `tree` those of the user alone: a project that is not trusted is not looked into.
-    """
-    ways: list[tuple[AgentScope, Path, tuple[str, ...]]] = [("user", home, (MEMORY,))]
-    if tree is not None:
-        whose = (OWN_SCOPES, OTHER)
-        ways += [("project", tree, (at, MEMORY)) for at in whose]
-        ways += [("local", tree, (at, LOCAL)) for at in whose]
-    for scope, root, parts in ways:
-        try:
-            folders = sorted(resolve_unlinked(root, *parts).iterdir())
-        except (OSError, Refused):
-            continue
-        for folder in folders:
-            if folder.is_dir() and not folder.is_symlink() and not folder.name.startswith("."):
-                yield AgentFolder(scope, folder, find_state_folder(folder, state_home))
 
 
 def find_agent_kind(folder: Path) -> str:
     """The kind of agent whose memory this folder is, as folders spell it; empty for other folders."""
     return folder.name if folder.parent.name in (MEMORY, LOCAL) else ""
-
-
-def find_project_folder(tree: Path, what: str, name: str) -> tuple[Path, str]:
-    """The folder in a project: ours, or the other program's where only that one is there."""
-    ours, theirs = (resolve_unlinked(tree, at, what, name) for at in (OWN_SCOPES, OTHER))
-    if not theirs.is_dir():
-        return ours, ""
-    if not ours.is_dir():
-        return theirs, ""
-    return ours, f"{theirs} is not used: {ours} is there too; merge them and remove one"
-
-
-def resolve_unlinked(root: Path, *parts: str) -> Path:
-    """The real path of a folder below `root`; `Refused` when any part below is a symbolic link."""
-    at = Path(os.path.realpath(root))
-    for part in parts:
-        at /= part
-        if at.is_symlink():
-            raise Refused(f"{at} is refused: it is a symbolic link; put the folder itself there")
-    return at
-
-
-def prepare_agent_folder(place: AgentFolder) -> None:
-    """Make the folder. In a project a `.gitignore` leaves out our lock and temporary files."""
-    make_private_dir(place.folder, nofollow=True)
-    above = place.folder.parent
-    if above.parent.name == OWN_SCOPES and above.name in _NOT_COMMITTED and place.scope != "user":
-        write_new(above / ".gitignore", _NOT_COMMITTED[above.name], 0o644)
-
-
-def find_state_folder(folder: Path, home: Path) -> Path:
-    """The folder for the history of an agent's memory, below our own home.
-
-    The slug alone would be the same for `a-b` and `a_b`, and their histories one.
-    """
-    digest = hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
-    return home / STATE / f"{make_path_slug(folder)}-{digest}"

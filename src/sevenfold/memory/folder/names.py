@@ -11,7 +11,7 @@ import difflib
 import hashlib
 import re
 import unicodedata
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -177,6 +177,20 @@ def format_name(text: str) -> str:
 def is_copy(file: str) -> bool:
     """True for a copy that a clash within a team left beside the memory."""
     return bool(COPY.search(file))
+
+
+_SHORT_NAME: Final = 40  # Characters of a name that is too short to tell the agent something
+_TOGETHER: Final = 200
+
+
+def find_suspicious_names(files: Sequence[str], is_suspicious: Callable[[str], bool]) -> Iterator[str]:
+    """The files whose names are to be looked at one by one; the others are harmless, by many at once."""
+    short = [file for file in files if len(file) <= _SHORT_NAME]
+    yield from (file for file in files if len(file) > _SHORT_NAME)
+    for at in range(0, len(short), _TOGETHER):
+        some = short[at : at + _TOGETHER]
+        if is_suspicious("\n\n".join(some)):
+            yield from some
 
 
 _CLOSE: Final = 3

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable
 from pathlib import Path
 
 from sevenfold.core.errors import Refused
-from sevenfold.memory.backend import HEAD, FolderListing, MemoryBackend, OpenMemories, is_topic
+from sevenfold.memory.backend import HEAD, FolderListing, MemoryBackend, OpenMemories
 from sevenfold.memory.errors import Guarded
 from sevenfold.memory.folder.folder import INDEXES, SHARED, check_private, check_team, find_part
 from sevenfold.memory.folder.names import INDEX_NAME, LOGS, TEAM, check_file_path, make_file_key
 from sevenfold.memory.guard.gate import make_size_verdict
-from sevenfold.memory.index import explain_over_limit, reconcile_index
-from sevenfold.memory.index_update import is_incomplete
-from sevenfold.memory.topic_file import read_topic
 
 
 class WriteProposal:
@@ -31,20 +27,18 @@ class WriteProposal:
         if self.part != SHARED and make_file_key(self.file).startswith(TEAM):
             raise Refused(f"{path} is refused: the folder of the team is {TEAM} in lower case")
 
-    def check(self, index: Callable[[str], str]) -> bytes:
-        """All checks; what the file says now. `index` reads the index of a part."""
+    def check(self) -> bytes:
+        """All checks; what the file says now."""
         try:
             with self._files.opened() as at:
                 now = at.list()
                 self.check_place(at, now)
                 self.check_sharing(now)
                 self.check_text(at)
-                self.check_index(index(self.part.index), now)
                 return at.read(self.file)[0] if self.file in now.files else b""
         except FileNotFoundError:  # there is no memory yet
             self.check_sharing(FolderListing())
             self.check_text(None)
-            self.check_index("", FolderListing())
             return b""
 
     def check_place(self, at: OpenMemories, now: FolderListing) -> None:
@@ -58,7 +52,7 @@ class WriteProposal:
     def check_sharing(self, now: FolderListing) -> None:
         """There is a team, and nothing about a person goes to it."""
         if self.part == SHARED:
-            check_team(now)
+            check_team(now.folders)
             check_private(self.data, self.file)
 
     def check_text(self, at: OpenMemories | None) -> None:
@@ -73,20 +67,3 @@ class WriteProposal:
             old, _ = at.read(self.file, HEAD)
             if not self.data.startswith(old):
                 raise Refused(f"{self.path} is refused: a daily log is only added to, at its end")
-
-    def check_index(self, text: str, now: FolderListing) -> None:
-        """The index of its part, which is `text` now, stays within its limits, also with a new line."""
-        if self.file.endswith(INDEX_NAME):
-            if why := explain_over_limit(self.data.decode("utf-8"), self.file):
-                raise Refused(why)
-            return
-        if not is_topic(self.file) or self.file in now.files:
-            return
-        part = self.part
-        others = [file for file in now.files if file.startswith(part.folder) and file != self.file]
-        also = [part.inner(file) for file in others]
-        new = reconcile_index(text, [read_topic(self.data, part.inner(self.file))], also)
-        if len(new) > len(text) and (why := explain_over_limit(new, part.index)):
-            listed = [(part.inner(file), "") for file in others if part.lists(file)]
-            if not is_incomplete(text, listed):
-                raise Refused(why)

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from sevenfold.core.errors import Refused, StorageFailure
 from sevenfold.memory.backend import HEAD, FileStamp, FolderListing, MemoryBackend, OpenMemories, is_topic
-from sevenfold.memory.folder.folder import is_settled, read_file_clock
+from sevenfold.memory.folder.folder import FolderPart, is_settled, read_file_clock
 from sevenfold.memory.folder.names import ENDING, INDEX_NAME, explain_bad_file, find_meant_file, make_slug
 from sevenfold.memory.recall_results import Recalled
 from sevenfold.memory.search.index import SearchIndex
 
 if TYPE_CHECKING:
     from sevenfold.memory.search.embedding import Embedder
-    from sevenfold.memory.search.scoring import VectorProgress
+    from sevenfold.memory.search.scoring import SearchHit, VectorProgress
     from sevenfold.memory.topic_file import Topic
 
 LARGEST_INDEX: Final = 4 << 20  # Bytes of an index that are looked at
@@ -91,6 +91,19 @@ class FolderReader:
         except FileNotFoundError:
             return ""
 
+    def make_index(self, part: FolderPart, times: Mapping[str, float]) -> str:
+        """An index of the memories of a part. `times` are those of its files, as the index calls them."""
+        names = {file: "" for file in times if part.lists(part.outer(file))}
+        if not names:
+            return ""
+        from sevenfold.memory.index_update import complete_index
+
+        def read(file: str) -> Topic | None:
+            found = self.some([part.outer(file)])
+            return msgspec.structs.replace(found[0][0], file=file) if found else None
+
+        return complete_index("", names, (), recency=times.__getitem__, read=read)
+
     def _current(self, at: OpenMemories, files: Iterable[tuple[str, FileStamp]]) -> Iterable[Topic]:
         now = read_file_clock()
         for file, stamp in files:
@@ -134,6 +147,10 @@ SHARE: Final = 0.05  # The part of the time that may go into looking at files th
 MEANING_FROM: Final = 10
 """From so many memories on they are found by meaning too: of fewer, the index shows every one."""
 AT_ONCE: Final = 0.02  # Seconds: a look that takes longer than this is taken in the background
+FEW: Final = 100  # New files that are read before an answer; more are read in the background
+SCAN_SECONDS: Final = 0.2  # The time to look through files that are not in the index yet
+MOMENT: Final = 0.1  # The time that an answer waits for the vectors of a few new memories, in seconds
+SCANNED: Final = 16_384  # Bytes of a file that are looked through then
 
 
 class RecallReader:
@@ -149,30 +166,73 @@ class RecallReader:
         self.index = SearchIndex(files.local, embedder)
         self._files, self._reading, self._say = files, reading, say
         self._folders: dict[str, int] = {}
+        self._listed: list[tuple[str, int, int]] = []
         self._looked, self._took = 0.0, 0.0
         self._stale, self._built = True, False
+        self._behind: tuple[str, ...] = ()  # All files, the newest first, while many are not in the index
         self._thread: threading.Thread | None = None
         self._one = threading.Lock()
+        self._stopping = threading.Event()
 
     def changed(self) -> None:
         """Something was written: look before the next answer."""
         self._stale = True
 
     def find(
-        self, query: str, limit: int, skip: frozenset[str] = frozenset(), *, silent: bool = True
+        self,
+        query: str,
+        limit: int,
+        skip: frozenset[str] = frozenset(),
+        *,
+        silent: bool = True,
+        wait: float | None = 0.0,
     ) -> list[Recalled]:
         """The memories that answer this, the best first; often there are none.
 
-        Without `silent` it is everything that shares a word with it.
+        Without `silent` it is everything that shares a word with it. `wait` is the time for the index to
+        be complete, in seconds; None: a moment, if few memories are new.
         """
         if not query.strip() or limit < 1:
             return []
         self._keep_in_step()
-        found = self.index.search(query, limit, skip, silent=silent)
-        if not silent:  # what shares only a meaning with it has to answer it
-            found = [hit for hit in found if hit.lexical > 0] or self.index.search(query, limit, skip)
+        if wait is None:
+            few = not self._behind and self._built and 0 < self.index.count_missing() <= FEW
+            wait = MOMENT if few else 0.0
+        if wait:
+            self.settled(wait)
+        if self._behind:
+            found = self._scan(query, limit, skip, silent=silent)
+            self._catch_up()
+        else:
+            found = self._search(query, limit, skip, silent=silent)
         hits = {hit.file: hit.score for hit in found}
         return [self._recalled(topic, stamp, hits[topic.file]) for topic, stamp in self._reading.some(hits)]
+
+    def _search(self, query: str, limit: int, skip: frozenset[str], *, silent: bool) -> list[SearchHit]:
+        found = self.index.search(query, limit, skip, silent=silent)
+        if silent:
+            return found
+        # What shares only a meaning with it has to answer it.
+        return [hit for hit in found if hit.lexical > 0] or self.index.search(query, limit, skip)
+
+    def _scan(self, query: str, limit: int, skip: frozenset[str], *, silent: bool) -> list[SearchHit]:
+        """By words alone, from the files themselves, the newest first."""
+        from sevenfold.memory.search.scan import search_files
+
+        until = time.perf_counter() + SCAN_SECONDS
+        try:
+            with self._files.opened() as at:
+                return search_files(
+                    self._behind,
+                    lambda file: at.read(file, SCANNED)[0],
+                    query,
+                    limit,
+                    skip,
+                    silent=silent,
+                    going=lambda: time.perf_counter() < until,
+                )
+        except FileNotFoundError:
+            return []
 
     def newest(self, most: int) -> list[Recalled]:
         """The memories that were changed last, the newest first."""
@@ -181,9 +241,12 @@ class RecallReader:
         return [self._recalled(topic, files[topic.file], 0.0) for topic in topics[:most]]
 
     def prepare(self) -> None:
-        """Look at every file, and open what a search needs."""
+        """Look at every file, and open what a search needs; many new files are read in the background."""
         self.look()
-        self.index.search("warm up", 1)
+        if self._behind:
+            self._catch_up()
+        else:
+            self.index.search("how to warm up?", 1)
 
     def _recalled(self, topic: Topic, stamp: FileStamp, score: float) -> Recalled:
         return Recalled(
@@ -201,8 +264,8 @@ class RecallReader:
         self.index.purge(file)
         self._stale = True
 
-    def look(self) -> None:
-        """Look at every file now."""
+    def look(self, *, whole: bool = False) -> None:
+        """Look at every file now; many new ones are left for the background, unless with `whole`."""
         with self._one:
             began = time.perf_counter()
             self._stale = False
@@ -211,54 +274,87 @@ class RecallReader:
                     before = at.versions(["", *self._folders])
                     now = at.list()
                     self._folders = {**at.versions(now.folders), **before}
-                    self._refresh(at, now)
+                    self._refresh(at, now, whole=whole)
             except FileNotFoundError:
-                self._folders = {}
-                self.index.refresh([], self._reading.data)
+                self._folders, self._behind = {}, ()
+                if self.index.exists:
+                    self.index.refresh([], self._reading.data)
             self._looked = time.perf_counter()
             self._took = self._looked - began
 
     def settled(self, seconds: float) -> bool:
         """Wait until every memory can be found by its meaning too; False when that takes longer."""
+        until = time.perf_counter() + seconds
         self._keep_in_step()
-        return self.index.wait(seconds)
+        if self._behind:
+            self._catch_up().join(seconds)
+        if self._behind:
+            return False
+        return self.index.wait(max(0.0, until - time.perf_counter()))
+
+    def describe_progress(self) -> str:
+        """A line for people about what is being built; empty when everything is."""
+        if self._behind:
+            done = len(self._behind) - self.index.count_changed(self._listed)
+            return f"{done:,} of {len(self._behind):,} memories are in the index"
+        return "" if self.index.wait(0) else str(self.index.progress())
 
     def build(self, tell: Callable[[VectorProgress], None] | None = None) -> None:
         """Build missing vectors in the background; `tell` is called with the progress."""
-        self.look()
+        self.look(whole=True)
         self.index.build(self._reading.data, tell)
 
     def close(self) -> None:
-        """Wait for what goes on in the background."""
+        """End what goes on in the background; what is done is kept, and the next process goes on."""
+        self._stopping.set()
         if self._thread is not None:
             self._thread.join()
         self.index.close()
+        self._stopping.clear()
 
-    def _refresh(self, at: OpenMemories, now: FolderListing) -> None:
-        files = (
-            (file, max(now.files[file].modified, now.files[file].changed), now.files[file].size)
-            for file in now.topics
+    def _refresh(self, at: OpenMemories, now: FolderListing, *, whole: bool) -> None:
+        listed = self._listed = _list_topics(now)
+        if not whole and len(listed) > FEW and self.index.count_changed(listed) > FEW:
+            self._behind = _sort_newest_first(listed)
+            return
+        known = self.index.refresh(
+            listed, lambda file: at.read(file)[0], lambda: not self._stopping.is_set()
         )
-        known = self.index.refresh(files, lambda file: at.read(file)[0])
+        if self._stopping.is_set():
+            return
+        self._behind = ()
         if len(now.topics) >= MEANING_FROM and (not self._built or known.added or known.changed):
             self._built = True
             self.index.build(self._reading.data)
         if self.index.problem:
             self._say(self.index.problem)
 
+    def _list_newest(self) -> tuple[str, ...]:
+        return _sort_newest_first(_list_topics(self._reading.listing()))
+
+    def _catch_up(self) -> threading.Thread:
+        """Read what is not in the index yet, in the background."""
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._look_quietly, name="index", daemon=True)
+            self._thread.start()
+        return self._thread
+
     def _keep_in_step(self) -> None:
+        if self._behind and self._thread is not None and self._thread.is_alive():
+            if self._stale or self._moved():  # all files are being read; the list of them is renewed
+                self._behind = self._list_newest()
+            return
         if self._stale or self._moved():
             self.look()
         elif time.perf_counter() - self._looked > self._took / SHARE:
             if self._took < AT_ONCE:
                 self.look()
-            elif self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._look_quietly, daemon=True)
-                self._thread.start()
+            else:
+                self._catch_up()
 
     def _look_quietly(self) -> None:
         try:
-            self.look()
+            self.look(whole=True)
         except (StorageFailure, Refused) as error:
             self._stale = True  # the next recall raises the error
             self._say(str(error))
@@ -269,3 +365,15 @@ class RecallReader:
                 return at.versions(list(self._folders)) != self._folders
         except FileNotFoundError:
             return bool(self._folders)
+
+
+def _list_topics(now: FolderListing) -> list[tuple[str, int, int]]:
+    """The memories as the search index compares them: file, time, size."""
+    return [
+        (file, max(now.files[file].modified, now.files[file].changed), now.files[file].size)
+        for file in now.topics
+    ]
+
+
+def _sort_newest_first(listed: list[tuple[str, int, int]]) -> tuple[str, ...]:
+    return tuple(file for file, _, _ in sorted(listed, key=lambda one: one[1], reverse=True))

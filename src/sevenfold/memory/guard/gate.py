@@ -1,12 +1,14 @@
-"""The check that every text passes on its way into memory: size, secrets, orders to the agent.
+"""The check that every text passes on its way into memory: size, secrets, orders to the agent, provenance.
 
-A secret is refused and written nowhere. A text that gives orders is put into the quarantine, from where
-the user may release it. What stood in the file before is not held against the writer: the user wrote
-it by hand, or has released it.
+A secret is refused and written nowhere. A text that gives orders, or a rule of an agent that the user did
+not say, is put into the quarantine, from where the user may release it. What stood in the file before is
+not held against the writer: the user wrote it by hand, or has released it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sevenfold.core.protocols import Clock
@@ -16,17 +18,39 @@ from sevenfold.memory.history.revisions import Author
 
 if TYPE_CHECKING:
     from sevenfold.memory.guard.guard import Guard, Quarantine
-    from sevenfold.memory.guard.text import GuardVerdict
+    from sevenfold.memory.guard.text import GuardFinding, GuardVerdict
+    from sevenfold.memory.guard.user_words import SpokenWords
+    from sevenfold.memory.guard.wall import WriteSources
+
+Hear = Callable[[], "WriteSources"]
+"""Gives what a write may rest on, at the time of the write."""
 
 
 class GuardGate:
     """The guard and the quarantine, made when they are first needed."""
 
-    def __init__(self, texts: StateRecords, clock: Clock, agent: str = "") -> None:
-        """`agent`: whose memory is behind it, where that is not the project's."""
-        self._texts, self._clock, self._agent = texts, clock, agent
+    def __init__(
+        self,
+        texts: StateRecords,
+        clock: Clock,
+        agent: str = "",
+        say: Callable[[str], None] | None = None,
+        rules: Callable[[str], SpokenWords] | None = None,
+    ) -> None:
+        """`agent`: whose memory is behind it, where that is not the project's. `say` tells the user.
+
+        `rules` gives the rules that memory has already and that a file may repeat.
+        """
+        self._texts, self._clock, self._agent, self._say, self._rules = texts, clock, agent, say, rules
         self._guard: Guard | None = None
         self._quarantine: Quarantine | None = None
+        self._hear: Hear | None = None
+
+    def rest_on(self, hear: Hear | None) -> GuardGate:
+        """A gate to the same quarantine, for writes that rest on these words and texts."""
+        gate = GuardGate(self._texts, self._clock, self._agent, self._say, self._rules)
+        gate._guard, gate._quarantine, gate._hear = self._guard, self._quarantine, hear
+        return gate
 
     @property
     def quarantine(self) -> Quarantine:
@@ -44,16 +68,34 @@ class GuardGate:
             self._guard = Guard(largest=HEAD, agent=self._agent)
         return self._guard.check(data, source=source)
 
-    def let_pass(self, file: str, data: bytes, old: bytes, author: Author) -> None:
-        """`Guarded` when this may not become the file."""
+    def let_pass(self, file: str, data: bytes, old: bytes, author: Author) -> bytes:
+        """The bytes to write, attributed to their source; `Guarded` when this may not become the file."""
         verdict = self.check(data, _source(author))
         if verdict.action == "refuse":
             raise Guarded(verdict)
         if verdict.action == "quarantine" and not self._known(verdict, old, author):
-            who = " ".join(part for part in (author.kind, author.session) if part)
-            source = author.reason or author.kind
-            number = self.quarantine.put(file, data, source, verdict.findings, author=who)
-            raise Guarded(verdict, quarantined=number, agent=self._agent)
+            self.hold(file, data, author, verdict)
+        if author.kind not in ("agent", "extraction"):  # a dream is judged by what was in the folder
+            return data
+        from sevenfold.memory.guard.wall import NO_SOURCES, add_attribution, judge_write, make_held_verdict
+
+        sources = self._hear() if self._hear is not None else NO_SOURCES
+        known = partial(self._rules, file) if self._rules is not None else None
+        judged = judge_write(file, data, old, sources, known)
+        if judged.findings:
+            self.hold(file, data, author, make_held_verdict(judged.findings))
+        return add_attribution(data, file, judged.source)
+
+    def hold(self, file: str, data: bytes, author: Author, verdict: GuardVerdict) -> None:
+        """Put a text into the quarantine, tell the user, and raise `Guarded`."""
+        who = " ".join(part for part in (author.kind, author.session) if part)
+        source = author.reason or author.kind
+        number = self.quarantine.put(file, data, source, verdict.findings, author=who)
+        held = Guarded(verdict, quarantined=number, agent=self._agent)
+        if self._say is not None:
+            chat = "" if self._agent else f"'/quarantine release {number}' in a chat or "
+            self._say(_describe_held(file, verdict.findings, f"{chat}'{held.release_command}'"))
+        raise held
 
     def refuse_secrets(self, data: bytes) -> None:
         """For what the user wants although it gives orders."""
@@ -71,6 +113,12 @@ class GuardGate:
 def _source(author: Author) -> str:
     """A command of the user may carry another's words: only a release counts as the user's own."""
     return "" if author.kind == "user" else author.kind
+
+
+def _describe_held(file: str, findings: Sequence[GuardFinding], release: str) -> str:
+    """The notice for the user; it does not repeat the text."""
+    what = " and ".join(dict.fromkeys(one.what for one in findings))
+    return f"{file} was not saved, it waits for your word: it {what}. {release} saves it"
 
 
 def make_size_verdict(size: int) -> GuardVerdict:

@@ -84,7 +84,7 @@ def _article(what: str) -> str:
     return f"{'an' if an else 'a'} {what}"
 
 
-ENTRIES: Final = 200
+ENTRIES: Final = 2_000
 """So many texts are kept; then new ones are refused until the user has looked through them."""
 TOTAL: Final = 10_000_000  # Bytes of all files together
 _COUNTER: Final = "last-number"

@@ -17,7 +17,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-Kind: TypeAlias = Literal["secret", "instruction", "size"]
+Kind: TypeAlias = Literal["secret", "instruction", "size", "source"]
 Action: TypeAlias = Literal["pass", "refuse", "quarantine"]
 
 

@@ -11,6 +11,8 @@ import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from sevenfold.core.errors import Mistake, StorageFailure
 from sevenfold.memory.history import maintenance
 from sevenfold.memory.history.maintenance import PurgeReport
@@ -32,6 +34,7 @@ from sevenfold.memory.history.revisions import (
     Revision,
     RevisionChange,
     StoredCommit,
+    TakenRevisions,
     classify_change,
     describe_changes,
     encode_commit,
@@ -61,11 +64,12 @@ class MemoryHistory(HistoryReader):
         summary: str,
         at: float,
         changed: Mapping[str, bytes | None] | None = None,
+        takes_back: TakenRevisions | None = None,
     ) -> Revision | None:
         """Add a revision with the folder as it is now; None if nothing changed.
 
         With `changed` (None for a removed file) only these files are compared, and `files`, the whole
-        folder, is called only if there is no history yet.
+        folder, is called only if there is no history yet. `takes_back`: it is an undo or a redo.
         """
         try:
             commit = self._next(files, author, summary, at, changed)
@@ -77,6 +81,7 @@ class MemoryHistory(HistoryReader):
             commit = self._next(files, author, summary, at, changed)
         if commit is None:
             return None
+        commit = replace(commit, takes_back=takes_back)
         id = self._objects.put(COMMIT, encode_commit(commit))
         packed = self._objects.flush()
         self._objects.set_head(id)

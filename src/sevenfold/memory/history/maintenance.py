@@ -41,7 +41,14 @@ from sevenfold.memory.history.objects import (
     iterate_files,
     read_pack_ids,
 )
-from sevenfold.memory.history.revisions import SHORT, Author, StoredCommit, describe_changes, encode_commit
+from sevenfold.memory.history.revisions import (
+    SHORT,
+    Author,
+    StoredCommit,
+    TakenRevisions,
+    describe_changes,
+    encode_commit,
+)
 from sevenfold.storage.files import TEMPORARY, make_storage_failure, write_atomic
 from sevenfold.storage.locks import hold_file_lock
 
@@ -330,16 +337,19 @@ def _commits(
     parent: bytes | None = None
     below, number = hash_object(TREE, b""), 0
     words = _words(paths)
+    numbers: dict[int, int] = {}
     for (old, commit), tree in zip(reversed(chain), reversed(trees), strict=True):
         if tree is None or tree == below:
             ids[old.hex()[:SHORT]] = ""
             continue
         number += 1
+        numbers[commit.number] = number
         files = " ".join(change.file for change in commit.files or ())
         named = words.search(f"{commit.summary} {commit.author.reason} {files}")
         same = tree == commit.tree and parent == commit.parent and not named
         data = objects.read(old)[1]
         if not same:
+            commit = replace(commit, takes_back=_renumbered(commit.takes_back, numbers, paths))
             data = encode_commit(_cleaned(commit, tree, parent, number, paths, words))
         new = hash_object(COMMIT, data)
         writer.add(COMMIT, new, data)
@@ -347,6 +357,16 @@ def _commits(
             ids[old.hex()[:SHORT]] = new.hex()[:SHORT]
         parent, below = new, tree
     return ids, parent, number
+
+
+def _renumbered(
+    taken: TakenRevisions | None, numbers: Mapping[int, int], paths: Sequence[bytes]
+) -> TakenRevisions | None:
+    """The same revisions by their new numbers; None if none of them is left."""
+    if taken is None or (taken.file and encode_path(taken.file) in paths):
+        return None
+    left = [new for old, new in numbers.items() if taken.first <= old <= taken.last]
+    return replace(taken, first=min(left), last=max(left)) if left else None
 
 
 def _words(paths: Sequence[bytes]) -> re.Pattern[str]:

@@ -416,7 +416,7 @@ BRANCH: Final = "refs/heads/main"
 MANY: Final = 32  # More new objects than this are written as one pack
 _PLAIN: Final = 100_000
 """A larger tree is mostly ids, which do not compress: it is stored uncompressed until packed."""
-_REMEMBERED: Final = 40_000  # Entries of parsed folders that are cached
+_REMEMBERED: Final = 250_000  # Entries of parsed folders that are cached: those of the largest folder fit
 _CONFIG: Final = (
     b"[core]\n\trepositoryformatversion = 0\n\tfilemode = false\n\tbare = true\n[gc]\n\tauto = 0\n"
 )

@@ -1,4 +1,4 @@
-"""Reads the history of a memory folder: its revisions, what they held, and how to go back to one.
+"""Reads the history of a memory folder: its revisions and what they held.
 
 Reading needs no lock: revisions never change. If a purge removes what is being read, the reading starts
 again.
@@ -99,26 +99,10 @@ class HistoryReader:
         return self._compared(self._before(commit), commit.tree, file)
 
     @_steady
-    def plan_undo(self, file: str | None = None, to: str | None = None) -> dict[str, bytes | None]:
-        """The texts to write (None: remove) to undo the last revision, of one file or of the folder.
-
-        With `to` they restore the state right after that revision. Nothing is written here: the caller
-        writes and records it, so that the undo can be undone too.
-        """
-        last = self._last()
-        if last is None:
-            raise Mistake("there is nothing to undo: the history is empty")
-        now = last[1].tree
-        if to is not None:
-            target: bytes | None = self._resolve(to)[1].tree
-        else:
-            target = self._before(self._undoable(last, file))
-        if file is None:
-            changed = compare_trees(self._objects, now, target)
-            return {decode_path(p): self._objects.blob(id) if id else None for p, _, id in changed}
-        path = encode_path(file)
-        was = self._content(target, path)
-        return {file: was} if was != self._content(now, path) else {}
+    def find(self, revision: str) -> Revision:
+        """A revision by its name."""
+        id, commit = self._resolve(revision)
+        return commit.revision(id, self._files(commit))
 
     def check(self) -> list[str]:
         """Read the whole history; a sentence for each problem."""
@@ -176,18 +160,6 @@ class HistoryReader:
             which = ", ".join(id.hex()[:SHORT] for id, _ in found[:3])
             raise Mistake(f"{text!r} is the beginning of several revisions ({which}): give more digits")
         return found[0]
-
-    def _undoable(self, last: tuple[bytes, StoredCommit], file: str | None) -> StoredCommit:
-        steps = (step for step in self._walk() if file is None or self._touches(step[1], file))
-        id, commit = next(steps, (None, last[1]))
-        if id is None:
-            raise Mistake(f"there is nothing to undo: {file} is not in the history; check the name")
-        if commit.found:
-            raise Mistake(
-                f"revision {id.hex()[:SHORT]} cannot be undone: the history begins with it, and what "
-                "was before is not known; edit or remove the memory instead"
-            )
-        return commit
 
     def _before(self, commit: StoredCommit) -> bytes | None:
         return self._objects.commit(commit.parent).tree if commit.parent else None

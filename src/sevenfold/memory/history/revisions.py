@@ -21,8 +21,9 @@ Action = Literal["created", "changed", "removed"]
 
 SHORT: Final = 12  # Digits of a commit's id that are shown
 NAMED: Final = 200  # A revision of more files than this does not name them in its message
-UNDOING: Final = ("undid ", "brought back ")
-"""The summary of a revision that undoes another begins with one of these."""
+UNDID: Final = "undid"
+REDID: Final = "redid"
+"""The summary of a revision that takes another back begins with one of these."""
 _KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 _ACTIONS: Final[dict[str, Action]] = {"Created": "created", "Changed": "changed", "Removed": "removed"}
 
@@ -35,11 +36,26 @@ class Author(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
+FOUND: Final = Author("other")  # The author of changes that other programs made in the folder
+
+
 class RevisionChange(msgspec.Struct, frozen=True):
     """The change of one file in a revision."""
 
     file: str
     action: Action
+
+
+class TakenRevisions(msgspec.Struct, frozen=True):
+    """The revisions that an undo or a redo takes back, by their numbers.
+
+    A redo takes back an undo. Several at once are an undo to an earlier revision, of `file` or of all.
+    """
+
+    first: int
+    last: int
+    file: str = ""
+    redo: bool = False
 
 
 class Revision(msgspec.Struct, frozen=True):
@@ -50,6 +66,9 @@ class Revision(msgspec.Struct, frozen=True):
     author: Author
     summary: str
     files: tuple[RevisionChange, ...]
+    number: int = 0  # Counted from the oldest, which is 1
+    takes_back: TakenRevisions | None = None
+    found: bool = False  # The first revision, with files that were there before: it cannot be undone
 
 
 class StoredCommit(msgspec.Struct, frozen=True):
@@ -63,9 +82,19 @@ class StoredCommit(msgspec.Struct, frozen=True):
     number: int = 0
     files: tuple[RevisionChange, ...] | None = None
     found: bool = False  # The first revision: it holds what was in the folder when the history began
+    takes_back: TakenRevisions | None = None
 
     def revision(self, id: bytes, files: tuple[RevisionChange, ...]) -> Revision:
-        return Revision(id.hex()[:SHORT], self.at, self.author, self.summary, files)
+        return Revision(
+            id.hex()[:SHORT],
+            self.at,
+            self.author,
+            self.summary,
+            files,
+            self.number,
+            self.takes_back,
+            self.found,
+        )
 
 
 def classify_change(was: bytes | None, now: bytes | None) -> Action:
@@ -111,6 +140,9 @@ def _trailers(commit: StoredCommit) -> list[tuple[str, str]]:
     lines += [("Reason", to_safe_line(author.reason))] if author.reason else []
     lines += [("Revision", str(commit.number)), ("At", repr(float(commit.at)))]
     lines += [("Begins", "with what was found")] if commit.found else []
+    if (taken := commit.takes_back) is not None:
+        range = f"{taken.first}-{taken.last} {_written(taken.file) if taken.file else ''}".strip()
+        lines.append(("Redoes" if taken.redo else "Undoes", range))
     if commit.files is None or len(commit.files) > NAMED:
         lines.append(("Files", "too many to name"))
     else:
@@ -143,15 +175,24 @@ def decode_commit(data: bytes) -> StoredCommit:
             int(_number(known.get("Revision", ""))),
             _named(trailers),
             "Begins" in known,
+            _taken(known.get("Undoes", ""), redo=False) or _taken(known.get("Redoes", ""), redo=True),
         )
     except (KeyError, ValueError, OverflowError) as error:
         raise StorageFailure("a commit of the history cannot be understood") from error
 
 
+def _taken(text: str, *, redo: bool) -> TakenRevisions | None:
+    numbers, _, file = text.partition(" ")
+    first, _, last = numbers.partition("-")
+    if not (first.isdecimal() and last.isdecimal()):
+        return None
+    return TakenRevisions(int(first), int(last), _read(file), redo)
+
+
 def _named(trailers: list[tuple[str, str]]) -> tuple[RevisionChange, ...] | None:
     if "Author-Kind" not in dict(trailers) or "Files" in dict(trailers):
         return None
-    files = [(str(json.loads(v)) if v.startswith('"') else v, k) for k, v in trailers if k in _ACTIONS]
+    files = [(_read(v), k) for k, v in trailers if k in _ACTIONS]
     return tuple(RevisionChange(file, _ACTIONS[key]) for file, key in files)
 
 
@@ -161,6 +202,10 @@ def _number(text: str) -> float:
     except ValueError:
         return 0.0
     return number if math.isfinite(number) else 0.0
+
+
+def _read(file: str) -> str:
+    return str(json.loads(file)) if file.startswith('"') else file
 
 
 def _written(file: str) -> str:

@@ -5,7 +5,7 @@ or file means starting anew, never an error. Where the shelf cannot be written (
 a lock that is not let go), changes stay in memory and the answers are the same.
 
 A refresh compares with the files and reads what differs, until nothing does. A thread makes the vectors of
-passages that have none. A question is answered by words and by meaning, in one ranking.
+passages that have none.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import atexit
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,29 +25,8 @@ import numpy as np
 from sevenfold.core.errors import SevenfoldError, StorageFailure
 from sevenfold.core.protocols import Clock
 from sevenfold.memory.search import ranking as parts
-from sevenfold.memory.search.ranking import (
-    MANY,
-    LexicalIndex,
-    LexicalScores,
-    ListedFile,
-    RowNearness,
-    Scores,
-    VectorIndex,
-    VectorPart,
-)
-from sevenfold.memory.search.scoring import (
-    RefreshReport,
-    ScoreScale,
-    SearchHit,
-    VectorProgress,
-    WeightedQuestion,
-    compute_nearness,
-    compute_relative_scores,
-    compute_scale,
-    fuse_scores,
-    is_worth_showing,
-    weigh_question,
-)
+from sevenfold.memory.search.ranking import LexicalIndex, ListedFile, VectorIndex, VectorPart
+from sevenfold.memory.search.scoring import RefreshReport, VectorProgress, read_texts
 from sevenfold.memory.search.segment import (
     EMBEDDING,
     Array,
@@ -64,10 +42,8 @@ from sevenfold.memory.search.segment import (
     hash_text,
     parse_contents,
     read_pieces,
-    read_texts,
     unpack_segment,
 )
-from sevenfold.memory.text.words import tokenize_text
 from sevenfold.storage.files import make_storage_failure
 
 if TYPE_CHECKING:
@@ -343,7 +319,7 @@ class SearchCollection:
 
 ReadFile: TypeAlias = Callable[[str], bytes]
 
-CHUNK: Final = 2_000
+CHUNK: Final = 1_000
 """Files that are read before what was made of them is written: so much is lost when the process dies."""
 GRANULARITY: Final = 2.0
 """Seconds between a write and a reading of the file below which its time may not tell them apart."""
@@ -358,6 +334,7 @@ class _SyncWork:
     listing: Mapping[str, ListedFile]
     read: ReadFile
     clock: Clock
+    going: Callable[[], bool]
     added: set[str] = field(default_factory=set)
     changed: set[str] = field(default_factory=set)
     removed: set[str] = field(default_factory=set)
@@ -366,25 +343,31 @@ class _SyncWork:
 
 
 def refresh_collection(
-    collection: SearchCollection, files: Iterable[ListedFile], read: ReadFile, clock: Clock
+    collection: SearchCollection,
+    files: Iterable[ListedFile],
+    read: ReadFile,
+    clock: Clock,
+    going: Callable[[], bool] = lambda: True,
 ) -> RefreshReport:
     """Make the index say what these files say; only what changed is read.
+
+    It ends early when `going` says no; what was read until then is kept.
 
     Another process that was shown other files may write in between; so it is compared again until all
     is as listed, and after too many rounds finished in memory, where nobody else writes.
     """
-    work = _SyncWork({listed[0]: listed for listed in files}, read, clock)
+    work = _SyncWork({listed[0]: listed for listed in files}, read, clock, going)
     rounds = _PATIENCE + 2 * len(work.listing) // CHUNK
     collection.sync()
     version, (stale, gone) = collection.version, _differs(collection, work)
-    while stale or gone:
+    while (stale or gone) and going():
         rounds -= 1
         with collection.writing(together=rounds > 0) as mine:
             if collection.version != version:
                 stale, gone = _differs(collection, work)
             segment = _taken(collection, work, stale[:CHUNK], gone)
             if segment is not None:
-                collection.take(segment, mine=mine, complete=len(stale) <= CHUNK)
+                collection.take(segment, mine=mine, complete=len(stale) <= CHUNK and going())
             if len(stale) <= CHUNK:  # nobody came in between: now all is as listed
                 break
         version, (stale, gone) = collection.version, _differs(collection, work)
@@ -415,6 +398,8 @@ def _taken(
     rows: list[IndexedFile] = []
     stamped: list[IndexedStamp] = []
     for file in files:
+        if not work.going():
+            break
         old = lexical.known.get(file)
         try:
             data = work.read(file)
@@ -569,117 +554,3 @@ class VectorBuild:
         self._progress = msgspec.structs.replace(self._progress, **changes)
         if self._tell is not None:
             self._tell(self._progress)
-
-
-BESIDE: Final = 0.5
-"""The part of the best score that others must reach to be shown beside it: of what answers a question one
-in a hundred falls below, of what does not a third to a half (benchmarks/recall)."""
-_BY_WORDS: Final = 200
-"""The best rows by their words, whose meaning is compared in full however many others there are."""
-_EQUAL: Final = 500  # Rows with the same score of which the names decide; of more the oldest
-_CLOSELY: Final = 40
-"""Rows whose passages are looked at one by one at first; more when that does not settle the order."""
-
-
-def answer_query(
-    collection: SearchCollection,
-    embedder: Embedder | None,
-    query: str,
-    limit: int,
-    skip: AbstractSet[str] = frozenset(),
-    *,
-    silent: bool = True,
-) -> list[SearchHit]:
-    """The files that answer it, the best first; none when the best of all files is no answer."""
-    words = list(dict.fromkeys(tokenize_text(query)))
-    if not words or limit < 1:
-        return []
-    with collection.looking:
-        lexical = collection.lexical
-        looked = lexical.look(words)
-        asking = weigh_question(looked.rarity, looked.seen, query)
-        found = lexical.scores(looked, asking.weights)
-        near = _near(collection, embedder, query, asking, found)
-        hits = _ranked(found, near, lexical, limit + len(skip))
-        if silent and not (hits and _answers(hits[0], found, near, lexical, asking)):
-            return []
-        if silent:
-            hits = [hit for hit in hits if hit.score >= BESIDE * hits[0].score]
-    return [hit for hit in hits if hit.file not in skip][:limit]
-
-
-def _near(
-    collection: SearchCollection,
-    embedder: Embedder | None,
-    query: str,
-    asking: WeightedQuestion,
-    found: LexicalScores,
-) -> RowNearness | None:
-    """By meaning; None where there are no vectors, or the embedder cannot say."""
-    meaning, lexical = collection.meaning, collection.lexical
-    if embedder is None or not meaning.count or not lexical.known:
-        return None
-    try:
-        vector = embedder.query(query, lambda word: asking.weights.get(word, 0.0))
-    except SevenfoldError:
-        return None
-    closely: set[int] = set()
-    if meaning.count > MANY:
-        closely = {*_first(found.whole, _BY_WORDS), *_first(found.best, _BY_WORDS)}
-    return meaning.near(np.asarray(vector, np.float32), lexical, closely)
-
-
-def _ranked(
-    found: LexicalScores, near: RowNearness | None, lexical: LexicalIndex, limit: int
-) -> list[SearchHit]:
-    """The best rows. How near a row is takes a look at each of its passages, and is never more than
-    its nearest one: so only rows that could still be among the best are looked at."""
-    highest = near.highest if near else np.zeros_like(found.whole)
-    of = compute_scale(found.whole, found.best, highest)
-    most = compute_relative_scores(found.whole, found.best, highest, of)
-    count = max(_CLOSELY, 2 * limit)
-    while True:
-        rows = _first(most, count)
-        hits = _hits(rows, found, near, lexical, of)
-        hits.sort(key=lambda hit: (-hit.score, hit.file))
-        all_of_them = len(rows) < count
-        if all_of_them or hits[limit - 1].score >= float(most[rows].min()):
-            return hits[:limit]
-        count *= 4
-
-
-def _hits(
-    rows: list[int], found: LexicalScores, near: RowNearness | None, lexical: LexicalIndex, of: ScoreScale
-) -> list[SearchHit]:
-    meant = np.array([compute_nearness(near.of(row)) if near else 0.0 for row in rows], np.float32)
-    scores = compute_relative_scores(found.whole[rows], found.best[rows], meant, of)
-    told = zip(rows, scores.tolist(), found.whole[rows].tolist(), meant.tolist(), strict=True)
-    return [SearchHit(lexical.file(row), *numbers) for row, *numbers in told]
-
-
-def _answers(
-    best: SearchHit,
-    found: LexicalScores,
-    near: RowNearness | None,
-    lexical: LexicalIndex,
-    asking: WeightedQuestion,
-) -> bool:
-    """True if the best file is good enough; one that has no vectors yet is judged by its words alone."""
-    place = lexical.place(best.file)
-    if place is None:
-        return False
-    one, meant = slice(place, place + 1), np.array([best.semantic], np.float32)
-    good = fuse_scores(found.whole[one], found.best[one], meant, asking.total)
-    by_meaning = near is not None and len(near.of(place)) > 0
-    return is_worth_showing(float(good[0]), asking, by_meaning=by_meaning, passages=lexical.passages)
-
-
-def _first(score: Scores, limit: int) -> list[int]:
-    """The rows with the highest scores above zero, in no order; those equal to the last, too, unless
-    they are very many."""
-    rows = np.flatnonzero(score > 0)
-    if len(rows) > limit:
-        least = np.partition(score[rows], len(rows) - limit)[len(rows) - limit]
-        higher, equal = rows[score[rows] > least], rows[score[rows] == least]
-        rows = np.concatenate([higher, equal[:_EQUAL]])
-    return [int(row) for row in rows]

@@ -13,7 +13,7 @@ it answers from memory, and `problem` says why.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from sevenfold.memory.search.scoring import RefreshReport, SearchHit, VectorProgress
 
 FOLDER: Final = "search"
+LIST: Final = "index.json"  # The list of what counts in that folder
 PATIENCE: Final = 5.0  # Seconds to wait for another process that writes, before working in memory only
 FORMAT: Final = "3"
 """Version of what an index holds. Raise it when words, passages or arrays change: indexes are made anew."""
@@ -63,8 +64,31 @@ class SearchIndex:
         """The reason why the index is in memory only; empty when it is on the disk."""
         return self._opened.problem if self._opened else ""
 
-    def refresh(self, files: Iterable[tuple[str, int, int]], read: Callable[[str], bytes]) -> RefreshReport:
+    @property
+    def exists(self) -> bool:
+        """True if there is an index, in memory or on the disk; costs no more than a look."""
+        return self._opened is not None or (self.folder / LIST).exists()
+
+    def count_changed(self, files: Sequence[tuple[str, int, int]]) -> int:
+        """The files that the index does not know as they are now."""
+        if not self.exists:
+            return len(files)
+        known = self._collection().lexical.known
+        return sum(known.get(listed[0]) != listed for listed in files)
+
+    def count_missing(self) -> int:
+        """The passages that have no vector yet."""
+        return self._collection().waiting()[1] if self._embedder is not None else 0
+
+    def refresh(
+        self,
+        files: Iterable[tuple[str, int, int]],
+        read: Callable[[str], bytes],
+        going: Callable[[], bool] = lambda: True,
+    ) -> RefreshReport:
         """Take in what changed in these files: tuples of name, time in nanoseconds, size.
+
+        It ends early when `going` says no, and keeps what it has.
 
         The time is compared and not understood, but for one thing: a file read within two seconds of it
         is read once more the next time, because a change right after would have had the same time. The
@@ -72,7 +96,7 @@ class SearchIndex:
         """
         from sevenfold.memory.search.collection import refresh_collection
 
-        return refresh_collection(self._collection(), files, read, self._clock)
+        return refresh_collection(self._collection(), files, read, self._clock, going)
 
     def search(
         self, query: str, limit: int = 5, skip: frozenset[str] = frozenset(), *, silent: bool = True
@@ -82,7 +106,7 @@ class SearchIndex:
         Where the best of all is not good enough there is no answer; `silent=False` gives the ranking
         all the same, of whatever shares a word or a meaning with the question.
         """
-        from sevenfold.memory.search.collection import answer_query
+        from sevenfold.memory.search.answers import answer_query
 
         return answer_query(self._collection(), self._embedder, query, limit, skip, silent=silent)
 

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from sevenfold.memory.search.scoring import K1, B
+from sevenfold.memory.search.scoring import K1, SEVERAL, B, add_word_scores
 from sevenfold.memory.search.segment import (
     Array,
     BoolArray,
@@ -39,6 +39,12 @@ class LexicalScores(NamedTuple):
 
     whole: Scores
     best: Scores
+    several: Scores  # The mean of its best passages, at most `SEVERAL` of them
+
+    @property
+    def together(self) -> Scores:
+        """One score for the words of each row."""
+        return add_word_scores(self.whole, self.best, self.several)
 
 
 class _TermHits(NamedTuple):
@@ -200,11 +206,12 @@ class LexicalIndex:
         rarity = {word: self.rarity(count) for word, count in files.items()}
         return TermLookup(hits, rarity, {word: count > 0 for word, count in files.items()})
 
-    def scores(self, looked: TermLookup, weights: Mapping[str, float]) -> LexicalScores:
-        """Both scores of every file, with what each word counts."""
+    def scores(self, looked: TermLookup, weights: Mapping[str, float], even: float = 0.0) -> LexicalScores:
+        """The scores of every file, with what each word counts; `even` is `compute_evenness`."""
         norms = self._norms or self._measured()
         whole: list[Scores] = []
         best: list[Scores] = []
+        several: list[Scores] = []
         for at, segment in enumerate(self.segments):
             in_rows = np.zeros(len(segment.files), np.float32)
             in_units = np.zeros(len(segment.lengths), np.float32)
@@ -214,8 +221,15 @@ class LexicalIndex:
                 in_rows[rows] += weight * sums / (sums + norms.whole[at][rows])
                 in_units[units] += weight * counts / (counts + norms.best[at][units])
             whole.append(in_rows)
-            best.append(pick_best_per_row(in_units * segment.weights, segment))
-        return LexicalScores(_joined(whole), _joined(best))
+            in_units *= segment.weigh_units(even)
+            best.append(pick_best_per_row(in_units, segment))
+            several.append(compute_best_mean(in_units, segment))
+        return LexicalScores(_joined(whole), _joined(best), _joined(several))
+
+    def weigh_covered(self, place: int, looked: TermLookup, weights: Mapping[str, float]) -> float:
+        """The weight of the words of a question that this row has."""
+        at, row = self.where(place)
+        return sum(weights[word] for word, some in looked.hits.items() if row in some[at].rows)
 
     def rarity(self, files: int) -> float:
         """The weight of a word that stands in so many files; the fewer, the more."""
@@ -275,6 +289,21 @@ def pick_best_per_row(in_units: Scores, segment: Segment) -> Scores:
         starts = np.flatnonzero(np.diff(rows, prepend=np.int32(-1)))
         best[rows[starts]] = np.maximum.reduceat(in_units[above], starts)
     return best
+
+
+def compute_best_mean(in_units: Scores, segment: Segment) -> Scores:
+    """By row, the mean of its best units; one that says a thing in several places is about it."""
+    found = np.zeros(len(segment.files), np.float32)
+    above = np.flatnonzero(in_units > 0)
+    if len(above):
+        above = above[np.lexsort((-in_units[above], segment.owner[above]))]
+        rows = segment.owner[above]
+        starts = np.flatnonzero(np.diff(rows, prepend=np.int32(-1)))
+        behind = np.arange(len(rows)) - np.repeat(starts, np.diff(np.append(starts, len(rows))))
+        kept = np.where(behind < SEVERAL, in_units[above], np.float32(0))
+        counts = np.minimum(np.diff(segment.first)[rows[starts]], SEVERAL)
+        found[rows[starts]] = np.add.reduceat(kept, starts) / counts
+    return found
 
 
 def _joined(parts: Sequence[Scores]) -> Scores:
@@ -350,6 +379,12 @@ class RowNearness:
         found = self._units[at][units]
         return found[np.isfinite(found)]
 
+    def nearest(self, row: int) -> int | None:
+        """Its nearest unit, counted from its first; None where none has a vector."""
+        at, units = self._lexical.units(row)
+        found = self._units[at][units]
+        return int(found.argmax()) if len(found) and np.isfinite(found).any() else None
+
 
 class VectorIndex:
     """The vectors there are, and which unit of which segment has which. Parts do not change; a change
@@ -411,7 +446,9 @@ class VectorIndex:
             found.append(known[1])
         return found
 
-    def near(self, asked: Scores, lexical: LexicalIndex, closely: Iterable[int] = ()) -> RowNearness:
+    def near(
+        self, asked: Scores, lexical: LexicalIndex, closely: Iterable[int] = (), even: float = 0.0
+    ) -> RowNearness:
         """The nearness of every passage to a question; passages of the rows in `closely` in any case."""
         rows = self.rows(lexical.segments)
         if self.count <= MANY or len(asked) <= COARSE:
@@ -421,9 +458,45 @@ class VectorIndex:
             cosines = self._chosen(asked, np.concatenate([*wanted, np.zeros(0, np.int32)]))
         cosines = np.append(cosines, np.float32(-np.inf))  # where -1 points: there is no vector
         units = [
-            cosines[found] * segment.weights for found, segment in zip(rows, lexical.segments, strict=True)
+            cosines[found] * segment.weigh_units(even)
+            for found, segment in zip(rows, lexical.segments, strict=True)
         ]
         return RowNearness(units, lexical)
+
+    def places(self, row: int, lexical: LexicalIndex) -> IntArray:
+        """The vectors of the units of a row, -1 where there is none."""
+        at, units = lexical.units(row)
+        return self.rows(lexical.segments)[at][units]
+
+    def vectors(self, places: IntArray) -> Scores:
+        """The vectors at these places."""
+        found = np.zeros((len(places), self._dimensions), np.float32)
+        start = 0
+        for part in self.parts:
+            here = np.flatnonzero((places >= start) & (places < start + len(part.keys)))
+            found[here, : part.head.shape[1]] = part.head[places[here] - start]
+            found[here, part.head.shape[1] :] = part.tail[places[here] - start]
+            start += len(part.keys)
+        return found
+
+    @property
+    def _dimensions(self) -> int:
+        return self.parts[0].head.shape[1] + self.parts[0].tail.shape[1] if self.parts else 0
+
+    def compare(
+        self, asked: Scores, lexical: LexicalIndex, rows: Sequence[int], even: float = 0.0
+    ) -> list[Scores]:
+        """The nearness of the passages of these rows alone."""
+        places = [self.places(row, lexical) for row in rows]
+        every = [segment.weigh_units(even) for segment in lexical.segments]
+        weights = [every[at][units] for at, units in map(lexical.units, rows)]
+        whole = np.concatenate([*places, np.zeros(0, np.int32)])
+        cosines = _product(self.vectors(whole), asked)
+        ends = np.cumsum([len(some) for some in places])
+        parts = np.split(cosines, ends)
+        return [
+            (part * weight)[some >= 0] for part, weight, some in zip(parts, weights, places, strict=False)
+        ]
 
     def _chosen(self, asked: Scores, also: IntArray) -> Scores:
         """The products with the vectors whose first numbers are the nearest; 0 for all others."""

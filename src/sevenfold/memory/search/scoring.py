@@ -1,23 +1,23 @@
-"""Makes one ranking of words and meaning, and decides when the best answer is none.
+"""Makes one ranking of words and meaning.
 
-For the ranking, words and meaning are each measured against the best that any memory of the folder has:
-a long prompt has many words that no memory has, and would otherwise be decided by meaning alone. Whether
-the best memory is an answer at all is judged by shares of what the question could get. The few numbers here
-were chosen on development data (`benchmarks/recall`); around each of them the results are flat.
+Words and meaning are each measured against the best that any memory of the folder has: a long prompt has
+many words that no memory has, and would otherwise be decided by meaning alone. Meaning counts twice: how
+near a memory is to the question, and how near to the question together with its best answers, because the
+memories about one thing resemble each other more than they resemble a short question. The few numbers
+here were chosen on development data (`benchmarks/recall`); around each of them the results are flat.
 
 A memory is cut into the pieces that are scored: a long text is found by its best place.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from sevenfold.memory.text.words import find_emphasis, find_names
+from sevenfold.memory.text.words import find_emphasis
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,50 +28,38 @@ if TYPE_CHECKING:
 
 K1: Final = 1.2  # BM25: the smaller, the sooner repeating a word stops counting
 B: Final = 0.75  # BM25: the larger, the more often a long text has to have a word
-WHOLE: Final = 0.5
-BEST: Final = 1.0  # The weight of a word in the whole text, and in its best passage
-NEAR: Final = 1.25  # The weight of meaning beside words
+SEVERAL: Final = 4  # Passages of a memory whose words count beside those of the best one
+BEST: Final = 0.5  # The weight of the best passage by words, beside the whole text and the best few
+NEAR: Final = 0.4  # The weight of nearness to the question, beside words
+ECHO: Final = 0.8  # The weight of nearness to the question together with its best answers
+CLEAR: Final = 8  # Words of a question up to which its vector says what it is about; of more, words decide
+FAINTEST: Final = 0.3  # The share of its weight that meaning keeps however long the question
+BESIDE: Final = 0.3  # The part of the best score that others must reach to be shown beside it
+BESIDE_BY_WORDS: Final = 0.2  # The same where there are no vectors: scores by words fall faster
 NEAREST: Final = 3  # Passages that count for the meaning beside the nearest one
-NAMED: Final = 0.2
-"""The weight of a name in the question: for an answer if the folder knows it, against one if it does
-not: a name tells whose world a question is about, even one that every memory has."""
 
 
-class ScoreFloor(msgspec.Struct, frozen=True):
-    """The least that the best memory of an answer must reach. Among more passages there is always one
-    that is a little like the question, so it rises with their number, up to a point."""
-
-    first: float
-    rise: float
-    most: float
-
-    def at(self, passages: int) -> float:
-        return min(self.most, self.first + self.rise * math.log(max(passages, 1)))
+def weigh_question(rarity: Mapping[str, float]) -> dict[str, float]:
+    """What each word of a question counts, from its rarity (idf) in this folder."""
+    return {word: value * find_emphasis(word) for word, value in rarity.items()}
 
 
-BY_MEANING: Final = ScoreFloor(0.24, 0.08, 1.0)
-BY_WORDS: Final = ScoreFloor(-0.02, 0.06, 0.6)
+def add_word_scores(whole: Scores, best: Scores, several: Scores) -> Scores:
+    """One score by words, of the whole text, its best passage and its best few."""
+    return whole + BEST * best + several
 
 
-class WeightedQuestion(msgspec.Struct, frozen=True):
-    """A question's words with what each counts in this folder."""
-
-    weights: Mapping[str, float]
-    named: float = 0.0  # The share of its names that shows whether it is for this folder
-
-    @property
-    def total(self) -> float:
-        return sum(self.weights.values())
+def weigh_meaning(words: int) -> float:
+    """The share of its weight that meaning keeps for a question of so many words."""
+    return max(FAINTEST, min(1.0, CLEAR / max(words, 1)))
 
 
-def weigh_question(
-    rarity: Mapping[str, float], seen: Mapping[str, bool], text: str = ""
-) -> WeightedQuestion:
-    """From the rarity (idf) of each word of a question in this folder, and whether any memory has it."""
-    weights = {word: value * find_emphasis(word) for word, value in rarity.items()}
-    known = [seen[name] for name in find_names(text) if name in seen]
-    told = NAMED * any(known) - NAMED * (not all(known))
-    return WeightedQuestion(weights, told)
+def compute_evenness(words: int) -> float:
+    """The degree to which an assistant's turns count as much as the person's, for so many words.
+
+    A short question asks for what the person said; a long message goes on with what both worked out.
+    """
+    return min(1.0, max(0.0, words / CLEAR - 1.0))
 
 
 def compute_nearness(cosines: Scores) -> float:
@@ -84,44 +72,14 @@ def compute_nearness(cosines: Scores) -> float:
     return max(0.0, float(0.75 * top[0] + 0.25 * top.mean()))
 
 
-class ScoreScale(msgspec.Struct, frozen=True):
-    """The most that any memory has, by words and by meaning."""
-
-    words: float
-    near: float
-
-
-def compute_scale(whole: Scores, best: Scores, near: Scores) -> ScoreScale:
-    """From the scores of all memories; `near` may be the highest cosine of each, which is never less."""
-    if not len(whole):
-        return ScoreScale(1.0, 1.0)
-    words, meant = float((WHOLE * whole + BEST * best).max()), float(near.max())
-    return ScoreScale(max(words, 1e-9), max(meant, 1e-9))
+def scale_scores(scores: Scores, most: float | None = None) -> Scores:
+    """As shares of the most that any memory has; all zeros stay zeros."""
+    highest = float(scores.max(initial=0.0)) if most is None else most
+    scaled: Scores = scores / max(highest, 1e-9)
+    return scaled
 
 
-def compute_relative_scores(whole: Scores, best: Scores, near: Scores, most: ScoreScale) -> Scores:
-    """One score for each memory, to rank by. `whole` and `best` are BM25 with the question's weights,
-    `near` is `compute_nearness` (all zeros where there are no vectors)."""
-    score: Scores = (WHOLE * whole + BEST * best) / most.words + NEAR * near / most.near
-    return score
-
-
-def fuse_scores(whole: Scores, best: Scores, near: Scores, total: float) -> Scores:
-    """The score of each memory: shares of what a question with this total could get."""
-    most = max(total * (K1 + 1), 1e-9)
-    score: Scores = (WHOLE * whole + BEST * best) / most + NEAR * near
-    return score
-
-
-def is_worth_showing(top: float, asked: WeightedQuestion, *, by_meaning: bool, passages: int) -> bool:
-    """True if an answer whose best memory is this good (`fuse_scores`) is better than none, in a
-    folder of so many passages."""
-    if not asked.weights:
-        return False
-    floor = BY_MEANING if by_meaning else BY_WORDS
-    return top + asked.named >= floor.at(passages)
-
-
+READ: Final = 1 << 20  # Bytes of a file that are looked at; what lies behind them is not found
 SIZE: Final = 300  # Characters a piece has at most
 MOST: Final = 96  # Pieces a text has at most: what lies behind them is found by the words of the whole text
 ASSISTANT: Final = 0.5  # The weight of a piece that an assistant said
@@ -206,6 +164,17 @@ def _last_cut(text: str, start: int, end: int) -> int:
         return cuts[-1]
     space = text.rfind(" ", start + 1, end)
     return space + 1 if space > start else end
+
+
+def read_texts(data: bytes, file: str) -> tuple[list[TextPassage], str]:
+    """Name and description, and the passages of the body; and what lies behind the last of them."""
+    from sevenfold.memory.topic_file import read_topic
+
+    topic = read_topic(data[:READ], file)
+    cut = split_passages(topic.body)
+    head = f"{topic.name}\n{topic.description}"
+    rest = topic.body[cut[-1].end :] if cut else ""
+    return [TextPassage(0, len(head), head), *cut], rest
 
 
 class SearchHit(msgspec.Struct, frozen=True):

@@ -32,9 +32,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sevenfold.core.errors import StorageFailure
-from sevenfold.memory.search.scoring import TextPassage, split_passages
+from sevenfold.memory.search.index import LIST
+from sevenfold.memory.search.scoring import read_texts
 from sevenfold.memory.text.words import tokenize_text
-from sevenfold.memory.topic_file import read_topic
 from sevenfold.storage.files import BINARY, CLOEXEC, NOFOLLOW, TemporaryFile
 from sevenfold.storage.locks import hold_lock
 
@@ -69,19 +69,22 @@ def write_arrays(path: Path, about: bytes, arrays: Mapping[str, Array]) -> None:
         new.move_to(path, sync=False)
 
 
-def read_arrays(path: Path) -> tuple[bytes, dict[str, Array]]:
-    """The arrays of a file, not writable. Raises `DamagedSegment`, or `OSError`."""
+def read_arrays(path: Path, *, checked: bool = True) -> tuple[bytes, dict[str, Array]]:
+    """The arrays of a file, not writable. Raises `DamagedSegment`, or `OSError`.
+
+    One that is not `checked` is mapped: only what is used of it is read, and its user checks that.
+    """
     fd = os.open(path, os.O_RDONLY | NOFOLLOW | CLOEXEC | BINARY)
     try:
         size = os.fstat(fd).st_size
         if size <= len(_MAGIC) + 8 + _CHECK:
             raise DamagedSegment(f"{path} is too short")
-        whole = memoryview(_bytes(fd, size))
+        whole = memoryview(_bytes(fd, size, mapped=not checked))
     finally:
         os.close(fd)
     if bytes(whole[: len(_MAGIC)]) != _MAGIC:
         raise DamagedSegment(f"{path} is of another kind")
-    if zlib.crc32(whole[:-_CHECK]) != int.from_bytes(whole[-_CHECK:], "little"):
+    if checked and zlib.crc32(whole[:-_CHECK]) != int.from_bytes(whole[-_CHECK:], "little"):
         raise DamagedSegment(f"{path} does not have its checksum")
     try:
         return _unpacked(whole[:-_CHECK])
@@ -89,8 +92,8 @@ def read_arrays(path: Path) -> tuple[bytes, dict[str, Array]]:
         raise DamagedSegment(f"{path} has a header that cannot be read") from error
 
 
-def _bytes(fd: int, size: int) -> bytes | mmap.mmap:
-    if size >= _MAPPED:
+def _bytes(fd: int, size: int, *, mapped: bool) -> bytes | mmap.mmap:
+    if mapped or size >= _MAPPED:
         return mmap.mmap(fd, size, access=mmap.ACCESS_READ)
     with open(fd, "rb", closefd=False) as file:
         return file.read()
@@ -139,7 +142,6 @@ IntArray: TypeAlias = npt.NDArray[np.int32]
 KeyArray: TypeAlias = npt.NDArray[np.uint64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
-READ: Final = 1 << 20  # Bytes of a file that are looked at; what lies behind them is not found
 _MOST: Final = np.iinfo(np.uint16).max
 _ARRAYS: Final = {
     "stamps": "<i8",
@@ -224,6 +226,10 @@ class Segment:
             return slice(0, 0)
         return slice(int(self.ends[at]), int(self.ends[at + 1]))
 
+    def weigh_units(self, even: float) -> npt.NDArray[np.float32]:
+        """The weight of each unit as a passage; with `even` 1 all count the same."""
+        return self.weights + (1 - self.weights) * np.float32(even) if even else self.weights
+
     def packed(self) -> tuple[bytes, dict[str, Array]]:
         about = msgspec.msgpack.encode(_SegmentHeader(self.files, self.removed, self.stamped))
         return about, {name: getattr(self, name) for name in _ARRAYS}
@@ -258,15 +264,6 @@ def hash_text(text: str) -> int:
 @lru_cache(maxsize=200_000)
 def hash_term(word: str) -> int:
     return digest_text(word.encode("utf-8", "surrogatepass"))
-
-
-def read_texts(data: bytes, file: str) -> tuple[list[TextPassage], str]:
-    """Name and description, and the passages of the body; and what lies behind the last of them."""
-    topic = read_topic(data[:READ], file)
-    cut = split_passages(topic.body)
-    head = f"{topic.name}\n{topic.description}"
-    rest = topic.body[cut[-1].end :] if cut else ""
-    return [TextPassage(0, len(head), head), *cut], rest
 
 
 def read_pieces(data: bytes, file: str) -> tuple[ScoredPiece, ...]:
@@ -368,10 +365,9 @@ def _sorted(terms: Array, units: Array, counts: Array) -> dict[str, Array]:
 
 
 FORMAT: Final = 1  # Of the whole folder; another one is made anew from the memory files
-_LIST: Final = "index.json"
 WRITING: Final = "lock"
 EMBEDDING: Final = "lock-vectors"  # Locks: for whoever changes the list, and for whoever makes the vectors
-_STAYS: Final = {_LIST, WRITING, EMBEDDING}
+_STAYS: Final = {LIST, WRITING, EMBEDDING}
 _NAME: Final = re.compile(r"[a-z]+-[0-9a-f]{16}")
 
 
@@ -394,7 +390,7 @@ class SegmentShelf:
     def raw(self) -> bytes:
         """The list as it stands on the disk, to see whether it is another one; empty without one."""
         try:
-            return (self.folder / _LIST).read_bytes()
+            return (self.folder / LIST).read_bytes()
         except OSError:
             return b""
 
@@ -427,7 +423,7 @@ class SegmentShelf:
         """From now on this counts and nothing else."""
         with TemporaryFile(self.folder) as new:
             new.write(encode_contents(contents))
-            new.move_to(self.folder / _LIST, sync=False)
+            new.move_to(self.folder / LIST, sync=False)
 
     def sweep(self, contents: ShelfContents) -> list[Path]:
         """Remove every file that does not count; those that would not go. Only while alone."""

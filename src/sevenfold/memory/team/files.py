@@ -24,6 +24,7 @@ from sevenfold.memory.guard.injection import find_instructions
 from sevenfold.memory.guard.secrets import find_secrets
 from sevenfold.memory.guard.text import GuardFinding, GuardVerdict
 from sevenfold.memory.history.revisions import Author
+from sevenfold.memory.index import drop_pointers, find_dead_pointers, split_unlisted
 from sevenfold.memory.index_update import decode_index, encode_index, plan_text
 from sevenfold.memory.merge import choose_side, merge_texts
 from sevenfold.memory.team.git import RefusedFile
@@ -132,8 +133,11 @@ def _weigh(
 
 
 def prune_index(text: str, names: Mapping[str, str]) -> str:
-    """An index without pointers to files that are not there; `names` are the memories by file."""
-    return plan_text(text, names, ())[0]
+    """An index without pointers to files that are not there; `names` are the memories by file.
+
+    It does not say how many are not listed: that differs from one member to the next.
+    """
+    return plan_text(drop_pointers(text, find_dead_pointers(text, names)), names, ())[0]
 
 
 def merge_indexes(before: str, ours: str, theirs: str, names: Mapping[str, str]) -> str:
@@ -149,10 +153,10 @@ def make_shared_index(ours: str, theirs: str, here: Mapping[str, str], there: Ma
     """The index for the remote: ours, with the lines for files that are only there, and without those for
     files that are only here. It is theirs if we have nothing to add."""
     seen = prune_index(theirs, here)
-    if ours == seen:
+    if (mine := split_unlisted(ours)[0]) == seen:
         return theirs
-    both = merge_texts(encode_index(seen), encode_index(ours), encode_index(theirs))
-    return prune_index(decode_index(both) if both is not None else _union(ours, theirs), there)
+    both = merge_texts(encode_index(seen), encode_index(mine), encode_index(theirs))
+    return prune_index(decode_index(both) if both is not None else _union(mine, theirs), there)
 
 
 def _union(one: str, other: str) -> str:

@@ -320,7 +320,7 @@ class PullMerge:
                 for copy, files in taken.covers.items()
                 if files and files[0] in self.ours.times
             }
-            apply_changes(self._desk, taken.changes, BY_TEAM, _told(taken), strict=False, times=old)
+            apply_changes(self._desk, taken.changes, BY_TEAM, _told(taken), times=old)
         else:
             self._desk.settle()
 

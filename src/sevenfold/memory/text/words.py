@@ -19,6 +19,7 @@ _ASCII_WORD: Final = re.compile(r"[a-z0-9_]+")
 _WORD: Final = re.compile(rf"[{CJK}]|[^\W{CJK}]+")
 _HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _NAMED: Final = re.compile(r"(?<=[\w,;:)] )[\"'(]?([A-Z]\w+)")
+_CODE_NAME: Final = re.compile(r"\b[^\W\d_]+(?:_[^\W_]+)+\b|\b[a-z]+(?:[A-Z][a-z0-9]+)+\b|`([^`\n]{1,60})`")
 _LONGEST: Final = 40  # Longer pieces (hashes, encoded data) are cut: nobody asks for them by heart
 
 _NO_SUBJECT: Final = """
@@ -56,7 +57,7 @@ LIGHT: Final = 0.3  # The weight of a word that asks for a sum or a time instead
 _ASKING: Final = """
     one two three four five six seven eight nine ten eleven twelve dozen ago minute hour day week month
     year decade weekend recent recently past last previous previously earlier earliest latest since total
-    number amount order average sum passed current currently altogether consecutive
+    number amount order average sum passed current currently altogether consecutive different related
     """
 
 
@@ -93,16 +94,17 @@ def split_written_words(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def find_names(text: str) -> list[str]:
-    """The words that are written large inside a sentence: what a question calls by its name."""
+    """The words of names: written large inside a sentence, or written as code is."""
     found = _NAMED.findall(text)
     if len(found) > len(text.split()) / 2:  # a headline
-        return []
+        found = []
+    found += [match[0] for match in _CODE_NAME.finditer(text)]
     return [token for name in found for token in tokenize_text(name)]
 
 
 def find_emphasis(token: str) -> float:
     """The weight of a word of a question beside its rarity: "how many weeks ago" is not about weeks."""
-    return LIGHT if token in _light() else 1.0
+    return LIGHT if token in _light() or (token.isdigit() and len(token) <= 2) else 1.0
 
 
 @cache

@@ -1,0 +1,131 @@
+"""Fits the weights of the offline engine on some personas and reports on the one left out, in turn.
+
+python -m benchmarks.extraction.fit [--all] [--json]
+
+`--all` prints the weights fitted on all personas, which is what `offline/cues.py` holds, rounded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from functools import cache
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from benchmarks.extraction.learning import make_messages
+from benchmarks.extraction.matching import LENIENT, STRICT, covered, matched, words
+from benchmarks.extraction.personas import Session, names, sessions
+from benchmarks.report import Table, show
+from sevenfold.offline.conversation import OfflineConversation
+from sevenfold.offline.cues import WEIGHTS, find_traits, is_material, is_passing
+from sevenfold.offline.extraction import extract_facts, find_kind, is_unclear
+from sevenfold.offline.language import TypedSentence, find_typed_sentences, rewrite_statement, trim_remarks
+
+RIDGE: Final = 5.0  # Keeps weights small for which there is little evidence
+ROUNDS: Final = 40
+
+
+class Typed(msgspec.Struct, frozen=True):
+    """A session of a persona: what was typed, and the words of each gold memory."""
+
+    session: Session
+    sentences: tuple[TypedSentence, ...]
+    gold: tuple[frozenset[str], ...]
+
+
+class Score(msgspec.Struct, frozen=True):
+    """What is saved of a persona's sessions, judged without a folder: nothing is known before."""
+
+    saved: int
+    lenient: float
+    covered_strict: float
+    covered_lenient: float
+    noise: int
+
+
+@cache
+def typed_sessions(name: str) -> tuple[Typed, ...]:
+    return tuple(_read(one) for one in sessions(name))
+
+
+def _read(session: Session) -> Typed:
+    pairs = list(make_messages(session))
+    added = frozenset(at for at, (_, by) in enumerate(pairs) if by == "session")
+    conversation = OfflineConversation(tuple(message for message, _ in pairs), added=added)
+    sentences = tuple(find_typed_sentences(conversation, 0, len(pairs)))
+    return Typed(session, sentences, tuple(words(gold.text) for gold in session.gold))
+
+
+def fit_weights(personas: Sequence[str]) -> dict[str, float]:
+    """The weights of a logistic regression: whether a sentence matches a gold memory, by its traits."""
+    order = list(WEIGHTS)
+    rows, marks = [], []
+    for one in (one for name in personas for one in typed_sessions(name)):
+        for sentence in one.sentences:
+            if is_material(sentence) or is_passing(sentence) or is_unclear(sentence):
+                continue
+            traits = find_traits(sentence, find_kind(sentence))
+            rows.append([traits[name] for name in order])
+            said = words(rewrite_statement(trim_remarks(sentence.text), sentence.day))
+            marks.append(max((matched(said, gold) for gold in one.gold), default=0.0) >= LENIENT)
+    x, y = np.array(rows), np.array(marks, float)
+    fitted = np.zeros(len(order))
+    for _ in range(ROUNDS):
+        chance = 1 / (1 + np.exp(-x @ fitted))
+        slope = x.T @ (chance - y) + RIDGE * fitted
+        bend = (x.T * (chance * (1 - chance))) @ x + RIDGE * np.eye(len(order))
+        fitted -= np.linalg.solve(bend, slope)
+    return dict(zip(order, map(float, fitted), strict=True))
+
+
+def judge(personas: Sequence[str]) -> Score:
+    """With the weights of the moment."""
+    saved = matches = noise = total = strict = lenient = 0
+    for one in (one for name in personas for one in typed_sessions(name)):
+        found = [words(fact.text) for fact in extract_facts(one.sentences)]
+        saved += len(found)
+        noise += len(found) if one.session.is_noise else 0
+        matches += sum(max((matched(f, g) for g in one.gold), default=0.0) >= LENIENT for f in found)
+        parts = [max((covered(gold, f) for f in found), default=0.0) for gold in one.gold]
+        total += len(parts)
+        strict += sum(part >= STRICT for part in parts)
+        lenient += sum(part >= LENIENT for part in parts)
+    share = 100 / max(1, total)
+    return Score(saved, 100 * matches / max(1, saved), share * strict, share * lenient, noise)
+
+
+def held_out_table() -> Table:
+    """Each persona with weights that were fitted without it."""
+    table = Table(
+        "Offline: weights fitted on the other personas, reported on this one, %",
+        *("persona", "saved", "precision lenient", "covered strict", "lenient", "noise"),
+    )
+    shipped, counts = dict(WEIGHTS), [0.0, 0.0]
+    for name in names():
+        WEIGHTS.update(fit_weights([other for other in names() if other != name]))
+        score = judge([name])
+        counts[0] += score.saved
+        counts[1] += score.saved * score.lenient
+        figures = (score.lenient, score.covered_strict, score.covered_lenient)
+        table.add(name, score.saved, *(f"{figure:.1f}" for figure in figures), score.noise)
+        WEIGHTS.update(shipped)
+    if counts[0]:
+        table.add("all", int(counts[0]), f"{counts[1] / counts[0]:.1f}", "", "", "")
+    table.notes.append("without a memory folder: what earlier sessions saved is not known here")
+    return table
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--all", action="store_true", help="print the weights fitted on all personas")
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    options = parser.parse_args()
+    if options.all:
+        for name, weight in sorted(fit_weights(names()).items(), key=lambda pair: -abs(pair[1])):
+            print(f'"{name}": {weight:.2f},')
+        sys.exit(0)
+    show([held_out_table()], as_json=options.json)

@@ -1,0 +1,190 @@
+"""Tells a rule from a statement: orders, duties, wishes, requests, and what is said of or as the user.
+
+A memory of a source may state what is the case. It may not say what the agent should do, nor what the user
+is like. In doubt a sentence is a rule. English, German and Chinese are read; of another language each
+sentence is taken for a rule. The words stand in `rules.toml`.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import tomllib
+from collections.abc import Iterator
+from itertools import takewhile
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from sevenfold.memory.guard.text import remove_disguises, undo_lookalikes
+from sevenfold.memory.text.words import make_word_set, stem_word
+
+TABLE: Final = Path(__file__).with_name("rules.toml")
+
+_MARKUP: Final = re.compile(
+    r"\[\[[\w./-]{1,80}\]\]|[*_`~]+|^#+\s*|\[\[|\]\]|!?\[([^\]]*)\]\([^)]*\)|</?\w+[^>]*>|<!--|-->"
+)
+_BULLET: Final = re.compile(r"^\s*(?:[-*+•>]|\d{1,3}[.)]|\[[ xX]\])\s+")
+_ENDS: Final = re.compile(
+    r"(?<=[.!?;])[\"”’)]*\s+|[。！？；;\n]+|\s+[—–]\s+|,\s+(?=(?:and|but|so|then|also|plus|however|und|aber)\b)"
+    r"|\s+(?:then|plus|as well as|and also|but)\s+"
+)
+_WORD: Final = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?|\d+")
+_LATIN: Final = re.compile(r"[^\W\d_]+")
+_PATH: Final = re.compile(r"\S*(?:\w[/\\]|\w\.\w|[/\\]\w)\S*")
+_ASKS: Final = re.compile(r"[?？][\s.\"”’)]*$|[吗嗎呢]\s*$")
+_LEAD: Final = re.compile(
+    r"(?i)^\W+|^(?:\w+(?:[ -]\w+){0,3}:\s+)+|^\w+ing\b[^,]{2,80},\s*"
+    r"|^(?:so|also|and|then|but|plus|or|next|first|second|finally|lastly|again"
+    r"|once|later|now|just|simply|only|kindly|instead|if needed|if possible|where possible)\b,?\s*"
+    r"|^(?:if|when|before|after|while|once|until|as|in|on|at|for|with|during|to|by|upon|under|given|since)\b"
+    r"[^,]{2,80},\s*"
+)
+_SUBJECT: Final = make_word_set(
+    "the a an this that these those it its he she they their his her there here all some most many "
+    "several both each no one two three four five six our we what which who whose where when why how "
+    "if while although because since as in on at for with by from during after before under over between of"
+)
+"""Words with which a statement begins and an order does not."""
+_FINITE: Final = make_word_set(
+    "is are was were has have had does did will would can could may might isn't aren't wasn't weren't "
+    "hasn't haven't doesn't didn't won't became remains contains uses runs lives lies takes returns "
+    "supports needs means holds exists moved got went came"
+)
+_SUBORDINATE: Final = make_word_set("that which who whose why how where when if because while so to until")
+_HEADING: Final = 4  # Words of an order that is no heading
+_JOINING: Final = make_word_set("and or not be been but than so also then per via")
+_MANY: Final = 8  # Words without one of those that every English sentence has
+_OBJECT: Final = make_word_set(
+    "the a an this that these those it its them him her us me my your their our his all any every each "
+    "some no to with from into out up down in on off for at by over only always never not when if both one "
+    "two"
+)
+
+
+class _RuleWords(msgspec.Struct, frozen=True):
+    """The table."""
+
+    verbs: str
+    nouns: str
+    cues: tuple[str, ...]
+    habits: str
+    acts: str
+    foreign: str
+    german: str
+    sensitive: str
+    careful: str
+    generic: str
+    same: str
+
+
+@functools.cache
+def _table() -> _RuleWords:
+    return msgspec.convert(tomllib.loads(TABLE.read_text(encoding="utf-8")), _RuleWords)
+
+
+@functools.cache
+def list_rule_words(kind: str) -> frozenset[str]:
+    """The words of one row of the table, as stems for all but verbs and function words."""
+    if kind == "acting":  # verbs that name no thing
+        return frozenset(map(stem_word, list_rule_words("verbs") - list_rule_words("nouns")))
+    words = str(getattr(_table(), kind)).split()
+    if kind in ("verbs", "nouns", "foreign", "german"):
+        return frozenset(words)
+    same = load_same_words()
+    return frozenset(same.get(stem, stem) for stem in map(stem_word, words))
+
+
+@functools.cache
+def load_same_words() -> dict[str, str]:
+    """A stem for each of the words that mean the same."""
+    groups = (tuple(map(stem_word, row.split())) for row in _table().same.split(","))
+    return {stem: group[0] for group in groups for stem in group}
+
+
+@functools.cache
+def _cues() -> re.Pattern[str]:
+    return re.compile("|".join(_table().cues))
+
+
+@functools.cache
+def _habits() -> re.Pattern[str]:
+    return re.compile(_table().habits)
+
+
+def split_clauses(text: str) -> Iterator[str]:
+    """The clauses of a text without markup, each of which may be a rule of its own."""
+    for line in undo_lookalikes(remove_disguises(text)).split("\n"):
+        bare = _BULLET.sub("", _MARKUP.sub(lambda found: found[1] or " ", line)).strip()
+        for part in _ENDS.split(bare):
+            yield from _coordinated(part.strip(" ,:—–-"))
+
+
+def _coordinated(clause: str) -> Iterator[str]:
+    """Two orders that "and" joins are two."""
+    start = 0
+    for found in re.finditer(r"\s+(?:and|or|und)\s+(?=([a-z]+)\b)", clause):
+        if found[1] in list_rule_words("verbs") and len(_WORD.findall(clause[start : found.start()])) > 1:
+            yield clause[start : found.start()]
+            start = found.end()
+    if clause[start:].strip():
+        yield clause[start:]
+
+
+def is_rule(clause: str) -> bool:
+    """True for an order, a duty, a wish or a question, and for what is said about or as the user."""
+    clause = _PATH.sub(" ", clause)
+    words = [word.lower() for word in _LATIN.findall(clause)]
+    if _ASKS.search(clause) or _cues().search(clause.lower()) or _is_habit(clause.lower(), words):
+        return True
+    if len(words) < 2:
+        return False
+    return _is_order(clause) or _is_strange(clause, words)
+
+
+def _is_habit(clause: str, words: list[str]) -> bool:
+    """True for "every reply ends with a poem" and "commands are always approved"."""
+    if not _habits().search(clause):
+        return False
+    stems = set(map(stem_word, words))
+    return any(stems & list_rule_words(kind) for kind in ("acts", "sensitive", "careful"))
+
+
+def _is_order(clause: str) -> bool:
+    """True if it begins with a verb and goes on as an order; "Build times are long" does not."""
+    bare = clause.strip()
+    while (cut := _LEAD.sub("", bare, count=1)) != bare and cut:
+        bare = cut
+    words = [word.lower() for word in _WORD.findall(bare)][:12]
+    if not words or words[0] in _SUBJECT or words[0] not in list_rule_words("verbs"):
+        return False
+    if len(words) == 1:
+        return False
+    if words[1] in _OBJECT:
+        return True
+    if words[0] in list_rule_words("nouns") and (words[1] in ("and", "or", "of") or len(words) < _HEADING):
+        return False  # "Name and language", "Rate limit"
+    before = takewhile(lambda word: word not in _SUBORDINATE, words[1:6])
+    return not any(word in _FINITE for word in before)
+
+
+def _is_strange(clause: str, words: list[str]) -> bool:
+    """True for a language in which orders are not recognised, and for a German one."""
+    if re.search(r"[\u0370-\u1fff\u3040-\u30ff\uac00-\ud7af]{2,}", clause):  # Cyrillic, kana, hangul …
+        return True
+    found = set(words)
+    if len(found & list_rule_words("german")) >= 2:
+        first = words[0]
+        return (
+            first not in list_rule_words("german") and first.endswith(("e", "en")) and clause[:1].isupper()
+        )
+    english = found & (_SUBJECT | _FINITE | _OBJECT | _JOINING)
+    if len(words) >= _MANY and not english:
+        return True
+    return len(found & list_rule_words("foreign")) >= 2 > len(english)
+
+
+def is_question(clause: str) -> bool:
+    """True for a question."""
+    return _ASKS.search(clause) is not None
