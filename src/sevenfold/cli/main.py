@@ -53,13 +53,22 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run one command line; returns the exit code."""
     gc.set_threshold(COLLECT_AFTER)
     atexit.register(gc.freeze)  # else Python looks through all objects before it ends, for 0.1 s
-    given = list(sys.argv[1:] if words is None else words)
+    given = name_no_session(list(sys.argv[1:] if words is None else words))
     with report_errors(as_json=is_json_requested(given)) as end:
         arranged = arrange_words(given)
         command = typer.main.get_command(_with_one_command(arranged[0]))
         code = command.main(arranged, prog_name="sevenfold", standalone_mode=False)
         end.code = code if isinstance(code, int) else 0
     return end.code
+
+
+def name_no_session(words: list[str]) -> list[str]:
+    """The words with `--resume=` for a `--resume` that no session follows: it opens the picker."""
+    ends = [*words[1:], "-"]
+    return [
+        "--resume=" if word == "--resume" and after.startswith("-") else word
+        for word, after in zip(words, ends, strict=False)
+    ]
 
 
 def _with_one_command(name: str) -> typer.Typer:
@@ -167,6 +176,8 @@ def chat(
         mode=permission_mode,
     )
     asked = join_prompt(prompt, read_piped_text(options))
+    if asked is not None and resume == "":
+        raise Mistake("--resume without a session lets you pick one in a chat; with a prompt name it")
     if asked is not None:
         return anyio.run(ask_once, options, asked)
     at_terminal = sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()

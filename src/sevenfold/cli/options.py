@@ -110,7 +110,11 @@ ModelName = Annotated[
 ]
 Resume = Annotated[
     str | None,
-    Option("--resume", metavar="ID", help="Go on with this session; the beginning of its id is enough."),
+    Option(
+        "--resume",
+        metavar="[ID]",
+        help="Go on with this session; the beginning of its id is enough. Without an id: pick one.",
+    ),
 ]
 Continue = Annotated[bool, Option("--continue", help="Go on with the newest session of this project.")]
 OutputFormat = Annotated[

@@ -28,8 +28,10 @@ from sevenfold.cli.failures import (
 from sevenfold.cli.options import ChatOptions, ReplyFormat
 from sevenfold.cli.output import (
     CommandChoice,
+    CommandMenu,
     CommandReply,
     EventPrinter,
+    SendPrompt,
     SideOutput,
     SlowCommand,
     StatusLine,
@@ -350,7 +352,10 @@ class SingleRun:
             if isinstance(after, SlowCommand):
                 with self.output.show_work(after.what):
                     after = await after.work()
-            if not isinstance(after, CommandReply | CommandChoice):
+            if isinstance(after, SendPrompt):
+                await self._take_turn(session, after.text)
+                return
+            if not isinstance(after, CommandReply | CommandChoice | CommandMenu):
                 raise Mistake(f"{line.split()[0]} is for a conversation at a terminal, not for -p")
         except SevenfoldError as error:
             self.error = error

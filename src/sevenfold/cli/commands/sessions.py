@@ -46,6 +46,13 @@ class SessionRow(msgspec.Struct, frozen=True):
     first_words: str
     model: str
     bytes: int
+    last_words: str = ""
+    prompts: int = 0
+    one_shot: bool = False  # It was asked by `-p`
+
+
+class _ReplyMessage(msgspec.Struct, frozen=True):
+    content: msgspec.Raw = msgspec.Raw(b"[]")
 
 
 class _EntryPayload(msgspec.Struct, frozen=True):
@@ -53,6 +60,7 @@ class _EntryPayload(msgspec.Struct, frozen=True):
     name: str = ""
     value: Any = None
     content: msgspec.Raw = msgspec.Raw(b"[]")
+    message: _ReplyMessage = _ReplyMessage()
 
 
 class _ListedEntry(msgspec.Struct, frozen=True):
@@ -72,19 +80,39 @@ _block_decoder = msgspec.json.Decoder(list[_ListedBlock])
 
 
 def summarise_session(info: SessionInfo) -> SessionRow:
-    messages, words, title, model = 0, "", "", ""
+    messages = prompts = 0
+    first, title, model, one_shot = "", "", "", False
+    last = msgspec.Raw(b"[]")
     for line in _read_entries(info.path):
         what = line.what
         if what.type in ("message", "reply"):
             messages += 1
-            if not words and line.by == "user" and what.type == "message":
-                said = " ".join(block.text for block in _block_decoder.decode(what.content))
-                words = _PIPED.sub("", said)
+            if line.by == "user" and what.type == "message":
+                prompts, last = prompts + 1, what.content
+                first = first or _PIPED.sub("", _join_texts(what.content))
+            elif what.type == "reply" and _join_texts(what.message.content).strip():
+                last = what.message.content
         elif what.type == "mark" and what.name == "title":
             title = str(what.value)
         elif what.type == "mark" and what.name == "frame" and isinstance(what.value, dict):
             model = str(what.value.get("model", ""))
-    return SessionRow(info.id, info.at, messages, to_one_line(title or words, 100), model, info.size)
+        elif what.type == "mark" and what.name == "session" and isinstance(what.value, dict):
+            one_shot = bool(what.value.get("oneShot", what.value.get("interactive") is False))
+    return SessionRow(
+        info.id,
+        info.at,
+        messages,
+        to_one_line(title or first, 100),
+        model,
+        info.size,
+        to_one_line(_join_texts(last)[-2_000:], 100),
+        prompts,
+        one_shot,
+    )
+
+
+def _join_texts(content: msgspec.Raw) -> str:
+    return " ".join(block.text for block in _block_decoder.decode(content))
 
 
 def _read_entries(path: Path) -> Iterator[_ListedEntry]:
@@ -98,6 +126,17 @@ def _read_entries(path: Path) -> Iterator[_ListedEntry]:
 def summarise_sessions(places: ProjectPaths) -> list[SessionRow]:
     """Newest first."""
     return [summarise_session(info) for info in list_sessions(places)]
+
+
+MOST_LOOKED_AT: Final = 100  # Newest sessions of which the list of conversations is made
+
+
+def list_conversations(places: ProjectPaths, *, besides: str = "") -> tuple[list[SessionRow], int]:
+    """The newest sessions that a person talked in, and the number of one-shot runs among them."""
+    infos = [info for info in list_sessions(places) if info.id != besides][:MOST_LOOKED_AT]
+    rows = [summarise_session(info) for info in infos]
+    talks = [row for row in rows if not row.one_shot or row.prompts > 1]
+    return talks, len(rows) - len(talks)
 
 
 def format_session_table(known: list[SessionRow], *, terminal: bool = False) -> str:
