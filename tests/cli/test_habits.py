@@ -1,4 +1,4 @@
-"""The habits of a terminal, typed as a person would: completion, @ ! #, modes, rewind, history, pictures."""
+"""The habits of a terminal, typed as a person would: completion, @ ! #, modes, rewind, history, images."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import base64
 import json
 
 import pytest
-from cli.terminal import CTRL_C, CTRL_R, ENTER, ESCAPE, PROMPT, SHIFT_TAB, TAB, UP, Terminal
+from cli.terminal import BACKSPACE, CTRL_C, CTRL_R, ENTER, ESCAPE, PROMPT, SHIFT_TAB, TAB, UP, Terminal
 from cli.world import World, is_running
 
 from sevenfold.core.messages import Image
@@ -198,28 +198,32 @@ def test_esc_twice_opens_rewind_or_clears_the_line(world: World) -> None:
         t.wait_for("turn 1", "go back to before it", "or Enter for nothing")
         t.line("b")
         t.wait_for("back to before turn 1", PROMPT, "my colour is green")
-        t.press(ESCAPE + ESCAPE)
-        t.press(UP + UP)
-        t.wait_for("a line that is not sent")
+        t.press(ESCAPE + ESCAPE + "q")
+        t.wait_for("q")
+        t.press(BACKSPACE + UP + UP)
+        t.wait_for("line that is not sent")
         t.press(ESCAPE + ESCAPE)
         leave(t)
 
 
 def test_ctrl_r_searches_what_was_typed_and_enter_takes_it(world: World) -> None:
-    with at_terminal(world) as t:
-        t.wait_for(PROMPT)
-        t.ask("find the invoices", "offline")
-        t.ask("hello", "offline engine")
-        t.press(f"{CTRL_R}invo")
-        t.wait_for("reverse-i-search", "find the invoices")
-        t.press(ENTER)
-        t.press(f" again{ENTER}")
-        t.wait_for("offline", PROMPT)
-        leave(t)
+    with run_in_thread(script=Script(parse_steps('{"reply": {"text": "Yes."}, "times": 3}'))) as sim:
+        world.at(sim.url)
+        with at_terminal(world, "--bare") as t:
+            t.wait_for(PROMPT)
+            t.ask("find the invoices", "Yes.")
+            t.ask("hello", "Yes.")
+            t.press(f"{CTRL_R}invo")
+            t.wait_for("find the invoices", "I-search backward: invo")
+            t.press(ENTER)  # takes it, and does not send it yet
+            t.press("\x05 again")
+            t.wait_for("again")
+            t.press(ENTER)
+            t.wait_for("Yes.", PROMPT)
+            leave(t)
 
     said = [p.message.text for p in world.transcript().view if p.by == "user"]
-    assert said[-1].startswith("find the invoices")
-    assert "again" in said[-1]
+    assert said == ["find the invoices", "hello", "find the invoices again"]
 
 
 # --- the resume picker ----------------------------------------------------------------------------------
@@ -253,7 +257,8 @@ def test_a_status_line_command_is_given_the_session_and_its_colours_alone_reach_
 ) -> None:
     seen = world.top / "seen.json"
     line = "printf '\\033[32mGREEN\\033[0m\\033]0;owned\\007 line'"
-    world.settings({"statusLine": {"type": "command", "command": f"cat > {seen}; {line}"}})
+    command = f"cat > {seen}.new; mv {seen}.new {seen}; {line}"
+    world.settings({"statusLine": {"type": "command", "command": command}})
     with at_terminal(world) as t:
         t.wait_for(PROMPT)
         t.wait_for("GREEN")
@@ -358,8 +363,11 @@ def test_forty_columns_are_enough(world: World) -> None:
     world.write("add.py", "def add(a, b):\n    return a + b\n")
     with at_terminal(world, columns=40) as t:
         t.wait_for(PROMPT)
-        t.ask("my colour is a green that goes on for longer than forty columns", "offline")
-        t.press(f"/perm{TAB}{ENTER}")
+        t.line("my colour is a green that goes on for longer than forty columns")
+        t.wait_for("Ask me about it at any time", PROMPT)
+        t.press(f"/perm{TAB}")
+        t.wait_for("issions")
+        t.press(ENTER)
         t.wait_for("mode: default", "deny:", PROMPT)
         t.line("/rewind")
         t.wait_for("my colour", "choose")

@@ -27,20 +27,20 @@ FRESH: Final = 5.0  # Seconds for which a list of files is used again
 _MENTION: Final = re.compile(r'(?<!\S)@("?)((?:\\.|[^\s"])*|(?<=")[^"\n]*)$')
 
 
-class Candidate(NamedTuple):
+class CompletionRow(NamedTuple):
     """Something that may be inserted, and a few words about it."""
 
     text: str
     about: str = ""
 
 
-SOURCE: TypeAlias = "Callable[[Session, Sequence[str]], Iterable[Candidate]]"
+SOURCE: TypeAlias = "Callable[[Session, Sequence[str]], Iterable[CompletionRow]]"
 
 
 # --- matching -------------------------------------------------------------------------------------------
 
 
-def rank_candidates(query: str, candidates: Iterable[Candidate]) -> list[Candidate]:
+def rank_candidates(query: str, candidates: Iterable[CompletionRow]) -> list[CompletionRow]:
     """Those that hold the letters of the query in their order; the best first."""
     wanted, found = query.casefold(), []
     for at, one in enumerate(candidates):
@@ -88,9 +88,9 @@ class ProjectFiles:
 
     def __init__(self, now: Callable[[], float] = monotonic) -> None:
         self._now = now
-        self._known: tuple[str, float, list[Candidate]] | None = None
+        self._known: tuple[str, float, list[CompletionRow]] | None = None
 
-    def list(self, root: str, cwd: str) -> list[Candidate]:
+    def list(self, root: str, cwd: str) -> list[CompletionRow]:
         """Paths as they are written from `cwd`; folders end in a slash."""
         place = f"{root}\0{cwd}"
         if self._known and self._known[0] == place and self._now() - self._known[1] < FRESH:
@@ -101,7 +101,7 @@ class ProjectFiles:
         if root != cwd:
             start = os.path.relpath(root, cwd)
             paths = [_join_path(start, path) for path in paths]
-        found = [Candidate(path) for path in paths if path.isprintable()]
+        found = [CompletionRow(path) for path in paths if path.isprintable()]
         self._known = (place, self._now(), found)
         return found
 
@@ -116,7 +116,7 @@ def _join_path(start: str, path: str) -> str:
     return os.path.normpath(f"{start}/{path}") + ("/" if path.endswith("/") else "")
 
 
-def list_folder(workspace: Workspace, typed: str) -> list[Candidate]:
+def list_folder(workspace: Workspace, typed: str) -> list[CompletionRow]:
     """What begins so in a folder that need not belong to the project: `/`, `~/` and `../`."""
     start, _, name = typed.rpartition("/")
     try:
@@ -128,86 +128,82 @@ def list_folder(workspace: Workspace, typed: str) -> list[Candidate]:
             )
     except (OSError, SevenfoldError):
         return []
-    return [Candidate(path) for path in found if path.isprintable()]
+    return [CompletionRow(path) for path in found if path.isprintable()]
 
 
 # --- arguments of commands ------------------------------------------------------------------------------
 
 
-def list_model_names(prices: Iterable[str]) -> list[str]:
-    """The names that `--model` and `/model` take, from the names in the price table."""
-    plain = [name for name in prices if name != "local"]
-    return [name if name.startswith(("claude", "offline")) else f"openai:{name}" for name in plain]
+def _list_models(session: Session, before: Sequence[str]) -> Iterator[CompletionRow]:
+    from sevenfold.models.capabilities import list_model_names
 
-
-def _list_models(session: Session, before: Sequence[str]) -> Iterator[Candidate]:
     if not before:
-        yield from map(Candidate, list_model_names(price.model for price in session.ledger.prices))
+        yield from map(CompletionRow, list_model_names(price.model for price in session.ledger.prices))
 
 
-def _list_sessions(session: Session, before: Sequence[str]) -> Iterator[Candidate]:
+def _list_sessions(session: Session, before: Sequence[str]) -> Iterator[CompletionRow]:
     from sevenfold.cli.commands.sessions import list_conversations
 
     if not before:
         rows, _ = list_conversations(session.places, besides=session.id)
-        yield from (Candidate(row.id, row.first_words) for row in rows)
+        yield from (CompletionRow(row.id, row.first_words) for row in rows)
 
 
-def _list_memories(session: Session, before: Sequence[str]) -> Iterator[Candidate]:
+def _list_memories(session: Session, before: Sequence[str]) -> Iterator[CompletionRow]:
     if not before:
-        yield from map(Candidate, ("show", "undo", "path"))
+        yield from map(CompletionRow, ("show", "undo", "path"))
     elif before in (["show"], ["undo"]) and session.knowledge.store is not None:
         topics = session.knowledge.store.topics()
-        yield from (Candidate(one.name, one.description) for one in topics)
+        yield from (CompletionRow(one.name, one.description) for one in topics)
 
 
-def _list_agents(session: Session, before: Sequence[str]) -> Iterator[Candidate]:
+def _list_agents(session: Session, before: Sequence[str]) -> Iterator[CompletionRow]:
     if not before:
-        yield from map(Candidate, ("show", "stop"))
+        yield from map(CompletionRow, ("show", "stop"))
     elif len(before) == 1:
         yield from _name_agents(session)
 
 
-def _list_receivers(session: Session, before: Sequence[str]) -> Iterator[Candidate]:
+def _list_receivers(session: Session, before: Sequence[str]) -> Iterator[CompletionRow]:
     if not before:
-        yield from (*_name_agents(session), Candidate("*", "all teammates"))
+        yield from (*_name_agents(session), CompletionRow("*", "all teammates"))
 
 
-def _list_tasks(session: Session, before: Sequence[str]) -> Iterator[Candidate]:
+def _list_tasks(session: Session, before: Sequence[str]) -> Iterator[CompletionRow]:
     if not before:
-        yield Candidate("kill", "stop the dream or an agent")
+        yield CompletionRow("kill", "stop the dream or an agent")
     elif before == ["kill"]:
-        yield from (Candidate("dream"), *_name_agents(session))
+        yield from (CompletionRow("dream"), *_name_agents(session))
 
 
-def _name_agents(session: Session) -> Iterator[Candidate]:
-    return (Candidate(one.name, one.description) for one in session.agents.agents)
+def _name_agents(session: Session) -> Iterator[CompletionRow]:
+    return (CompletionRow(one.name, one.description) for one in session.agents.agents)
 
 
-def _list_turns(session: Session, before: Sequence[str]) -> Iterator[Candidate]:
+def _list_turns(session: Session, before: Sequence[str]) -> Iterator[CompletionRow]:
     from sevenfold.session.commands import list_past_turns
 
     if not before:
         turns = list_past_turns(session.turn.transcript)
-        yield from (Candidate(str(one.number), one.said) for one in reversed(turns))
+        yield from (CompletionRow(str(one.number), one.said) for one in reversed(turns))
 
 
-def _list_settings(session: Session, before: Sequence[str]) -> Iterator[Candidate]:
+def _list_settings(session: Session, before: Sequence[str]) -> Iterator[CompletionRow]:
     from sevenfold.settings.checks import describe_settings
 
     if not before:
-        yield from (Candidate(key, meaning) for key, _, _, meaning in describe_settings())
+        yield from (CompletionRow(key, meaning) for key, _, _, meaning in describe_settings())
 
 
-def _list_rules(session: Session, before: Sequence[str]) -> Iterator[Candidate]:
+def _list_rules(session: Session, before: Sequence[str]) -> Iterator[CompletionRow]:
     if not before:
-        yield from map(Candidate, ("mode", "allow", "ask", "deny"))
+        yield from map(CompletionRow, ("mode", "allow", "ask", "deny"))
     elif before == ["mode"]:
-        yield from map(Candidate, ("default", "acceptEdits", "plan", "dontAsk"))
+        yield from map(CompletionRow, ("default", "acceptEdits", "plan", "dontAsk"))
 
 
 def _make_words(*words: str) -> SOURCE:
-    return lambda session, before: () if before else map(Candidate, words)
+    return lambda session, before: () if before else map(CompletionRow, words)
 
 
 ARGUMENTS: Final[dict[str, SOURCE]] = {
@@ -260,7 +256,7 @@ def _complete_command(session: Session, text: str) -> Iterator[Completion]:
 
     name, space, rest = text.partition(" ")
     if not space:
-        commands = (Candidate(name, about) for name, (_, _, about) in COMMANDS.items())
+        commands = (CompletionRow(name, about) for name, (_, _, about) in COMMANDS.items())
         yield from _make_completions(name, commands)
         return
     *before, typed = rest.split(" ")
@@ -273,7 +269,7 @@ def _complete_command(session: Session, text: str) -> Iterator[Completion]:
     yield from _make_completions(typed, offered)
 
 
-def _make_completions(typed: str, offered: Iterable[Candidate]) -> Iterator[Completion]:
+def _make_completions(typed: str, offered: Iterable[CompletionRow]) -> Iterator[Completion]:
     for one in rank_candidates(typed, offered)[:MOST_OFFERED]:
         about = to_one_line(one.about, 70) if one.about else ""
         yield Completion(make_printable(one.text), -len(typed), display_meta=about)

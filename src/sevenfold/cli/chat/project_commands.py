@@ -28,7 +28,7 @@ from sevenfold.cli.output import (
 from sevenfold.core.errors import Mistake, StorageFailure
 from sevenfold.core.messages import Image, Message, Text, ToolResult, ToolUse, encode_block
 from sevenfold.core.transcript import Entry, Reply
-from sevenfold.models.capabilities import OFFLINE
+from sevenfold.models.capabilities import OFFLINE, parse_host
 from sevenfold.session.commands import iterate_standing
 from sevenfold.session.session import Session
 from sevenfold.settings.files import SettingsDocument, is_outside, read_document
@@ -279,7 +279,7 @@ def run_status(session: Session, rest: str) -> CommandOutcome:
         "version": __version__,
         "session": f"{session.id} ({format_count(len(session.view), 'message')} in view)",
         "transcript": str(session.path),
-        "model": f"{session.model.name}{f' at {address}' if address else ''}",
+        "model": f"{session.model.name}{f' at {parse_host(address)}' if address else ''}",
         "window": f"{format_percent(pressure.share)} of {format_tokens(pressure.window)} tokens",
         "project": f"{places.root} ({'trusted' if at.trusted else 'not trusted'})",
         "folder": str(session.tools.workspace.cwd),

@@ -324,6 +324,7 @@ class SingleRun:
 
     async def _take_turn(self, session: Session, prompt: str) -> None:
         try:
+            await self._attach_files(session)
             self._stop = (await session.ask(prompt)).stop
             await self._wait_for_agents(session)
         except SevenfoldError as error:
@@ -331,6 +332,16 @@ class SingleRun:
         finally:  # also when the wait for agents is cut short: the reply so far is an answer
             self._result = find_last_answer(session.view)
             self.output.show_answer(self._result)
+
+    async def _attach_files(self, session: Session) -> None:
+        """Attach the files that the prompt names; what is piped in names none."""
+        asked = self._options.prompt or ""
+        if not any(sign in asked.lower() for sign in ("@", ".png", ".jp", ".gif", ".webp")):
+            return
+        from sevenfold.cli.chat.attachments import attach_mentions
+
+        for told in await attach_mentions(session, asked):
+            self.aside.say(told)
 
     async def _wait_for_agents(self, session: Session) -> None:
         """Go on until the agents that the model started have reported: they are part of the answer."""

@@ -77,7 +77,7 @@ class StatusCommand:
     def __init__(self, session: Session, *, plain: bool) -> None:
         self._session, self._plain = session, plain
         self._setting = session.settings.status_line
-        self._problem = ""
+        self._problem, self._told = "", False
         self._wanted = anyio.Event()
         self.text = ""
 
@@ -98,8 +98,9 @@ class StatusCommand:
         return bool(self._setting.command.strip())
 
     def take_problem(self) -> str:
-        """The reason why there is no line, once."""
+        """The reason why there is no line; only the first is told."""
         problem, self._problem = self._problem, ""
+        self._told = self._told or bool(problem)
         return problem
 
     async def refresh(self) -> None:
@@ -144,5 +145,5 @@ class StatusCommand:
             self.text = "\n".join(f"{pad}{line}" for line in shown.split("\n")) if shown.strip() else ""
 
     def _fail(self, why: str) -> None:
-        if not self.text:
+        if not self.text and not self._told:
             self._problem = f"the statusLine command {to_one_line(self._setting.command, 60)} {why}"
