@@ -163,15 +163,17 @@ def test_an_image_is_sent_to_a_model_that_takes_images_and_not_to_another(world:
 
 
 def test_shift_tab_goes_through_the_modes(world: World) -> None:
-    with at_terminal(world) as t:
+    with at_terminal(world, "--allow", "Bash(sleep:*)") as t:
         t.wait_for(PROMPT)
-        t.press(SHIFT_TAB)
-        t.wait_for("accept edits ·")
+        t.line("run `sleep 2`")
+        t.wait_for("Ctrl-C stops")
+        t.press(SHIFT_TAB)  # also while a turn runs
+        t.wait_for("accept edits ·", "Ran", PROMPT)
         t.line('write "x" to one.txt')
         t.wait_for("→ Write one.txt", PROMPT)
         assert (world.project / "one.txt").exists(), "an edit is not asked about"
         t.press(SHIFT_TAB)
-        t.wait_for("plan: nothing is changed ·")
+        t.wait_for("plan: nothing")
         t.line('write "x" to two.txt')
         t.wait_for("in plan mode nothing is changed", PROMPT)
         t.press(SHIFT_TAB)
@@ -182,6 +184,11 @@ def test_shift_tab_goes_through_the_modes(world: World) -> None:
         leave(t)
 
     assert not (world.project / "two.txt").exists()
+    told = [p.message.text for p in world.transcript().view if "plan mode:" in p.message.text]
+    assert [text.split(":")[0] for text in told] == [
+        "<context>\nThe user switched to plan mode",
+        "<context>\nThe user left plan mode",
+    ]
 
 
 def test_esc_twice_opens_rewind_or_clears_the_line(world: World) -> None:
@@ -370,7 +377,7 @@ def test_forty_columns_are_enough(world: World) -> None:
         t.press(ENTER)
         t.wait_for("mode: default", "deny:", PROMPT)
         t.line("/rewind")
-        t.wait_for("my colour", "choose")
+        t.wait_for("my colour", "Esc leaves")
         t.press(ESCAPE)
         t.wait_for(PROMPT)
         leave(t)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime
 import re
+import shutil
 import sys
+import textwrap
 import unicodedata
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Literal, TypeAlias
@@ -65,6 +67,14 @@ def fit_line(line: str, columns: int) -> str:
     while line and cell_len(line) >= columns:
         line = line[:-1]
     return f"{line}…"
+
+
+def wrap_line(line: str) -> str:
+    """A line broken at words for the width of the terminal; what is piped on stays one line."""
+    columns = shutil.get_terminal_size().columns
+    if not sys.stdout.isatty() or len(line) < columns:
+        return line
+    return "\n".join(textwrap.wrap(line, max(20, columns - 1), subsequent_indent="      "))
 
 
 def format_count(number: int, one: str, many: str = "") -> str:
@@ -420,6 +430,7 @@ class MenuRow(msgspec.Struct, frozen=True):
 
     label: str
     line: str
+    beside: str = ""  # Shown behind the label, which is cut before it
     about: str = ""  # Shown below the label
 
 

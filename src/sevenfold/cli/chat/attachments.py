@@ -23,6 +23,7 @@ from sevenfold.core.protocols import ToolFailed
 from sevenfold.session.session import Session
 from sevenfold.tools.bash_tool import BashTool
 from sevenfold.tools.file_tools import ReadTool
+from sevenfold.tools.permissions import Mode
 from sevenfold.tools.workspace import Workspace
 
 IMAGES: Final = (".png", ".jpg", ".jpeg", ".gif", ".webp")
@@ -139,6 +140,18 @@ def _list_names(folder: Path) -> str:
 def _make_image_message(name: str, content: tuple[Block, ...]) -> Message:
     about = make_context_message(f"The user attached the image {name}:").content
     return Message("user", (*about, *(block for block in content if isinstance(block, Image))))
+
+
+def make_mode_message(mode: Mode, before: Mode | None) -> Message | None:
+    """The message that tells the model of plan mode, or of its end; None where nothing is to be told."""
+    if mode == "plan" and before != "plan":
+        return make_context_message(
+            "The user switched to plan mode: look at what you need, and describe what you would change.",
+            "Nothing can be changed before the user leaves it.",
+        )
+    if before == "plan" and mode != "plan":
+        return make_context_message("The user left plan mode: files can be changed again.")
+    return None
 
 
 # --- ! and # --------------------------------------------------------------------------------------------

@@ -99,8 +99,7 @@ class ProjectFiles:
         folders = sorted({folder for path in files for folder in _list_parents(path)})
         paths = [*files, *(f"{folder}/" for folder in folders)]
         if root != cwd:
-            start = os.path.relpath(root, cwd)
-            paths = [_join_path(start, path) for path in paths]
+            paths = [_write_from(cwd, root, path) for path in paths]
         found = [CompletionRow(path) for path in paths if path.isprintable()]
         self._known = (place, self._now(), found)
         return found
@@ -111,9 +110,9 @@ def _list_parents(path: str) -> Iterator[str]:
         yield path
 
 
-def _join_path(start: str, path: str) -> str:
-    """The path from another folder, the slash of a folder kept."""
-    return os.path.normpath(f"{start}/{path}") + ("/" if path.endswith("/") else "")
+def _write_from(cwd: str, root: str, path: str) -> str:
+    """The path as it is written in another folder, the slash of a folder kept."""
+    return os.path.relpath(f"{root}/{path}", cwd) + ("/" if path.endswith("/") else "")
 
 
 def list_folder(workspace: Workspace, typed: str) -> list[CompletionRow]:

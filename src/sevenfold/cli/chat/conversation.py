@@ -11,7 +11,12 @@ from msgspec.structs import replace
 from prompt_toolkit.formatted_text import ANSI
 
 from sevenfold import __version__
-from sevenfold.cli.chat.attachments import attach_mentions, is_prefix_command, plan_prefix_command
+from sevenfold.cli.chat.attachments import (
+    attach_mentions,
+    is_prefix_command,
+    make_mode_message,
+    plan_prefix_command,
+)
 from sevenfold.cli.chat.completion import ChatCompleter
 from sevenfold.cli.chat.line_editor import EditorActions, InputHistory, make_answer_editor, make_line_editor
 from sevenfold.cli.chat.picker import RowPicker
@@ -141,6 +146,7 @@ class Chat:
         self._signal = TurnSignal(self._loaded.settings.notifications)
         self._status: StatusCommand | None = None
         self._mode: Mode | None = None  # The mode that was chosen with Shift-Tab
+        self._told_mode: Mode | None = None  # The mode that the model of this session knows of
         self._problems = [text for text in (no_theme, no_history) if text]
         self._draft, self._escaped = "", False
         self._currency, self._closing = "USD", False
@@ -210,7 +216,7 @@ class Chat:
         session = open_session(options, self._context, self._ask_permission, started_by, interactive=True)
         try:
             async with session:
-                self._session = session
+                self._session, self._told_mode = session, None
                 if self._mode is not None:
                     session.tools.permissions.mode = self._mode
                 self._status = StatusCommand(session, plain=self._theme.plain)
@@ -376,6 +382,7 @@ class Chat:
         """Take a turn with this line; without one the mail of agents is the input."""
         self._escaped = False
         self._signal.begin()
+        self._tell_mode(session)
         for told in await attach_mentions(session, line) if line else ():
             self._screen.say(told)
         async with open_task_group() as tasks:
@@ -393,6 +400,12 @@ class Chat:
         print(flush=True)
         typed = self._key_listener.take_typed()
         self._draft = (line or "") if self._escaped else typed
+
+    def _tell_mode(self, session: Session) -> None:
+        mode = session.tools.permissions.mode
+        if message := make_mode_message(mode, self._told_mode):
+            session.attach(message)
+        self._told_mode = mode
 
     def _show_error(self, error: SevenfoldError) -> None:
         self._screen.say(StatusLine(describe_error(error), "warning"))

@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 
 MOST_SHOWN: Final = 10  # Rows on the screen at a time
 KEYS: Final = "↑ ↓ choose · type to filter · Enter takes it · Esc leaves"
+FEW_KEYS: Final = "↑ ↓ · Enter takes it · Esc leaves"
+
+
+def _draw_keys() -> StyleAndTextTuples:
+    wide = shutil.get_terminal_size().columns > len(KEYS) + 2
+    return [("class:about", f"  {KEYS if wide else FEW_KEYS}")]
 
 
 class RowPicker:
@@ -61,7 +67,7 @@ class RowPicker:
             ]
         )
         rows = Window(FormattedTextControl(self._draw_rows), dont_extend_height=True, wrap_lines=False)
-        keys = Window(FormattedTextControl(lambda: [("class:about", f"  {KEYS}")]), height=1)
+        keys = Window(FormattedTextControl(_draw_keys), height=1)
         return Layout(HSplit([typed, rows, keys]))
 
     def _draw_rows(self) -> StyleAndTextTuples:
@@ -71,8 +77,9 @@ class RowPicker:
         drawn: StyleAndTextTuples = []
         for at, row in list(enumerate(found))[self._top : self._top + MOST_SHOWN]:
             chosen = at == self._at
-            mark = "› " if chosen else "  "
-            drawn.append(("class:chosen" if chosen else "", fit_line(f"{mark}{row.label}", columns - 1)))
+            room = columns - 1 - len(row.beside)
+            label = fit_line(f"{'› ' if chosen else '  '}{row.label}", max(10, room))
+            drawn.append(("class:chosen" if chosen else "", f"{label}{row.beside}"))
             if row.about:
                 drawn.append(("class:about", f"\n{fit_line(f'    {row.about}', columns - 1)}"))
             drawn.append(("", "\n"))

@@ -56,6 +56,7 @@ from sevenfold.cli.output import (
     format_tokens,
     make_printable,
     to_one_line,
+    wrap_line,
 )
 from sevenfold.core.errors import Mistake, SessionNotFound
 from sevenfold.core.tokens import estimate_tokens, scale_constant
@@ -322,11 +323,10 @@ KEYS: Final = (
 
 
 def _show_help(session: Session, rest: str) -> CommandOutcome:
-    width = max(len(f"{name} {argument}") for name, (_, argument, _) in COMMANDS.items())
-    lines = [
-        f"  {f'{name} {argument}':<{width}}  {about}" for name, (_, argument, about) in COMMANDS.items()
-    ]
-    return CommandReply("\n".join([*lines, *(f"  {line}" for line in KEYS)]))
+    forms = {f"{name} {argument}": about for name, (_, argument, about) in COMMANDS.items()}
+    width = min(40, max(map(len, forms)))
+    lines = [f"  {form:<{width}}  {about}" for form, about in forms.items()]
+    return CommandReply("\n".join(map(wrap_line, [*lines, *(f"  {line}" for line in KEYS)])))
 
 
 def _show_context(session: Session, rest: str) -> CommandOutcome:
@@ -419,9 +419,9 @@ def offer_sessions(places: ProjectPaths, now: float, *, besides: str = "") -> Co
         )
     rows = tuple(
         MenuRow(
-            f"{one.first_words or '(nothing said)'} · {format_elapsed(now - one.at)} · "
-            f"{format_bytes(one.bytes)}",
+            one.first_words or "(nothing said)",
             f"/resume {one.id}",
+            f" · {format_elapsed(now - one.at)} · {format_bytes(one.bytes)}",
             one.last_words,
         )
         for one in known

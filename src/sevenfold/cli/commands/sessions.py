@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import sys
@@ -27,7 +28,7 @@ from sevenfold.cli.output import (
 )
 from sevenfold.cli.startup import read_command_context, read_transcript
 from sevenfold.core.clock import SystemClock
-from sevenfold.core.errors import Mistake, Refused
+from sevenfold.core.errors import Mistake, Refused, StorageFailure
 from sevenfold.core.messages import Message, Text, Thinking, ToolResult, ToolUse, encode_block
 from sevenfold.core.transcript import PlacedMessage
 from sevenfold.storage.cleanup import CleanupReport, StorageLimits
@@ -82,16 +83,17 @@ _block_decoder = msgspec.json.Decoder(list[_ListedBlock])
 def summarise_session(info: SessionInfo) -> SessionRow:
     messages = prompts = 0
     first, title, model, one_shot = "", "", "", False
-    last = msgspec.Raw(b"[]")
+    said: list[msgspec.Raw] = []
     for line in _read_entries(info.path):
         what = line.what
         if what.type in ("message", "reply"):
             messages += 1
             if line.by == "user" and what.type == "message":
-                prompts, last = prompts + 1, what.content
+                prompts += 1
+                said.append(what.content)
                 first = first or _PIPED.sub("", _join_texts(what.content))
-            elif what.type == "reply" and _join_texts(what.message.content).strip():
-                last = what.message.content
+            elif what.type == "reply":
+                said.append(what.message.content)
         elif what.type == "mark" and what.name == "title":
             title = str(what.value)
         elif what.type == "mark" and what.name == "frame" and isinstance(what.value, dict):
@@ -105,14 +107,17 @@ def summarise_session(info: SessionInfo) -> SessionRow:
         to_one_line(title or first, 100),
         model,
         info.size,
-        to_one_line(_join_texts(last)[-2_000:], 100),
+        next((text for content in reversed(said) if (text := to_one_line(_join_texts(content)))), ""),
         prompts,
         one_shot,
     )
 
 
 def _join_texts(content: msgspec.Raw) -> str:
-    return " ".join(block.text for block in _block_decoder.decode(content))
+    try:
+        return " ".join(block.text for block in _block_decoder.decode(content))
+    except (msgspec.MsgspecError, UnicodeDecodeError):  # a damaged line
+        return ""
 
 
 def _read_entries(path: Path) -> Iterator[_ListedEntry]:
@@ -134,7 +139,10 @@ MOST_LOOKED_AT: Final = 100  # Newest sessions of which the list of conversation
 def list_conversations(places: ProjectPaths, *, besides: str = "") -> tuple[list[SessionRow], int]:
     """The newest sessions that a person talked in, and the number of one-shot runs among them."""
     infos = [info for info in list_sessions(places) if info.id != besides][:MOST_LOOKED_AT]
-    rows = [summarise_session(info) for info in infos]
+    rows: list[SessionRow] = []
+    for info in infos:
+        with contextlib.suppress(StorageFailure):  # removed just now, or not ours to read
+            rows.append(summarise_session(info))
     talks = [row for row in rows if not row.one_shot or row.prompts > 1]
     return talks, len(rows) - len(talks)
 
