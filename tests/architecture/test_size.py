@@ -21,8 +21,8 @@ MODULES = 290
 TOP_LEVEL_ENTRIES = 30 - 5
 # This number only falls, or is raised in a commit that says for which capability: policies, side work the
 # cheaper way, and a replay that measures what runs took 2,500 lines; the habits of a terminal (completion,
-# attachments, pickers, /init, /export, /config, a status line, themes) took 1,600.
-PACKAGE_LINES = 86_300
+# attachments, pickers, /init, /export, /config, a status line, themes) took 1,700.
+PACKAGE_LINES = 86_450
 
 
 def test_turn_is_read_in_one_sitting() -> None:

@@ -6,7 +6,19 @@ import base64
 import json
 
 import pytest
-from cli.terminal import BACKSPACE, CTRL_C, CTRL_R, ENTER, ESCAPE, PROMPT, SHIFT_TAB, TAB, UP, Terminal
+from cli.terminal import (
+    BACKSPACE,
+    CTRL_C,
+    CTRL_R,
+    CTRL_V,
+    ENTER,
+    ESCAPE,
+    PROMPT,
+    SHIFT_TAB,
+    TAB,
+    UP,
+    Terminal,
+)
 from cli.world import World, is_running
 
 from sevenfold.core.messages import Image
@@ -45,6 +57,7 @@ def test_tab_completes_commands_models_and_memories(world: World) -> None:
         t.wait_for("on Tuesdays", PROMPT)
         t.press(f"/model clsonnet55{TAB}")
         t.wait_for("claude-sonnet-5-5")
+        t.press(ESCAPE)  # closes the list
         t.press(ESCAPE + ESCAPE)  # clears the line
         leave(t)
 
@@ -65,8 +78,9 @@ def test_tab_finds_files_by_letters_and_leaves_out_what_git_ignores(world: World
         leave(t)
 
     assert "build/invoices" not in t.text
-    [attached] = [p.message.text for p in world.transcript().view if "TAX = 7" in p.message.text]
-    assert "The user attached shop/billing/invoices.py" in attached
+    texts = [p.message.text for p in world.transcript().view]
+    [attached] = [text for text in texts if "The user attached shop/billing/invoices.py" in text]
+    assert "TAX = 7" in attached
 
 
 # --- @ ! # ----------------------------------------------------------------------------------------------
@@ -157,6 +171,31 @@ def test_an_image_is_sent_to_a_model_that_takes_images_and_not_to_another(world:
 
     images = [b for p in world.transcript().view for b in p.message.content if isinstance(b, Image)]
     assert [image.source["media_type"] for image in images] == ["image/png"]
+
+
+def test_ctrl_v_attaches_the_image_in_the_clipboard(world: World) -> None:
+    programs = world.top / "programs"
+    programs.mkdir()
+    (world.top / "clipboard.png").write_bytes(DOT)
+    for name, command in (("wl-paste", "exit 1"), ("xclip", f"cat {world.top}/clipboard.png")):
+        (programs / name).write_text(f"#!/bin/sh\n{command}\n")
+        (programs / name).chmod(0o755)
+    world.variables["PATH"] = f"{programs}:/usr/bin:/bin"
+    with run_in_thread(script=Script(parse_steps('{"reply": {"text": "A dot."}}'))) as sim:
+        world.at(sim.url)
+        with at_terminal(world, "--bare") as t:
+            t.wait_for(PROMPT)
+            t.press(CTRL_V)
+            t.wait_for("pasted-1.png")
+            t.press(ENTER)
+            t.wait_for("attached the image", "A dot.", PROMPT)
+            (world.top / "clipboard.png").write_bytes(b"words")
+            t.press(CTRL_V)
+            t.wait_for("there is no image in the clipboard")
+            leave(t)
+
+    images = [b for p in world.transcript().view for b in p.message.content if isinstance(b, Image)]
+    assert len(images) == 1
 
 
 # --- keys -----------------------------------------------------------------------------------------------
@@ -364,6 +403,34 @@ def test_a_history_of_another_program_is_left_as_it_is(world: World) -> None:
         leave(t)
 
     assert (world.home / "history").read_bytes() == other
+
+
+def test_a_terminal_that_can_only_print_is_enough(world: World) -> None:
+    with Terminal((), world.env, world.project, kind="dumb") as t:
+        t.wait_for(PROMPT)
+        t.ask("!echo $((6 * 7))", "42")
+        t.ask("hello", "offline engine")
+        leave(t)
+
+    assert "\x1b[3" not in t.raw, "no colours"
+
+
+def test_codes_that_a_model_streams_in_pieces_are_shown_and_not_obeyed(world: World) -> None:
+    evil = "before \x1b]0;owned\x07 \x9b2J \x1b[31mred\x1b[0m \u202eafter\n\n" * 3
+    slow = {"chunk_delay_ms": 5}
+    step = json.dumps({"reply": {"text": evil}, "slow": slow})
+    with run_in_thread(script=Script(parse_steps(step))) as sim:
+        world.at(sim.url)
+        with at_terminal(world, "--bare") as t:
+            t.wait_for(PROMPT)
+            t.ask("first", "before", "red", "after")
+            t.ask("/export said.md", "wrote")
+            leave(t)
+
+    assert not [code for code in ("\x1b]0;owned", "\x9b", "\x1b[31mred", "\u202e") if code in t.raw]
+    assert "\x1b" not in (world.project / "said.md").read_text(encoding="utf-8")
+    [reply] = [p.message.text for p in world.transcript().view if p.by == "model"]
+    assert reply == evil.rstrip("\n") or reply == evil, "nothing is lost: the transcript has what was said"
 
 
 def test_forty_columns_are_enough(world: World) -> None:

@@ -172,6 +172,7 @@ def test_a_prompt_may_name_files_and_what_is_piped_in_may_not(here: Here, world:
     assert here("-p", "hello @one.txt", stdin=b"see @two.txt\n").code == 0
 
     kept = "\n".join(world.kept())
+    assert "gamma delta" in here("-p", "read @two.txt").out
     assert "alpha beta" in kept
     assert "gamma delta" not in kept
 

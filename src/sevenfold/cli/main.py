@@ -369,6 +369,7 @@ _KEYS: Final = """\
 | Tab | completes commands and what follows them, and files after `@` |
 | Shift-Tab | goes through the modes: ask, accept edits, plan |
 | Ctrl-R | searches what you typed before |
+| Ctrl-V | attaches the image in the clipboard |
 | Enter | sends |
 | Esc, then Enter | begins a new line |
 | Esc | on an empty line, or while a reply is written: brings back your last words to edit |

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 import anyio
+import anyio.to_thread
 from msgspec.structs import replace
 from prompt_toolkit.formatted_text import ANSI
 
@@ -138,7 +139,7 @@ class Chat:
             history,
             self._format_toolbar,
             self._theme,
-            EditorActions(self._cycle_mode),
+            EditorActions(self._cycle_mode, self._paste_image),
             ChatCompleter(lambda: self._session),
         )
         self._questions: PromptSession[str] = make_answer_editor(self._format_toolbar, self._theme)
@@ -174,6 +175,20 @@ class Chat:
         self._mode = permissions.mode = CYCLE[at % len(CYCLE)]
         if self._status is not None:
             self._status.want()
+
+    async def _paste_image(self) -> str:
+        """Save the image of the clipboard; returns the mention of its file."""
+        from prompt_toolkit.application import run_in_terminal
+
+        from sevenfold.cli.chat.clipboard import save_clipboard_image
+
+        if self._session is None:
+            return ""
+        path, why = await anyio.to_thread.run_sync(save_clipboard_image, self._session.folder / "pasted")
+        if path is None:
+            await run_in_terminal(lambda: self._aside.say(StatusLine(why)))
+            return ""
+        return f'@"{path}" '
 
     # --- sessions -----------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -65,6 +65,7 @@ class EditorActions:
     """What keys of the editor do beside editing."""
 
     cycle_mode: Callable[[], object]
+    paste_image: Callable[[], Awaitable[str]]  # Gives the text to insert
 
 
 def make_line_editor(
@@ -139,5 +140,16 @@ def _make_key_bindings(actions: EditorActions) -> KeyBindings:
     def cycle_mode(event: KeyPressEvent) -> None:
         actions.cycle_mode()
         event.app.invalidate()
+
+    @keys.add("escape", filter=has_completions & ~is_searching, eager=True)
+    def close_menu(event: KeyPressEvent) -> None:
+        event.current_buffer.cancel_completion()
+
+    @keys.add("c-v", filter=~is_searching)
+    def paste_image(event: KeyPressEvent) -> None:
+        async def insert() -> None:
+            event.current_buffer.insert_text(await actions.paste_image())
+
+        event.app.create_background_task(insert())
 
     return keys

@@ -313,6 +313,7 @@ def run_slash_command(session: Session, line: str) -> CommandOutcome:
 KEYS: Final = (
     "@path attaches a file or folder (@path#L10-20: some lines), and the path of an image the image.",
     "!command runs in the shell; its output goes with your next message. #text is remembered.",
+    "Ctrl-V attaches the image in the clipboard.",
     "Tab completes commands, @paths, sessions, models and names of memories. Ctrl-R searches history.",
     "Shift-Tab: ask, accept edits, plan (nothing is changed). Esc twice: rewind, or clear the line.",
     "Enter sends, Esc then Enter begins a new line, ↑ brings back what was said before.",
