@@ -124,6 +124,7 @@ def test_export_writes_what_was_said_and_asks_before_it_replaces(here: Here, wor
     here("-p", "/export talk.json", "--continue")
     messages = json.loads((world.project / "talk.json").read_text(encoding="utf-8"))["messages"]
     assert next(m["content"][0]["text"] for m in messages if m["by"] == "user") == "read add.py"
+    assert "cannot be a file" in here("-p", f"/export {'x' * 300}.md", "--continue").err
     assert "nothing has been said yet" in here("-p", "/export other.md").err
 
 

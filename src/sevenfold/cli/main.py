@@ -24,7 +24,6 @@ from sevenfold.cli.options import PLAIN, ChatOptions, ReplyFormat, SharedOptions
 from sevenfold.cli.replay import replay
 from sevenfold.cli.team import team
 from sevenfold.core.errors import Mistake
-from sevenfold.settings.environment import is_completing
 
 
 class CommandRoot(TyperGroup):
@@ -76,8 +75,7 @@ def main(words: Sequence[str] | None = None) -> int:
     given = name_no_session(list(sys.argv[1:] if words is None else words))
     with report_errors(as_json=is_json_requested(given)) as end:
         arranged = arrange_words(given)
-        whole = not given and is_completing()
-        command = typer.main.get_command(app if whole else _with_one_command(arranged[0]))
+        command = typer.main.get_command(_with_one_command(arranged[0]) if given else _choose_app())
         code = command.main(arranged, prog_name="sevenfold", standalone_mode=False)
         end.code = code if isinstance(code, int) else 0
     return end.code
@@ -90,6 +88,13 @@ def name_no_session(words: list[str]) -> list[str]:
         "--resume=" if word == "--resume" and after.startswith("-") else word
         for word, after in zip(words, ends, strict=False)
     ]
+
+
+def _choose_app() -> typer.Typer:
+    """The app of a line without words: chat, or all of it for a shell that asks for completions."""
+    from sevenfold.settings.environment import is_completing
+
+    return app if is_completing() else _with_one_command(GROUPS[""])
 
 
 def _with_one_command(name: str) -> typer.Typer:

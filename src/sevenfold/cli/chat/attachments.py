@@ -17,7 +17,7 @@ import anyio.to_thread
 import msgspec
 
 from sevenfold.cli.output import CommandReply, SlowCommand, StatusLine, format_count, make_printable
-from sevenfold.core.errors import Mistake
+from sevenfold.core.errors import Mistake, StorageFailure
 from sevenfold.core.messages import Block, Image, Message, ToolUse, make_context_message
 from sevenfold.core.protocols import ToolFailed
 from sevenfold.session.session import Session
@@ -109,7 +109,7 @@ async def _attach_file(session: Session, mention: Mention) -> StatusLine:
             session.attach(make_context_message(f"The user attached the folder {name}:", _list_names(path)))
             return StatusLine(f"attached the folder {name}", "progress")
         content = await ReadTool(workspace).run(_make_arguments(mention), "")
-    except (ToolFailed, OSError) as error:
+    except (ToolFailed, StorageFailure, OSError) as error:
         return StatusLine(f"{name} is not attached: {error}", "warning")
     if isinstance(content, str):
         session.attach(make_context_message(f"The user attached {name}:", content))
@@ -176,7 +176,7 @@ def _plan_command(session: Session, command: str) -> SlowCommand:
             said = await BashTool(session.tools.workspace).run(
                 {"command": command, "timeout": LONGEST_RUN}, ""
             )
-        except ToolFailed as error:
+        except (ToolFailed, StorageFailure, OSError) as error:
             said = str(error)
         said = shorten_output(said)
         session.attach(

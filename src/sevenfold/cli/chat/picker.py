@@ -19,7 +19,7 @@ from sevenfold.cli.output import MenuRow, fit_line
 if TYPE_CHECKING:
     from prompt_toolkit.formatted_text import StyleAndTextTuples
 
-MOST_SHOWN: Final = 10  # Rows on the screen at a time
+MOST_SHOWN: Final = 10  # Rows on the screen at a time; fewer on a low one
 KEYS: Final = "↑ ↓ choose · type to filter · Enter takes it · Esc leaves"
 FEW_KEYS: Final = "↑ ↓ · Enter takes it · Esc leaves"
 
@@ -55,9 +55,14 @@ class RowPicker:
         found = sorted((score, at) for at, score in enumerate(scores) if score is not None)
         return [self._rows[at] for _, at in found]
 
+    @property
+    def _height(self) -> int:
+        lines = 2 if any(row.about for row in self._rows) else 1
+        return max(1, min(MOST_SHOWN, (shutil.get_terminal_size().lines - 4) // lines))
+
     def _move_to(self, at: int) -> None:
         self._at = max(0, min(at, len(self._found) - 1))
-        self._top = min(max(self._top, self._at - MOST_SHOWN + 1), self._at)
+        self._top = min(max(self._top, self._at - self._height + 1), self._at)
 
     def _make_layout(self) -> Layout:
         typed = VSplit(
@@ -75,7 +80,7 @@ class RowPicker:
         if not found:
             return [("class:about", "  nothing fits; Backspace takes letters back")]
         drawn: StyleAndTextTuples = []
-        for at, row in list(enumerate(found))[self._top : self._top + MOST_SHOWN]:
+        for at, row in list(enumerate(found))[self._top : self._top + self._height]:
             chosen = at == self._at
             room = columns - 1 - len(row.beside)
             label = fit_line(f"{'› ' if chosen else '  '}{row.label}", max(10, room))
@@ -83,7 +88,7 @@ class RowPicker:
             if row.about:
                 drawn.append(("class:about", f"\n{fit_line(f'    {row.about}', columns - 1)}"))
             drawn.append(("", "\n"))
-        below = len(found) - self._top - MOST_SHOWN
+        below = len(found) - self._top - self._height
         drawn.append(("class:about", f"    … {below} more" if below > 0 else ""))
         return drawn
 
@@ -104,11 +109,11 @@ class RowPicker:
 
         @keys.add("pagedown")
         def move_page_down(event: KeyPressEvent) -> None:
-            self._move_to(self._at + MOST_SHOWN)
+            self._move_to(self._at + self._height)
 
         @keys.add("pageup")
         def move_page_up(event: KeyPressEvent) -> None:
-            self._move_to(self._at - MOST_SHOWN)
+            self._move_to(self._at - self._height)
 
         @keys.add("enter")
         def take(event: KeyPressEvent) -> None:

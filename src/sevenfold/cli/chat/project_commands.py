@@ -27,6 +27,7 @@ from sevenfold.cli.output import (
 )
 from sevenfold.core.errors import Mistake, StorageFailure
 from sevenfold.core.messages import Image, Message, Text, ToolResult, ToolUse, encode_block
+from sevenfold.core.protocols import ToolFailed
 from sevenfold.core.transcript import Entry, Reply
 from sevenfold.models.capabilities import OFFLINE, parse_host
 from sevenfold.session.commands import iterate_standing
@@ -93,15 +94,18 @@ def run_export(session: Session, rest: str) -> CommandOutcome:
     """`/export [FILE]`: everything that was said, also what was summarised since."""
     allowed = rest.endswith(f" {OVER}")
     name = rest.removesuffix(f" {OVER}").strip().strip("\"'") or f"{session.id}.md"
-    path = session.tools.workspace.locate(name)
-    if path.is_dir():
-        path /= f"{session.id}.md"
+    try:
+        path = session.tools.workspace.locate(name)
+        path = path / f"{session.id}.md" if path.is_dir() else path
+        there = path.exists()
+    except (ToolFailed, OSError) as error:
+        raise Mistake(f"{to_one_line(name, 80)} cannot be a file: {error}") from error
     _check_may_write(session)
     entries = list(iterate_standing(session.turn.transcript.entries))
     said = [one for one in map(_read_message, entries) if one is not None]
     if not said:
         raise Mistake("nothing has been said yet: there is nothing to export")
-    if path.exists() and not allowed:
+    if there and not allowed:
         return _offer_replacement(path, f"/export {name} {OVER}")
     if path.suffix.lower() == ".json":
         messages = [
