@@ -22,7 +22,8 @@ WIDTH = 120
 KIND = "xterm-256color"
 PROMPT = "›"
 ENTER, ESCAPE, CTRL_C, CTRL_D = "\r", "\x1b", "\x03", "\x04"
-TAB, SHIFT_TAB, CTRL_R, CTRL_V, UP, BACKSPACE = "\t", "\x1b[Z", "\x12", "\x16", "\x1b[A", "\x7f"
+TAB, SHIFT_TAB, CTRL_R, CTRL_V, BACKSPACE = "\t", "\x1b[Z", "\x12", "\x16", "\x7f"
+UP, DOWN = "\x1b[A", "\x1b[B"
 _CONTROL = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|[()].|[=>NOM78]|\][^\x07]*\x07)")
 
 

@@ -172,6 +172,7 @@ def offer_turns(turns: tuple[PastTurn, ...]) -> CommandMenu | CommandReply:
             f"{past.number:>3}  {format_time(past.at)}  {'' if past.in_view else '(summarised) '}"
             f"{to_one_line(past.said, 200)}",
             f"/rewind {past.number}",
+            f" · {format_tokens(past.tokens)} tokens" if past.tokens else "",
         )
         for past in reversed(turns)
     )
