@@ -345,7 +345,8 @@ def test_a_status_line_of_a_folder_that_is_not_trusted_does_not_run(world: World
 
 
 @pytest.mark.parametrize(
-    ("how", "sign"), [("bell", "\x07"), ("desktop", "\x1b]9;sevenfold: the turn has ended\x07")]
+    ("how", "sign"),
+    [("bell", "\x07"), ("desktop", "\x1b]9;sevenfold: the turn has ended\x07"), ("off", "")],
 )
 def test_a_long_turn_ends_with_a_bell_or_a_message(world: World, how: str, sign: str) -> None:
     world.settings({"notifications": {"how": how, "afterSeconds": 0}})
@@ -356,6 +357,7 @@ def test_a_long_turn_ends_with_a_bell_or_a_message(world: World, how: str, sign:
         leave(t)
 
     assert sign in t.raw
+    assert ("\x07" in t.raw) is (how != "off")
 
 
 @pytest.mark.parametrize(
@@ -385,6 +387,7 @@ def test_the_plain_theme_has_no_colours(world: World) -> None:
         leave(t)
 
     assert not {code for code in range(30, 39) if f"\x1b[{code}m" in t.raw}
+    assert "\x07" not in t.raw, "a short turn ends without a bell"
 
 
 # --- bad input ------------------------------------------------------------------------------------------

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
-import shutil
 import sys
-import textwrap
 import unicodedata
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Literal, TypeAlias
@@ -71,8 +69,13 @@ def fit_line(line: str, columns: int) -> str:
 
 def wrap_line(line: str) -> str:
     """A line broken at words for the width of the terminal; what is piped on stays one line."""
+    if not sys.stdout.isatty():
+        return line
+    import shutil
+    import textwrap
+
     columns = shutil.get_terminal_size().columns
-    if not sys.stdout.isatty() or len(line) < columns:
+    if len(line) < columns:
         return line
     return "\n".join(textwrap.wrap(line, max(20, columns - 1), subsequent_indent="      "))
 

@@ -34,7 +34,7 @@ class CompletionRow(NamedTuple):
     about: str = ""
 
 
-SOURCE: TypeAlias = "Callable[[Session, Sequence[str]], Iterable[CompletionRow]]"
+ArgumentSource: TypeAlias = "Callable[[Session, Sequence[str]], Iterable[CompletionRow]]"
 
 
 # --- matching -------------------------------------------------------------------------------------------
@@ -201,11 +201,11 @@ def _list_rules(session: Session, before: Sequence[str]) -> Iterator[CompletionR
         yield from map(CompletionRow, ("default", "acceptEdits", "plan", "dontAsk"))
 
 
-def _make_words(*words: str) -> SOURCE:
+def _make_words(*words: str) -> ArgumentSource:
     return lambda session, before: () if before else map(CompletionRow, words)
 
 
-ARGUMENTS: Final[dict[str, SOURCE]] = {
+ARGUMENTS: Final[dict[str, ArgumentSource]] = {
     "/agents": _list_agents,
     "/compact": _make_words("from", "up_to"),
     "/config": _list_settings,

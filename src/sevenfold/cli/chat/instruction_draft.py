@@ -134,8 +134,10 @@ def _list_commands(
         tests = any(re.search(r"(?:^|/)test_\w+\.py$", path) for path in files)
         if "pytest" in tools or tests:
             yield "- `python -m pytest`: all tests; `python -m pytest path/to/test_file.py -k name`: one"
-        yield from ("- `ruff check .`" for _ in [0] if "ruff" in tools or (tree / "ruff.toml").exists())
-        yield from ("- `mypy`" for _ in [0] if "mypy" in tools or (tree / "mypy.ini").exists())
+        if "ruff" in tools or (tree / "ruff.toml").exists():
+            yield "- `ruff check .`"
+        if "mypy" in tools or (tree / "mypy.ini").exists():
+            yield "- `mypy`"
     if (tree / "Cargo.toml").exists():
         yield "- `cargo build`, `cargo test`, `cargo test NAME` for one test, `cargo clippy`"
     if (tree / "go.mod").exists():

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.formatted_text import StyleAndTextTuples
 
 MOST_SHOWN: Final = 10  # Rows on the screen at a time; fewer on a low one
+NARROW: Final = 40  # Columns that a label needs; with fewer, what stands beside it goes below
 KEYS: Final = "↑ ↓ choose · type to filter · Enter takes it · Esc leaves"
 FEW_KEYS: Final = "↑ ↓ · Enter takes it · Esc leaves"
 
@@ -57,7 +58,7 @@ class RowPicker:
 
     @property
     def _height(self) -> int:
-        lines = 2 if any(row.about for row in self._rows) else 1
+        lines = 2 if any(row.about or row.beside for row in self._rows) else 1
         return max(1, min(MOST_SHOWN, (shutil.get_terminal_size().lines - 4) // lines))
 
     def _move_to(self, at: int) -> None:
@@ -82,14 +83,16 @@ class RowPicker:
         drawn: StyleAndTextTuples = []
         for at, row in list(enumerate(found))[self._top : self._top + self._height]:
             chosen = at == self._at
-            room = columns - 1 - len(row.beside)
-            label = fit_line(f"{'› ' if chosen else '  '}{row.label}", max(10, room))
-            drawn.append(("class:chosen" if chosen else "", f"{label}{row.beside}"))
-            if row.about:
-                drawn.append(("class:about", f"\n{fit_line(f'    {row.about}', columns - 1)}"))
+            narrow = columns - len(row.beside) < NARROW
+            beside = "" if narrow else row.beside
+            label = fit_line(f"{'› ' if chosen else '  '}{row.label}", columns - 1 - len(beside))
+            drawn.append(("class:chosen" if chosen else "", f"{label}{beside}"))
+            below = [row.beside.strip(" ·"), row.about] if narrow else [row.about]
+            if about := " · ".join(filter(None, below)):
+                drawn.append(("class:about", f"\n{fit_line(f'    {about}', columns - 1)}"))
             drawn.append(("", "\n"))
-        below = len(found) - self._top - self._height
-        drawn.append(("class:about", f"    … {below} more" if below > 0 else ""))
+        more = len(found) - self._top - self._height
+        drawn.append(("class:about", f"    … {more} more" if more > 0 else ""))
         return drawn
 
     def _make_key_bindings(self) -> KeyBindings:

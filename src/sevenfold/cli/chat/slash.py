@@ -169,14 +169,13 @@ def offer_turns(turns: tuple[PastTurn, ...]) -> CommandMenu | CommandReply:
         return CommandReply(format_turns(turns))
     rows = tuple(
         MenuRow(
-            f"{past.number:>3}  {format_time(past.at)}  {'' if past.in_view else '(summarised) '}"
-            f"{to_one_line(past.said, 200)}",
+            f"{past.number:>3}  {'' if past.in_view else '(summarised) '}{to_one_line(past.said, 200)}",
             f"/rewind {past.number}",
-            f" · {format_tokens(past.tokens)} tokens" if past.tokens else "",
+            f" · {format_time(past.at)}{f' · {format_tokens(past.tokens)} tokens' if past.tokens else ''}",
         )
         for past in reversed(turns)
     )
-    return CommandMenu(format_turns(turns), "go back to before a turn, or summarise around it", rows)
+    return CommandMenu(format_turns(turns), "go back to before a turn", rows)
 
 
 def format_turns(turns: tuple[PastTurn, ...]) -> str:

@@ -106,15 +106,17 @@ class StatusCommand:
     async def refresh(self) -> None:
         """Run the command; where that fails the line of before stays."""
         payload = msgspec.json.encode(describe_session(self._session))
-        environment = self._session.tools.workspace.environment
+        names = ("CLAUDE_PROJECT_DIR", "SEVENFOLD_PROJECT_DIR")
+        project = dict.fromkeys(names, str(self._session.places.tree))
         try:
-            process = await anyio.open_process(
-                ["/bin/sh", "-c", self._setting.command],
-                stderr=subprocess.DEVNULL,
-                cwd=self._session.tools.workspace.cwd,
-                env={**environment, "SEVENFOLD_PROJECT_DIR": str(self._session.places.tree)},
-                start_new_session=True,
-            )
+            with anyio.CancelScope(shield=True):  # else a process could be left that nobody ends
+                process = await anyio.open_process(
+                    ["/bin/sh", "-c", self._setting.command],
+                    stderr=subprocess.DEVNULL,
+                    cwd=self._session.tools.workspace.cwd,
+                    env={**self._session.tools.workspace.environment, **project},
+                    start_new_session=True,
+                )
         except (OSError, ValueError) as error:
             self._fail(f"could not be started: {error}")
             return
