@@ -31,7 +31,7 @@ cli/test_memory_history_cli.py cli/test_replay_command.py cli/test_replay_honest
 cli/test_simulate_command.py cli/test_team_cli.py
 context/test_context_properties.py context/test_context_state.py context/test_real_callers.py
 flows/test_dream_on_llama.py flows/test_extraction_on_llama.py flows/test_forks_on_llama.py
-flows/test_home_of_0_1.py flows/test_layers_in_session.py
+flows/test_home_of_0_1.py flows/test_layers_in_session.py flows/test_pages.py
 layers/l2_microcompaction/test_frontier.py layers/l4_compaction/test_collapse.py
 layers/l4_compaction/test_digest.py layers/l7_agents/test_worktrees.py
 memory/consolidation/test_consolidation.py memory/folder/test_path_attacks.py memory/history/test_history.py

@@ -5,6 +5,7 @@ All ways write as much as the recorded model did, and the user's words are then 
     recorded   the summary that the recorded model wrote, from the whole conversation
     whole      the offline engine on the whole conversation, as a fork sees it
     record     the offline engine on the record that `balanced` gives to the small model
+    nothing    no summary at all: the least that any writer can leave
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ MORE_SESSIONS: Final = SESSIONS.with_name("sessions_2")
 SETTINGS: Final = CompactionSettings()
 FELT: Final = 0.02
 """A difference in fidelity that counts as a loss."""
-RECORDED, WHOLE, UNCUT, RECORD = "recorded", "whole", "record, uncut", "record"
+RECORDED, WHOLE, UNCUT, RECORD, NOTHING = "recorded", "whole", "record, uncut", "record", "nothing"
 WAYS: Final = (RECORDED, WHOLE, UNCUT, RECORD)
-AGAIN: Final = (RECORDED, WHOLE, RECORD)
+AGAIN: Final = (RECORDED, WHOLE, RECORD, NOTHING)
 """The ways that are shown with what is restored, too."""
 THERE: Final = "in the record at all"
 SAID: Final = "said"
@@ -51,7 +52,8 @@ NOTES: Final = (
     "recorded: the recorded model, whole conversation; whole: our form by rule on the whole conversation; "
     f"record: the same on the record with {SETTINGS.record_characters:,} characters of each thing that a "
     "tool was given or answered; uncut: a record with all of them",
-    "restored: followed by the names and the parts of files that `balanced` gives back, the same for all",
+    "restored: followed by the names and the parts of files that `balanced` gives back, the same for all; "
+    "nothing, restored: the same without a summary, so no writer can lose more",
 )
 
 
@@ -110,6 +112,7 @@ _WRITE: Final[dict[str, Callable[[Case], str]]] = {
     WHOLE: write_whole,
     UNCUT: lambda case: write_from_record(case, 0),
     RECORD: lambda case: write_from_record(case, SETTINGS.record_characters),
+    NOTHING: lambda case: put_words_in(summary.SummarySections(), case.removed),
 }
 
 
@@ -206,7 +209,7 @@ def _make_score_table(results: Sequence[LeanResult]) -> Table:
 
 def _add_scores(table: Table, name: str, some: Sequence[LeanResult]) -> None:
     scores = {way: [one.score(way) for one in some] for way in WAYS}
-    again = {way: [one.score(way, restored=True) for one in some] for way in WAYS}
+    again = {way: [one.score(way, restored=True) for one in some] for way in AGAIN}
     lost = sum(a - b > FELT for a, b in zip(scores[WHOLE], scores[RECORD], strict=True))
     table.add(
         name,

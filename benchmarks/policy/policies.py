@@ -32,8 +32,8 @@ BASE_WITHOUT_BREAKS: Final = replace(BASE, name="append-only without breaks", re
 CHANGES: Final = (
     replace(
         DEFAULT,
-        name="summaries by the small model when the user speaks",
-        compaction=replace(DEFAULT.compaction, by_small_model=True),
+        name="all summaries by the conversation's own model",
+        compaction=replace(DEFAULT.compaction, by_small_model=False),
     ),
     replace(
         DEFAULT,

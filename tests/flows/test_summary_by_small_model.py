@@ -61,7 +61,6 @@ class Wire:
 
     async def work(self, *asks: str, model: Any = MODEL, **settings: Any) -> list[LedgerRow]:
         """A session with these questions; the requests for its summary."""
-        settings["compaction"] = {"bySmallModel": True, **settings.get("compaction", {})}
         async with self.here.session(model, settings={**SETTINGS, **settings}) as session:
             for text in asks:
                 await session.ask(text)

@@ -17,7 +17,7 @@ from sevenfold.replay.costs import LARGEST_FIXED, compute_token_rates, estimate_
 from sevenfold.replay.driver import drive_session
 from sevenfold.replay.outcome import ReplayOutcome
 from sevenfold.replay.policies import Policy, load_policy
-from sevenfold.replay.stand_ins import SUMMARY_OUTPUT, TOO_LONG, ReplayDisk
+from sevenfold.replay.stand_ins import SUMMARY_OUTPUT, UNKNOWN_REST, ReplayDisk
 from sevenfold.settings.layers import CompactionSettings, ExtractionSettings, Switches
 from sevenfold.testing import FakeClock
 
@@ -104,7 +104,8 @@ def driven(talk: Talk, under: Policy = OURS) -> ReplayOutcome:
 
 
 def test_a_summary_that_pays_is_asked_for_when_the_user_speaks_and_is_charged() -> None:
-    outcome = driven(long_talk(needed=False))
+    own = replace(OURS, compaction=replace(OURS.compaction, by_small_model=False))
+    outcome = driven(long_talk(needed=False), own)
 
     [made] = outcome.compactions
     assert made.by == "summary"
@@ -121,8 +122,7 @@ def test_a_summary_that_pays_is_asked_for_when_the_user_speaks_and_is_charged() 
 
 
 def test_a_summary_by_the_small_model_is_charged_at_its_price() -> None:
-    lean = replace(OURS, compaction=replace(OURS.compaction, by_small_model=True))
-    outcome, price = driven(long_talk(needed=False), lean), Prices.load().of(MODEL)
+    outcome, price = driven(long_talk(needed=False)), Prices.load().of(MODEL)
     assert price
     small = Prices.load().of(price.small)
     assert small
@@ -218,8 +218,7 @@ def test_a_file_is_known_as_the_calls_show_it() -> None:
 
     assert disk.read("/a") == "one\nthree"
     assert disk.read("/b") == "new"
-    shown = disk.read("/c") or ""
-    assert (shown.split("\n")[4], len(shown)) == ("five", len(TOO_LONG) + 4), "the rest is not known"
+    assert disk.read("/c") == "\n\n\n\nfive" + UNKNOWN_REST, "the rest is not known"
     assert disk.read("/d") is None
 
 

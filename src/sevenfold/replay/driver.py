@@ -35,6 +35,7 @@ from sevenfold.layers.l7_agents.forks import ForkRunner
 from sevenfold.layers.ladder import BlockCheck, make_standard_layers
 from sevenfold.layers.parts import LayerParts, PlainConversation
 from sevenfold.layers.shared.boundary import SPOKEN, STANDS_FOR, record_name
+from sevenfold.layers.shared.facts import IdentityCache
 from sevenfold.layers.shared.idle_gaps import GapCounts
 from sevenfold.layers.shared.restore import RestoredFiles, RestoredNames, Restorer, StartContext
 from sevenfold.models.capabilities import find_capabilities
@@ -144,6 +145,9 @@ FILLER: Final = "x" * 199 + "\n"  # Stands for text that is not in the file
 
 Make = Callable[[LayerParts], Layers]
 
+_NEEDS: Final = {resets: IdentityCache(partial(find_needs, resets=resets), 1) for resets in (True, False)}
+"""The needs of the session that was replayed last: its other policies have the same."""
+
 
 def drive_session(
     entries: Sequence[Entry],
@@ -191,7 +195,7 @@ class SessionDrive:
         self._able = able or Capabilities(window=thresholds.window)
         self._prices = prices or Prices.load()
         began = process_time()
-        self._needs = find_needs(entries, resets=not self._compacts)
+        self._needs = _NEEDS[not self._compacts].of(entries)
         self._counted = compute_token_rates(entries, fixed)
         self._spent = TimeSpent(tracing=process_time() - began)
         self._inside = 0.0  # Seconds of the simulator and of our books while layers ran

@@ -256,19 +256,11 @@ def is_extraction_uncertain(recorded: RecordedSession, policies: tuple[Policy, .
 
 
 PATH: Final = "file_path"
-TOO_LONG: Final = "\n" * 120_000  # A file of which only a part was shown: too long to be restored
+UNKNOWN_REST: Final = "\n" * 20 + " " * 120_000
+"""Stands behind the known lines of a file of which only a part was shown: too long to be restored whole."""
 _NUMBERED: Final = re.compile(r"^\s*\d+[→\t]", re.M)
 _LINE: Final = re.compile(r"^\s*(\d{1,6})[→\t](.*)$", re.M)
 _REMINDER: Final = "<system-reminder>"
-
-
-def _add_lines(text: str, shown: str) -> str:
-    """The text of a file with the numbered lines that a call has shown."""
-    lines = text.split("\n")
-    for number, line in _LINE.findall(shown.partition(_REMINDER)[0]):
-        if 0 < int(number) <= len(lines):
-            lines[int(number) - 1] = line
-    return "\n".join(lines)
 
 
 class ReplayDisk:
@@ -277,11 +269,13 @@ class ReplayDisk:
     def __init__(self) -> None:
         self._files: dict[str, str] = {}
         self._results: dict[str, str] = {}  # Of files that were read and not changed since
+        self._parts: set[str] = set()  # Files of which only some lines were shown
 
     def read(self, path: str) -> str | None:
         result = self._results.get(path)
         if result is None:
-            return self._files.get(path)
+            text = self._files.get(path)
+            return f"{text}{UNKNOWN_REST}" if path in self._parts else text
         return _NUMBERED.sub("", result.partition(_REMINDER)[0].rstrip("\n"))
 
     def apply_call(self, use: ToolUse, result: ToolResult) -> None:
@@ -293,7 +287,9 @@ class ReplayDisk:
             case "Read":
                 self._apply_read(path, use, result.text)
             case "Write":
-                self._keep_text(path, str(use.input.get("content", "")))
+                self._results.pop(path, None)
+                self._parts.discard(path)
+                self._files[path] = str(use.input.get("content", ""))
             case "Edit":
                 self._apply_edit(path, use.input)
             case "MultiEdit":
@@ -307,17 +303,29 @@ class ReplayDisk:
     def _apply_read(self, path: str, use: ToolUse, text: str) -> None:
         if use.input.get("offset") or use.input.get("limit"):
             if path not in self._results:
-                self._files[path] = _add_lines(self._files.get(path, TOO_LONG), text)
+                self._add_lines(path, text)
             return
         self._files.pop(path, None)
+        self._parts.discard(path)
         self._results[path] = text
+
+    def _add_lines(self, path: str, shown: str) -> None:
+        """Add the numbered lines that a call has shown."""
+        whole = path in self._files and path not in self._parts
+        lines = self._files.get(path, "").split("\n")
+        for number, line in _LINE.findall(shown.partition(_REMINDER)[0]):
+            if not whole:
+                lines += [""] * (int(number) - len(lines))
+            if 0 < int(number) <= len(lines):
+                lines[int(number) - 1] = line
+        self._files[path] = "\n".join(lines)
+        if not whole:
+            self._parts.add(path)
 
     def _apply_edit(self, path: str, edit: dict[str, object]) -> None:
         old, new = str(edit.get("old_string", "")), str(edit.get("new_string", ""))
         if not old or (text := self.read(path)) is None:
             return
-        self._keep_text(path, text.replace(old, new, -1 if edit.get("replace_all") else 1))
-
-    def _keep_text(self, path: str, text: str) -> None:
+        text = text.replace(old, new, -1 if edit.get("replace_all") else 1)
         self._results.pop(path, None)
-        self._files[path] = text
+        self._files[path] = text.removesuffix(UNKNOWN_REST) if path in self._parts else text

@@ -233,9 +233,9 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
         describe(
             "`bySize`: when the user speaks, the small model writes the summary from such a record, where "
             "that is cheaper (`sideWork`). Otherwise the model of the conversation always does.",
-            True,
+            False,
         ),
-    ] = False
+    ] = True
     margin: Annotated[
         Factor, describe("`bySize`: the expected saving must be this many times what it costs.")
     ] = 3.0
@@ -582,6 +582,7 @@ POLICIES: Final[dict[PolicyName, Json]] = {
             "fileTokens": 5_000,
             "excerpts": False,
             "recordCharacters": 0,
+            "bySmallModel": False,
         },
         "notes": {"priced": True},
         "extraction": {"batch": 1, "leastRequests": 0, "patient": False},
@@ -592,13 +593,7 @@ POLICIES: Final[dict[PolicyName, Json]] = {
     "balanced": {},
     "thrifty": {
         "micro": {"needWeight": 1.0},
-        "compaction": {
-            "turnTokens": 75_000,
-            "taskTokens": 110_000,
-            "coldTokens": 60_000,
-            "margin": 2.0,
-            "bySmallModel": True,
-        },
+        "compaction": {"turnTokens": 75_000, "taskTokens": 110_000, "coldTokens": 60_000, "margin": 2.0},
     },
 }
 """Under one name, the settings with which all layers spend: those that differ from their defaults, as a
