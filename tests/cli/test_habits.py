@@ -282,7 +282,7 @@ def test_the_resume_picker_shows_title_age_size_and_last_words_and_hides_single_
         t.ask("my colour is green", "offline")
         t.ask("/clear")
         t.line("/resume")
-        t.wait_for("1 one-shot run not shown", "my colour is green · just now · ", " kB", "Esc leaves")
+        t.wait_for("my colour is green · just now · ", " kB", "1 one-shot run not shown", "Esc leaves")
         t.press(ENTER)
         t.wait_for("resumed", "> my colour is green", PROMPT)
         leave(t)

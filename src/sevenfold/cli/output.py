@@ -443,6 +443,7 @@ class CommandMenu(msgspec.Struct, frozen=True):
     text: str
     title: str
     rows: tuple[MenuRow, ...]
+    note: str = ""  # Shown below the rows
 
 
 class SendPrompt(msgspec.Struct, frozen=True):

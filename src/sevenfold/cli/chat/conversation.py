@@ -341,7 +341,7 @@ class Chat:
 
     async def _pick_row(self, menu: CommandMenu) -> str:
         """The command of the row that was picked; empty for none."""
-        self._picker = RowPicker(menu.title, menu.rows, plain=self._theme.plain)
+        self._picker = RowPicker(menu, plain=self._theme.plain)
         try:
             return await self._picker.run()
         except KeyboardInterrupt:

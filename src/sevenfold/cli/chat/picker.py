@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from prompt_toolkit.application import Application
@@ -14,7 +13,7 @@ from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.styles import Style
 
 from sevenfold.cli.chat.completion import score_match
-from sevenfold.cli.output import MenuRow, fit_line
+from sevenfold.cli.output import CommandMenu, MenuRow, fit_line
 
 if TYPE_CHECKING:
     from prompt_toolkit.formatted_text import StyleAndTextTuples
@@ -33,8 +32,8 @@ def _draw_keys() -> StyleAndTextTuples:
 class RowPicker:
     """Shows the rows of a menu. `run` returns the line of the row that was picked, or nothing."""
 
-    def __init__(self, title: str, rows: Sequence[MenuRow], *, plain: bool) -> None:
-        self._title, self._rows, self._at, self._top = title, list(rows), 0, 0
+    def __init__(self, menu: CommandMenu, *, plain: bool) -> None:
+        self._menu, self._rows, self._at, self._top = menu, list(menu.rows), 0, 0
         self._query = Buffer(on_text_changed=lambda _: self._move_to(0), multiline=False)
         self.app: Application[str] = Application(
             layout=self._make_layout(),
@@ -68,7 +67,9 @@ class RowPicker:
     def _make_layout(self) -> Layout:
         typed = VSplit(
             [
-                Window(FormattedTextControl(lambda: f"{self._title}: "), dont_extend_width=True, height=1),
+                Window(
+                    FormattedTextControl(lambda: f"{self._menu.title}: "), dont_extend_width=True, height=1
+                ),
                 Window(BufferControl(self._query), height=1),
             ]
         )
@@ -92,7 +93,8 @@ class RowPicker:
                 drawn.append(("class:about", f"\n{fit_line(f'    {about}', columns - 1)}"))
             drawn.append(("", "\n"))
         more = len(found) - self._top - self._height
-        drawn.append(("class:about", f"    … {more} more" if more > 0 else ""))
+        notes = [f"… {more} more" if more > 0 else "", self._menu.note]
+        drawn.append(("class:about", fit_line(f"    {' · '.join(filter(None, notes))}", columns - 1)))
         return drawn
 
     def _make_key_bindings(self) -> KeyBindings:

@@ -429,8 +429,7 @@ def offer_sessions(places: ProjectPaths, now: float, *, besides: str = "") -> Co
     )
     listed = format_session_table(known[:MOST_SESSIONS], terminal=sys.stdout.isatty())
     lines = [listed, *([f"  {left}"] if hidden else []), "  /resume ID goes on with one of them"]
-    title = f"go on with ({left})" if hidden else "go on with"
-    return CommandMenu("\n".join(lines), title, rows)
+    return CommandMenu("\n".join(lines), "go on with", rows, left if hidden else "")
 
 
 def _use_model(session: Session, rest: str) -> CommandOutcome:
