@@ -19,8 +19,11 @@ from typing import Self
 
 PATIENCE = 40.0
 WIDTH = 120
+KIND = "xterm-256color"
 PROMPT = "›"
 ENTER, ESCAPE, CTRL_C, CTRL_D = "\r", "\x1b", "\x03", "\x04"
+TAB, SHIFT_TAB, CTRL_R, CTRL_V, BACKSPACE = "\t", "\x1b[Z", "\x12", "\x16", "\x7f"
+UP, DOWN = "\x1b[A", "\x1b[B"
 _CONTROL = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|[()].|[=>NOM78]|\][^\x07]*\x07)")
 
 
@@ -102,15 +105,18 @@ class Glass:
 class Terminal:
     """Runs `sevenfold` with a pseudo-terminal of its own as its controlling terminal."""
 
-    def __init__(self, words: Sequence[str], env: dict[str, str], cwd: Path) -> None:
+    def __init__(
+        self, words: Sequence[str], env: dict[str, str], cwd: Path, columns: int = WIDTH, kind: str = KIND
+    ) -> None:
+        self._columns = columns
         self._master, slave = os.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, WIDTH, 0, 0))
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
         self.process = subprocess.Popen(
             [sys.executable, "-m", "sevenfold", *words],
             stdin=slave,
             stdout=slave,
             stderr=slave,
-            env={**env, "TERM": "xterm-256color"},
+            env={**env, "TERM": kind},
             cwd=cwd,
             start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
@@ -126,7 +132,7 @@ class Terminal:
     @property
     def screen(self) -> str:
         """What can be seen now, with what has scrolled away above it."""
-        glass = Glass(WIDTH)
+        glass = Glass(self._columns)
         glass.show(self.raw)
         return glass.text
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 from cli.conftest import Here
-from cli.terminal import CTRL_C, CTRL_D, ENTER, ESCAPE, PROMPT, Terminal
+from cli.terminal import CTRL_C, CTRL_D, DOWN, ENTER, ESCAPE, PROMPT, Terminal
 from cli.world import World
 
 from sevenfold.cli.chat.slash import describe_compaction, describe_worst_loss, parse_compact_range
@@ -120,10 +120,10 @@ def test_esc_stops_it_too_and_what_was_typed_meanwhile_waits_in_the_line(world: 
 @pytest.mark.real
 def test_rewind_lists_the_turns_and_goes_back_with_the_words_to_edit(world: World) -> None:
     with provider(world), chatting(world) as t:
-        first = "1  20"
-        listed = t.ask("/rewind", "when", first, ASKED[0], ASKED[1], ASKED[2], "/rewind N")
-        assert re.search(r"3  20\d\d-\d\d-\d\d \d\d:\d\d +[\d.]+k  run `ls", listed)
-        t.line("/rewind 2")
+        t.line("/rewind")
+        listed = t.wait_for("go back to before a turn", ASKED[2], ASKED[1], ASKED[0], "Esc leaves")
+        assert re.search(r"3  run `ls.* · 20\d\d-\d\d-\d\d \d\d:\d\d · [\d.]+k tokens", listed)
+        t.press(f"{DOWN}{ENTER}")  # the newest stands first
         t.wait_for("turn 2", ASKED[1], "/rewind 2 back", "/compact from 2", "/compact up_to 2")
         t.wait_for("b/f/u, or Enter for nothing: ")
         t.line("b")

@@ -205,7 +205,10 @@ def test_clear_resume_and_model(world: World) -> None:
         [first] = world.transcripts
         t.ask("/clear")
         t.ask("what is my colour?", "offline engine")
-        t.ask("/resume", first.stem, "my colour is green", "/resume ID goes on")
+        t.line("/resume")
+        t.wait_for("go on with", "my colour is green", "just now", "Esc leaves")
+        t.press(ESCAPE)
+        t.wait_for(PROMPT)
         t.ask("/resume nope", "there is no session 'nope'", "/resume lists those there are")
         t.ask(f"/resume {first.stem}", f"resumed {first.stem}", "> my colour is green")
         t.ask("/model claude-sonnet-4-5", "claude-sonnet-4-5 needs a key")

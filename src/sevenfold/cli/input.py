@@ -20,6 +20,7 @@ import msgspec
 from sevenfold.cli.output import make_printable, to_one_line
 from sevenfold.cli.startup import list_changed_lines, list_ignored_settings
 from sevenfold.core.messages import ToolUse
+from sevenfold.settings.schema import NotificationSettings
 from sevenfold.storage.files import make_private_dir, read_if_there, write_atomic
 from sevenfold.tools.toolbox import PermissionAnswer
 
@@ -27,14 +28,17 @@ if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
 
 ESCAPE: Final = b"\x1b"
+SHIFT_TAB: Final = b"\x1b[Z"
 _SEQUENCE: Final = r"(?s)\x1b(?:\[[0-9;?]*[ -/]*[@-~]|O.|.)?"  # Arrow keys, marks around pasted text
 
 
 class KeyListener:
     """Listens to a terminal without showing what is typed. Ctrl-C is still a signal."""
 
-    def __init__(self, fd: int, on_escape: Callable[[], object]) -> None:
-        self._fd, self._on_escape = fd, on_escape
+    def __init__(
+        self, fd: int, on_escape: Callable[[], object], on_shift_tab: Callable[[], object] = int
+    ) -> None:
+        self._fd, self._on_escape, self._on_shift_tab = fd, on_escape, on_shift_tab
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._typed = ""
         self._scope: anyio.CancelScope | None = None
@@ -80,6 +84,8 @@ class KeyListener:
                 return True
             if data == ESCAPE:
                 self._on_escape()
+            elif data == SHIFT_TAB:
+                self._on_shift_tab()
             else:
                 self._typed += self._decode(data)
 
@@ -139,6 +145,26 @@ class InterruptCounter:
         self._last = now
         self.leaving = self.leaving or (last is not None and now - last <= TWICE)
         return self.leaving
+
+
+class TurnSignal:
+    """Calls the user when a turn took long, by a bell or a message of the terminal."""
+
+    def __init__(self, settings: NotificationSettings, now: Callable[[], float] = monotonic) -> None:
+        self._settings, self._now = settings, now
+        self._began = now()
+
+    def begin(self) -> None:
+        """A turn begins, or the user has just answered."""
+        self._began = self._now()
+
+    def call_user(self, why: str) -> None:
+        """Ring if the user has waited for long; `why` is shown where the terminal shows messages."""
+        if self._now() - self._began < self._settings.after_seconds or not sys.stdout.isatty():
+            return
+        signs = {"bell": "\a", "desktop": f"\x1b]9;sevenfold: {make_printable(why)}\a"}
+        sys.stdout.write(signs.get(self._settings.how, ""))
+        sys.stdout.flush()
 
 
 MOST_SHOWN: Final = 2_000

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 
 import typer
 from msgspec.structs import replace
+from typer.core import TyperGroup
 from typer.models import CommandInfo, TyperInfo
 
 from sevenfold.cli import options as option
@@ -24,11 +25,28 @@ from sevenfold.cli.replay import replay
 from sevenfold.cli.team import team
 from sevenfold.core.errors import Mistake
 
+
+class CommandRoot(TyperGroup):
+    """The program itself. Options without a command are those of `chat`, also to a shell that completes."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        if extra.get("resilient_parsing") and args and args[0].startswith("-"):
+            args = [GROUPS[""], *args]
+        return super().make_context(info_name, args, parent, **extra)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        found = super().shell_complete(ctx, incomplete)
+        chat = self.commands.get(GROUPS[""])
+        if chat is not None and incomplete.startswith("-"):
+            found += chat.shell_complete(typer.Context(chat, parent=ctx), incomplete)
+        return found
+
+
 app = typer.Typer(
     name="sevenfold",
     help="An agent in your terminal whose memory is plain files. Without a command: chat.",
     epilog="Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused, 130 interrupted.",
-    add_completion=False,
+    cls=CommandRoot,
     pretty_exceptions_enable=False,
     **PLAIN,
 )
@@ -44,6 +62,7 @@ GROUPS: Final = {  # The default command of each group of commands
     "agents": "list",
     "team": "status",
 }
+OF_THE_ROOT: Final = ("-h", "--help", "--version", "--install-completion", "--show-completion")
 COLLECT_AFTER: Final = 100_000
 """New objects after which Python looks for garbage. A start makes nearly as many and keeps most: at
 Python's own 700 it looks a hundred times, for a tenth of the time to the first request."""
@@ -53,13 +72,29 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run one command line; returns the exit code."""
     gc.set_threshold(COLLECT_AFTER)
     atexit.register(gc.freeze)  # else Python looks through all objects before it ends, for 0.1 s
-    given = list(sys.argv[1:] if words is None else words)
+    given = name_no_session(list(sys.argv[1:] if words is None else words))
     with report_errors(as_json=is_json_requested(given)) as end:
         arranged = arrange_words(given)
-        command = typer.main.get_command(_with_one_command(arranged[0]))
+        command = typer.main.get_command(_with_one_command(arranged[0]) if given else _choose_app())
         code = command.main(arranged, prog_name="sevenfold", standalone_mode=False)
         end.code = code if isinstance(code, int) else 0
     return end.code
+
+
+def name_no_session(words: list[str]) -> list[str]:
+    """The words with `--resume=` for a `--resume` that no session follows: it opens the picker."""
+    ends = [*words[1:], "-"]
+    return [
+        "--resume=" if word == "--resume" and after.startswith("-") else word
+        for word, after in zip(words, ends, strict=False)
+    ]
+
+
+def _choose_app() -> typer.Typer:
+    """The app of a line without words: chat, or all of it for a shell that asks for completions."""
+    from sevenfold.settings.environment import is_completing
+
+    return app if is_completing() else _with_one_command(GROUPS[""])
 
 
 def _with_one_command(name: str) -> typer.Typer:
@@ -84,7 +119,7 @@ def arrange_words(words: Sequence[str], group: str = "") -> list[str]:
     lead, rest = list(words[:at]), list(words[at:])
     if rest[:1] == ["--version"] and not group:
         return [*(["--json"] if "--json" in words else []), "--version"]
-    if not rest or (rest[0].startswith("-") and rest[0] not in ("-h", "--help", "--version")):
+    if not rest or (rest[0].startswith("-") and rest[0] not in OF_THE_ROOT):
         return [GROUPS[group], *lead, *rest]
     inner = f"{group} {rest[0]}".strip()
     if inner in GROUPS:
@@ -167,6 +202,8 @@ def chat(
         mode=permission_mode,
     )
     asked = join_prompt(prompt, read_piped_text(options))
+    if asked is not None and resume == "":
+        raise Mistake("--resume without a session lets you pick one in a chat; with a prompt name it")
     if asked is not None:
         return anyio.run(ask_once, options, asked)
     at_terminal = sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
@@ -303,6 +340,12 @@ stdout.
 They may stand before the command, too.
 """
 
+_SHELLS: Final = """\
+
+`sevenfold --install-completion` makes bash, zsh or fish complete commands, options, sessions, models and
+memories; it finds out which shell you use, and says where it wrote. `--show-completion` prints the script.
+"""
+
 _CHAT: Final = """\
 With `-p`, or when something is piped in, one question is asked and the answer printed. What is piped in is
 added to the prompt in a `<stdin>` block; up to 600,000 bytes of text.
@@ -325,11 +368,21 @@ At a terminal:
 """
 
 _KEYS: Final = """\
+| `@path` | attaches a file, some of its lines (`@path#L10-20`), an image or a folder |
+| `!command` | runs in the shell and shows its output, which goes with your next message |
+| `#text` | is remembered, and it says where |
+| Tab | completes commands and what follows them, and files after `@` |
+| Shift-Tab | goes through the modes: ask, accept edits, plan |
+| Ctrl-R | searches what you typed before |
+| Ctrl-V | attaches the image in the clipboard |
 | Enter | sends |
 | Esc, then Enter | begins a new line |
 | Esc | on an empty line, or while a reply is written: brings back your last words to edit |
-| Ctrl-C | stops the turn or the compaction; twice within two seconds leaves |
+| Esc twice | on an empty line: `/rewind`; else clears the line |
+| Ctrl-C | stops the turn or the command; twice within two seconds leaves |
 | Ctrl-D | leaves |
+
+[Chat](chat.md) says more about each.
 """
 
 
@@ -337,7 +390,7 @@ def write_cli_reference() -> str:
     """Every command and option; each is described where it is defined."""
     command: Any = typer.main.get_command(app)
     shared = [param for param in command.commands["chat"].params if _is_shared(param)]
-    parts = [_HEAD, _format_options(shared)]
+    parts = [_HEAD, _format_options(shared), _SHELLS]
     for path, one in _list_commands(command, ()):
         parts += [f"\n## sevenfold {' '.join(path)}\n", f"```\n{_format_usage(path, one)}\n```\n"]
         parts.append(f"{one.help}\n")

@@ -12,6 +12,8 @@ from typing import Annotated, Any, Concatenate, Final, ParamSpec
 import msgspec
 from typer import Argument, Option
 
+from sevenfold.cli.shell_completion import complete_memory, complete_model, complete_session
+
 P = ParamSpec("P")
 PLAIN: Final[dict[str, Any]] = {  # Arguments of every `typer.Typer`
     "rich_markup_mode": None,  # help is plain text: drawing it would take longer than all the rest
@@ -106,11 +108,17 @@ ModelName = Annotated[
         metavar="NAME",
         help="'offline', an Anthropic model, 'openai:NAME' or 'local:FILE.gguf'. Without it: the settings, "
         "a Claude model if there is a key, then 'offline'.",
+        autocompletion=complete_model,
     ),
 ]
 Resume = Annotated[
     str | None,
-    Option("--resume", metavar="ID", help="Go on with this session; the beginning of its id is enough."),
+    Option(
+        "--resume",
+        metavar="[ID]",
+        help="Go on with this session; the beginning of its id is enough. Without an id: pick one.",
+        autocompletion=complete_session,
+    ),
 ]
 Continue = Annotated[bool, Option("--continue", help="Go on with the newest session of this project.")]
 OutputFormat = Annotated[
@@ -181,9 +189,22 @@ class ClockOption(StrEnum):
     manual = "manual"
 
 
-SessionId = Annotated[str, Argument(metavar="ID", help="The session; the beginning of its id is enough.")]
+SessionId = Annotated[
+    str,
+    Argument(
+        metavar="ID",
+        help="The session; the beginning of its id is enough.",
+        autocompletion=complete_session,
+    ),
+]
 SessionOption = Annotated[
-    str | None, Option("--session", metavar="ID", help="The session; the newest without it.")
+    str | None,
+    Option(
+        "--session",
+        metavar="ID",
+        help="The session; the newest without it.",
+        autocompletion=complete_session,
+    ),
 ]
 Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask.")]
 Days = Annotated[
@@ -222,9 +243,17 @@ class SelectorOption(StrEnum):
 
 
 Name = Annotated[
-    str, Argument(metavar="NAME", help="The memory: its name, its file, or the beginning of either.")
+    str,
+    Argument(
+        metavar="NAME",
+        help="The memory: its name, its file, or the beginning of either.",
+        autocompletion=complete_memory,
+    ),
 ]
-SomeName = Annotated[str | None, Argument(metavar="NAME", help="One memory; all of them without it.")]
+SomeName = Annotated[
+    str | None,
+    Argument(metavar="NAME", help="One memory; all of them without it.", autocompletion=complete_memory),
+]
 Revision = Annotated[
     str | None,
     Argument(

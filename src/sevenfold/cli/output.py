@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from sevenfold.cli.options import SharedOptions
+from sevenfold.cli.themes import DEFAULT_THEME, THEMES
 from sevenfold.core.events import (
     Acted,
     AgentEnded,
@@ -66,6 +67,19 @@ def fit_line(line: str, columns: int) -> str:
     return f"{line}…"
 
 
+def wrap_line(line: str) -> str:
+    """A line broken at words for the width of the terminal; what is piped on stays one line."""
+    if not sys.stdout.isatty():
+        return line
+    import shutil
+    import textwrap
+
+    columns = shutil.get_terminal_size().columns
+    if len(line) < columns:
+        return line
+    return "\n".join(textwrap.wrap(line, max(20, columns - 1), subsequent_indent="      "))
+
+
 def format_count(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
@@ -108,6 +122,15 @@ def format_duration(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min"
+
+
+def format_elapsed(seconds: float) -> str:
+    """7300 -> `2 h ago`"""
+    for size, unit in ((86_400, "day"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            number = int(seconds // size)
+            return f"{format_count(number, unit) if unit == 'day' else f'{number} {unit}'} ago"
+    return "just now"
 
 
 def format_time(at: float) -> str:
@@ -336,16 +359,13 @@ def _strip_advice(cause: str) -> str:
     return happened or advice
 
 
-_STYLES: Final = {"progress": "\x1b[2m", "info": "\x1b[36m", "warning": "\x1b[33m"}
-
-
 class SideOutput:
     """Prints status lines on stderr."""
 
-    def __init__(self, *, quiet: bool = False, color: bool = True) -> None:
+    def __init__(self, *, quiet: bool = False, color: bool = True, theme: str = DEFAULT_THEME) -> None:
         self._quiet = quiet
         self._terminal = sys.stderr.isatty()
-        self._color = color and self._terminal
+        self._styles = THEMES[theme].status if color and self._terminal else {}
 
     def is_shown(self, line: StatusLine) -> bool:
         if line.level == "warning":
@@ -356,7 +376,8 @@ class SideOutput:
         if not self.is_shown(line):
             return
         text = make_printable(line.text)
-        styled = f"{_STYLES[line.level]}{text}\x1b[0m" if self._color else text
+        style = self._styles.get(line.level)
+        styled = f"{style}{text}\x1b[0m" if style else text
         print(styled if self._terminal else f"sevenfold: {text}", file=sys.stderr, flush=True)
 
 
@@ -407,7 +428,33 @@ class CommandChoice(msgspec.Struct, frozen=True):
     choices: dict[str, str]  # The command line to run, by answer
 
 
-CommandOutcome: TypeAlias = CommandReply | ExitChat | OpenSession | SlowCommand | CommandChoice
+class MenuRow(msgspec.Struct, frozen=True):
+    """One row of a menu, and the command line it stands for."""
+
+    label: str
+    line: str
+    beside: str = ""  # Shown behind the label, which is cut before it
+    about: str = ""  # Shown below the label
+
+
+class CommandMenu(msgspec.Struct, frozen=True):
+    """The user picks a row, which is a command. Without a terminal only `text` is printed."""
+
+    text: str
+    title: str
+    rows: tuple[MenuRow, ...]
+    note: str = ""  # Shown below the rows
+
+
+class SendPrompt(msgspec.Struct, frozen=True):
+    """The command is a prompt of ours for the model: a turn is taken with it."""
+
+    text: str
+
+
+CommandOutcome: TypeAlias = (
+    CommandReply | ExitChat | OpenSession | SlowCommand | CommandChoice | CommandMenu | SendPrompt
+)
 
 
 def is_command(line: str) -> bool:

@@ -19,6 +19,7 @@ from sevenfold.cli.output import (
     make_printable,
     to_one_line,
 )
+from sevenfold.cli.themes import DEFAULT_THEME, THEMES, Theme
 from sevenfold.core.events import Asked, Delta, Ended, Event, Progress, Replied, Sending, ToolStarted
 from sevenfold.layers.l3_session_memory.notes_update import NotesUpdater
 from sevenfold.layers.l5_durable_memory.extraction import Extraction
@@ -59,17 +60,17 @@ def _find_open_fence(fence: str, line: str) -> str:
     return "" if closes else fence
 
 
-def render_markdown(text: str) -> Markdown:
+def render_markdown(text: str, code_theme: str) -> Markdown:
     from rich.markdown import Markdown
 
-    return Markdown(text, code_theme="ansi_dark", hyperlinks=False)
+    return Markdown(text, code_theme=code_theme, hyperlinks=False)
 
 
 class MarkdownStream:
     """One reply on its way to the terminal."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    def __init__(self, console: Console, code_theme: str = THEMES[DEFAULT_THEME].code) -> None:
+        self._console, self._code_theme = console, code_theme
         self._tail = ""
         self._begun = False
 
@@ -93,7 +94,7 @@ class MarkdownStream:
 
     def _render_block(self, options: ConsoleOptions, text: str) -> list[list[Segment]]:
         """The block without the empty lines that some kinds have around them."""
-        lines = self._console.render_lines(render_markdown(text), options, pad=False)
+        lines = self._console.render_lines(render_markdown(text, self._code_theme), options, pad=False)
         full = [i for i, line in enumerate(lines) if "".join(s.text for s in line).strip()]
         return lines[full[0] : full[-1] + 1] if full else []
 
@@ -151,11 +152,13 @@ ASIDE: Final = frozenset({*TASK_NAMES, DREAM})  # Background work, whose progres
 _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
-def make_console(no_color: bool) -> tuple[Console, bool]:
+def make_console(no_color: bool, theme: Theme = THEMES[DEFAULT_THEME]) -> tuple[Console, bool]:
     """The console for replies, and True if it cannot be drawn on."""
     from rich.console import Console
+    from rich.theme import Theme as RichTheme
 
-    out = Console(highlight=False, no_color=no_color or None)
+    styles = RichTheme({**theme.markdown}) if theme.markdown else None
+    out = Console(highlight=False, no_color=no_color or theme.plain or None, theme=styles)
     return out, out.no_color or not out.is_terminal or out.is_dumb_terminal
 
 
@@ -171,11 +174,12 @@ class Screen:
         quiet: bool = False,
         footer: Callable[[], str] = str,
         chat: bool = False,
+        theme: Theme = THEMES[DEFAULT_THEME],
     ) -> None:
         self._out, self._aside, self._draws = out, aside, not plain and not quiet
         self._footer = footer
         self._narrator = EventNarrator(chat=chat)
-        self._stream = PlainStream(out) if plain else MarkdownStream(out)
+        self._stream = PlainStream(out) if plain else MarkdownStream(out, theme.code)
         self._live: Live | None = None
         self._began = self._drawn_at = 0.0
         self._doing, self._work = "", "working"
@@ -317,8 +321,10 @@ class Screen:
         sign = _SPINNER[int(took / TICK) % len(_SPINNER)]
         lines = [
             f"{sign} {self._doing or self._work} {format_duration(took)} · Ctrl-C stops",
-            self._footer(),
+            *self._footer().split("\n"),
         ]
-        status = [Text(line, "dim", no_wrap=True, overflow="ellipsis") for line in lines if line]
+        status = [
+            Text.from_ansi(line, style="dim", no_wrap=True, overflow="ellipsis") for line in lines if line
+        ]
         reply = [self._stream] if isinstance(self._stream, MarkdownStream) else []
         return Group(*reply, *status)

@@ -212,6 +212,12 @@ def to_wire_name(name: str) -> str:
     return (name if provider is None or provider.sends_prefix else rest).removesuffix(LONG)
 
 
+def list_model_names(priced: Iterable[str]) -> list[str]:
+    """The names under which the models of a price table are connected."""
+    ours = [name for name in priced if name != LOCAL.removesuffix(":")]
+    return [name if name == OFFLINE or name.startswith("claude") else f"openai:{name}" for name in ours]
+
+
 def find_family(name: str) -> ModelFamily | None:
     """The family with the longest name that this one begins with."""
     return _find_family(re.sub(PROVIDER_PREFIX, "", to_wire_name(name)))

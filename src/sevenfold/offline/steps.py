@@ -101,7 +101,7 @@ def trim_punctuation(part: str) -> str:
 
 def find_file(part: str, lexed: LexedRequest, *, loosely: bool = False) -> str | None:
     """The file that these words name, or None. Loosely: any single word will do."""
-    part = trim_punctuation(part)
+    part = trim_punctuation(part).removeprefix("@")  # as files are named in the chat
     if _IT.fullmatch(part):
         return IT
     if lexed.alone(part):

@@ -99,7 +99,7 @@ class PastTurn(msgspec.Struct, frozen=True):
 def list_past_turns(transcript: Transcript) -> tuple[PastTurn, ...]:
     view, found = transcript.view, list[PastTurn]()
     beside: Id | None = None
-    for entry in _standing(transcript.entries):
+    for entry in iterate_standing(transcript.entries):
         what = entry.what
         if isinstance(what, Message) and entry.by == "user":
             first = entry.id if beside is None else beside
@@ -120,7 +120,7 @@ def choose_turn(turns: Sequence[PastTurn], number: int) -> PastTurn:
     return turns[number - 1]
 
 
-def _standing(entries: Sequence[Entry]) -> Iterator[Entry]:
+def iterate_standing(entries: Sequence[Entry]) -> Iterator[Entry]:
     """The entries that count after every undo."""
     undone: set[Id] = set()
     for entry in reversed(entries):

@@ -110,6 +110,7 @@ class Session:
         self._alone = TurnLock()
         self._ended_because = ""  # The reason that a hook gave for ending the turn, if one has
         self._contexts: list[str] = []
+        self._attached: list[Message] = []
         self._connected: list[Model] = []
         self._stack = AsyncExitStack()
         self._open = self._watched = False
@@ -377,6 +378,10 @@ class Session:
         check_message(message, self.turn.thresholds.block - self.turn.frame.tokens)
         return await self._take_turn(message)
 
+    def attach(self, *messages: Message) -> None:
+        """Put these before the user's next words: a file they named, the output of their command."""
+        self._attached += messages
+
     async def go_on(self) -> Reply:
         """A turn without the user's words, because agents have something to say."""
         if not self._open or not self.company.heard:
@@ -438,6 +443,9 @@ class Session:
         for text in self._contexts:
             transcript.add(make_context_message(text), by="hooks")
         self._contexts.clear()
+        if self._attached:
+            transcript.add(*self._attached, by="session")
+            self._attached.clear()
 
     async def _begin_file(self) -> None:
         places = claim_or_fail(self.at.places)
@@ -448,6 +456,7 @@ class Session:
             "model": self.model.name,
             "flags": msgspec.to_builtins(self.flags),
             "interactive": self.interactive and not self.environment.remote,
+            "oneShot": self.one_shot,
             "window": self.model.capabilities.window,
         }
         self._recording.begin(about, self.turn.frame, self._learned.of(self.model.name))

@@ -118,6 +118,11 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
         return list((shown | secrets | {"variables": len(self.variables)}).items())
 
 
+def is_completing() -> bool:
+    """True if the completion function of a shell has started us, to ask which words may come next."""
+    return "_SEVENFOLD_COMPLETE" in os.environ
+
+
 def _expanded(home: Path, variables: Mapping[str, str]) -> Path:
     if home.parts[:1] == ("~",):
         home = _user_home(variables).joinpath(*home.parts[1:])

@@ -92,6 +92,35 @@ class TelemetrySettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     ] = True
 
 
+class StatusLineSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A command whose output stands below the prompt."""
+
+    type: Annotated[Literal["command"], describe("Only commands are known.")] = "command"
+    command: Annotated[
+        str,
+        describe(
+            "A shell command that prints the line below the prompt. It is given the session as JSON on "
+            "stdin; see [chat](chat.md).",
+            "~/.sevenfold/status.sh",
+        ),
+    ] = ""
+    padding: Annotated[Annotated[int, Meta(ge=0, le=20)], describe("Spaces before the line.")] = 0
+
+
+class NotificationSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The signal at the end of a long turn."""
+
+    how: Annotated[
+        Literal["bell", "desktop", "off"],
+        describe(
+            "How chat calls you when a long turn has ended or asks something: the terminal's `bell`, a "
+            "message that many terminals show on the `desktop`, or `off`.",
+            "desktop",
+        ),
+    ] = "bell"
+    after_seconds: Annotated[Amount, describe("Seconds after which a turn is long.")] = 30
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """All settings of a session, merged from all files."""
 
@@ -111,6 +140,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             "thrifty",
         ),
     ] = "balanced"
+    theme: Annotated[
+        str,
+        describe(
+            "The colours of chat: `dark` or `light`, after the background of your terminal, or `plain` "
+            "for none.",
+            "light",
+        ),
+    ] = "dark"
+    status_line: StatusLineSettings = StatusLineSettings()
+    notifications: NotificationSettings = NotificationSettings()
     permissions: PermissionSettings = PermissionSettings()
     sandbox: Annotated[
         SandboxUse,

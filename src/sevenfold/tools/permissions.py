@@ -299,7 +299,18 @@ class Permissions:
 
     def allow(self, rule: str) -> None:
         """Add a rule for this session."""
-        self._allow.append(PermissionRule.parse(rule))
+        self.add_rule("allow", rule)
+
+    def add_rule(self, behaviour: Behaviour, rule: str) -> None:
+        """Add a rule of one kind for this session."""
+        self._get_rules(behaviour).append(PermissionRule.parse(rule))
+
+    def list_rules(self, behaviour: Behaviour) -> tuple[str, ...]:
+        """The rules of one kind, in the order in which they are asked."""
+        return tuple(rule.text for rule in self._get_rules(behaviour))
+
+    def _get_rules(self, behaviour: Behaviour) -> list[PermissionRule]:
+        return {"allow": self._allow, "ask": self._ask, "deny": self._deny}[behaviour]
 
     def is_hidden(self, path: Path, workspace: Workspace) -> bool:
         """True if a search over a folder must leave this file out."""

@@ -28,8 +28,10 @@ from sevenfold.cli.failures import (
 from sevenfold.cli.options import ChatOptions, ReplyFormat
 from sevenfold.cli.output import (
     CommandChoice,
+    CommandMenu,
     CommandReply,
     EventPrinter,
+    SendPrompt,
     SideOutput,
     SlowCommand,
     StatusLine,
@@ -322,6 +324,7 @@ class SingleRun:
 
     async def _take_turn(self, session: Session, prompt: str) -> None:
         try:
+            await self._attach_files(session)
             self._stop = (await session.ask(prompt)).stop
             await self._wait_for_agents(session)
         except SevenfoldError as error:
@@ -329,6 +332,16 @@ class SingleRun:
         finally:  # also when the wait for agents is cut short: the reply so far is an answer
             self._result = find_last_answer(session.view)
             self.output.show_answer(self._result)
+
+    async def _attach_files(self, session: Session) -> None:
+        """Attach the files that the prompt names; what is piped in names none."""
+        asked = self._options.prompt or ""
+        if not any(sign in asked.lower() for sign in ("@", ".png", ".jp", ".gif", ".webp")):
+            return
+        from sevenfold.cli.chat.attachments import attach_mentions
+
+        for told in await attach_mentions(session, asked):
+            self.aside.say(told)
 
     async def _wait_for_agents(self, session: Session) -> None:
         """Go on until the agents that the model started have reported: they are part of the answer."""
@@ -350,7 +363,10 @@ class SingleRun:
             if isinstance(after, SlowCommand):
                 with self.output.show_work(after.what):
                     after = await after.work()
-            if not isinstance(after, CommandReply | CommandChoice):
+            if isinstance(after, SendPrompt):
+                await self._take_turn(session, after.text)
+                return
+            if not isinstance(after, CommandReply | CommandChoice | CommandMenu):
                 raise Mistake(f"{line.split()[0]} is for a conversation at a terminal, not for -p")
         except SevenfoldError as error:
             self.error = error

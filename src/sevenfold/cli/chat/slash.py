@@ -13,6 +13,13 @@ from msgspec.structs import replace
 
 from sevenfold.cache.ledger import MAIN, LedgerLine, SourceAccount
 from sevenfold.cache.prices import Price, Prices
+from sevenfold.cli.chat.project_commands import (
+    run_config,
+    run_export,
+    run_init,
+    run_permissions,
+    run_status,
+)
 from sevenfold.cli.chat.tasks import run_agents, run_dream, run_send, run_tasks
 from sevenfold.cli.commands.memory_display import (
     format_memory_detail,
@@ -21,7 +28,7 @@ from sevenfold.cli.commands.memory_display import (
     read_memory_detail,
 )
 from sevenfold.cli.commands.memory_search import describe_steps
-from sevenfold.cli.commands.sessions import format_session_table, summarise_sessions
+from sevenfold.cli.commands.sessions import format_session_table, list_conversations
 from sevenfold.cli.commands.window import (
     describe_boundary,
     format_savings,
@@ -31,20 +38,25 @@ from sevenfold.cli.commands.window import (
 )
 from sevenfold.cli.output import (
     CommandChoice,
+    CommandMenu,
     CommandOutcome,
     CommandReply,
     ExitChat,
+    MenuRow,
     OpenSession,
     SlowCommand,
     fit_line,
+    format_bytes,
     format_count,
     format_duration,
+    format_elapsed,
     format_money,
     format_percent,
     format_time,
     format_tokens,
     make_printable,
     to_one_line,
+    wrap_line,
 )
 from sevenfold.core.errors import Mistake, SessionNotFound
 from sevenfold.core.tokens import estimate_tokens, scale_constant
@@ -65,7 +77,7 @@ from sevenfold.session.commands import (
     read_notes,
 )
 from sevenfold.session.session import Session
-from sevenfold.storage.places import find_session
+from sevenfold.storage.places import ProjectPaths, find_session
 
 _PART: Final = re.compile(r"(from|up_to|up to)(?:\s+([0-9]{1,9}))?(?:\s+(.*))?", re.DOTALL)
 _NUMBER: Final = re.compile("[0-9]{1,9}")
@@ -137,7 +149,7 @@ def run_rewind(session: Session, rest: str) -> CommandOutcome:
     """`/rewind` lists the turns, `/rewind N` says what can be done, `/rewind N back` goes back."""
     words = rest.split()
     if not words:
-        return CommandReply(format_turns(list_past_turns(session.turn.transcript)))
+        return offer_turns(list_past_turns(session.turn.transcript))
     if not _NUMBER.fullmatch(words[0]) or words[1:] not in ([], ["back"]):
         raise Mistake("/rewind lists the turns, and /rewind N says what can be done at one of them")
     past = choose_turn(list_past_turns(session.turn.transcript), int(words[0]))
@@ -149,6 +161,21 @@ def run_rewind(session: Session, rest: str) -> CommandOutcome:
         "as they are now"
     )
     return CommandReply(text, draft=make_printable(past.said) if len(past.said) <= LONGEST_DRAFT else "")
+
+
+def offer_turns(turns: tuple[PastTurn, ...]) -> CommandMenu | CommandReply:
+    """The turns to go back to, the newest first."""
+    if not turns:
+        return CommandReply(format_turns(turns))
+    rows = tuple(
+        MenuRow(
+            f"{past.number:>3}  {'' if past.in_view else '(summarised) '}{to_one_line(past.said, 200)}",
+            f"/rewind {past.number}",
+            f" · {format_time(past.at)}{f' · {format_tokens(past.tokens)} tokens' if past.tokens else ''}",
+        )
+        for past in reversed(turns)
+    )
+    return CommandMenu(format_turns(turns), "go back to before a turn", rows)
 
 
 def format_turns(turns: tuple[PastTurn, ...]) -> str:
@@ -318,18 +345,24 @@ def run_slash_command(session: Session, line: str) -> CommandOutcome:
     return command[0](session, rest.strip())
 
 
+KEYS: Final = (
+    "@path attaches a file or folder (@path#L10-20: some lines), and the path of an image the image.",
+    "!command runs in the shell; its output goes with your next message. #text is remembered.",
+    "Ctrl-V attaches the image in the clipboard.",
+    "Tab completes commands, @paths, sessions, models and names of memories. Ctrl-R searches history.",
+    "Shift-Tab: ask, accept edits, plan (nothing is changed). Esc twice: rewind, or clear the line.",
+    "Enter sends, Esc then Enter begins a new line, ↑ brings back what was said before.",
+    "Esc on an empty line, or while a reply is written, brings back your last words to edit.",
+    "Ctrl-C stops the turn or the command, twice leaves; Ctrl-D leaves.",
+    "Enter on an empty line lets agents and other sessions have their say, when they have one.",
+)
+
+
 def _show_help(session: Session, rest: str) -> CommandOutcome:
-    width = max(len(f"{name} {argument}") for name, (_, argument, _) in COMMANDS.items())
-    lines = [
-        f"  {f'{name} {argument}':<{width}}  {about}" for name, (_, argument, about) in COMMANDS.items()
-    ]
-    keys = (
-        "  Enter sends, Esc then Enter begins a new line, ↑ brings back what was said before.\n"
-        "  Esc on an empty line, or while a reply is written, brings back your last words to edit.\n"
-        "  Ctrl-C stops the turn or the compaction, twice leaves; Ctrl-D leaves.\n"
-        "  Enter on an empty line lets agents and other sessions have their say, when they have one."
-    )
-    return CommandReply("\n".join([*lines, keys]))
+    forms = {f"{name} {argument}": about for name, (_, argument, about) in COMMANDS.items()}
+    width = min(40, max(map(len, forms)))
+    lines = [f"  {form:<{width}}  {about}" for form, about in forms.items()]
+    return CommandReply("\n".join(map(wrap_line, [*lines, *(f"  {line}" for line in KEYS)])))
 
 
 def _show_context(session: Session, rest: str) -> CommandOutcome:
@@ -400,11 +433,7 @@ def _clear_session(session: Session, rest: str) -> CommandOutcome:
 
 def _resume_session(session: Session, rest: str) -> CommandOutcome:
     if not rest:
-        known = [one for one in summarise_sessions(session.places) if one.id != session.id][:MOST_SESSIONS]
-        if not known:
-            return CommandReply("  there is no other session of this project")
-        listed = format_session_table(known, terminal=sys.stdout.isatty())
-        return CommandReply(f"{listed}\n  /resume ID goes on with one of them")
+        return offer_sessions(session.places, session.clock.now(), besides=session.id)
     try:
         wanted = find_session(session.places, rest).stem
     except SessionNotFound as error:
@@ -413,6 +442,29 @@ def _resume_session(session: Session, rest: str) -> CommandOutcome:
         return CommandReply(f"  {wanted} is this session")
     session.ended_by = "resume"
     return OpenSession(wanted)
+
+
+def offer_sessions(places: ProjectPaths, now: float, *, besides: str = "") -> CommandMenu | CommandReply:
+    """The conversations to go on with; one-shot runs are only counted."""
+    known, hidden = list_conversations(places, besides=besides)
+    left = f"{format_count(hidden, 'one-shot run')} not shown; 'sevenfold sessions' lists all"
+    if not known:
+        note = f"; {left}" if hidden else ""
+        return CommandReply(
+            f"  there is no {'other ' if besides else ''}conversation in this project{note}"
+        )
+    rows = tuple(
+        MenuRow(
+            one.first_words or "(nothing said)",
+            f"/resume {one.id}",
+            f" · {format_elapsed(now - one.at)} · {format_bytes(one.bytes)}",
+            one.last_words,
+        )
+        for one in known
+    )
+    listed = format_session_table(known[:MOST_SESSIONS], terminal=sys.stdout.isatty())
+    lines = [listed, *([f"  {left}"] if hidden else []), "  /resume ID goes on with one of them"]
+    return CommandMenu("\n".join(lines), "go on with", rows, left if hidden else "")
 
 
 def _use_model(session: Session, rest: str) -> CommandOutcome:
@@ -456,8 +508,17 @@ COMMANDS: Final[dict[str, tuple[Callable[[Session, str], CommandOutcome], str, s
     "/tasks": (run_tasks, "[kill NAME]", "what goes on in the background; stop the dream or an agent"),
     "/agents": (run_agents, "[show NAME|stop NAME]", "who works beside the conversation"),
     "/send": (run_send, "NAME TEXT", "write to an agent, * for all teammates"),
+    "/init": (run_init, "[FILE]", "write AGENTS.md, or CLAUDE.md, from what the project holds"),
+    "/export": (run_export, "[FILE]", "write the conversation to a file: Markdown, or .json"),
+    "/permissions": (
+        run_permissions,
+        "[mode MODE|allow RULE|ask RULE|deny RULE]",
+        "what may run without a question; change it for this session",
+    ),
+    "/config": (run_config, "[KEY [VALUE]]", "the settings that are not as usual; look one up, or set it"),
+    "/status": (run_status, "", "version, session, model, folders, settings files"),
     "/clear": (_clear_session, "", "begin anew; this session stays on disk"),
-    "/resume": (_resume_session, "[ID]", "list the sessions, or go on with one"),
+    "/resume": (_resume_session, "[ID]", "pick a conversation to go on with, or name it"),
     "/model": (_use_model, "[NAME]", "which model answers, or another one"),
     "/exit": (lambda session, rest: ExitChat(), "", "leave"),
 }

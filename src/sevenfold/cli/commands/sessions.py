@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import sys
@@ -27,7 +28,7 @@ from sevenfold.cli.output import (
 )
 from sevenfold.cli.startup import read_command_context, read_transcript
 from sevenfold.core.clock import SystemClock
-from sevenfold.core.errors import Mistake, Refused
+from sevenfold.core.errors import Mistake, Refused, StorageFailure
 from sevenfold.core.messages import Message, Text, Thinking, ToolResult, ToolUse, encode_block
 from sevenfold.core.transcript import PlacedMessage
 from sevenfold.storage.cleanup import CleanupReport, StorageLimits
@@ -46,6 +47,13 @@ class SessionRow(msgspec.Struct, frozen=True):
     first_words: str
     model: str
     bytes: int
+    last_words: str = ""
+    prompts: int = 0
+    one_shot: bool = False  # It was asked by `-p`
+
+
+class _ReplyMessage(msgspec.Struct, frozen=True):
+    content: msgspec.Raw = msgspec.Raw(b"[]")
 
 
 class _EntryPayload(msgspec.Struct, frozen=True):
@@ -53,6 +61,7 @@ class _EntryPayload(msgspec.Struct, frozen=True):
     name: str = ""
     value: Any = None
     content: msgspec.Raw = msgspec.Raw(b"[]")
+    message: _ReplyMessage = _ReplyMessage()
 
 
 class _ListedEntry(msgspec.Struct, frozen=True):
@@ -72,19 +81,43 @@ _block_decoder = msgspec.json.Decoder(list[_ListedBlock])
 
 
 def summarise_session(info: SessionInfo) -> SessionRow:
-    messages, words, title, model = 0, "", "", ""
+    messages = prompts = 0
+    first, title, model, one_shot = "", "", "", False
+    said: list[msgspec.Raw] = []
     for line in _read_entries(info.path):
         what = line.what
         if what.type in ("message", "reply"):
             messages += 1
-            if not words and line.by == "user" and what.type == "message":
-                said = " ".join(block.text for block in _block_decoder.decode(what.content))
-                words = _PIPED.sub("", said)
+            if line.by == "user" and what.type == "message":
+                prompts += 1
+                said.append(what.content)
+                first = first or _PIPED.sub("", _join_texts(what.content))
+            elif what.type == "reply":
+                said.append(what.message.content)
         elif what.type == "mark" and what.name == "title":
             title = str(what.value)
         elif what.type == "mark" and what.name == "frame" and isinstance(what.value, dict):
             model = str(what.value.get("model", ""))
-    return SessionRow(info.id, info.at, messages, to_one_line(title or words, 100), model, info.size)
+        elif what.type == "mark" and what.name == "session" and isinstance(what.value, dict):
+            one_shot = bool(what.value.get("oneShot", what.value.get("interactive") is False))
+    return SessionRow(
+        info.id,
+        info.at,
+        messages,
+        to_one_line(title or first, 100),
+        model,
+        info.size,
+        next((text for content in reversed(said) if (text := to_one_line(_join_texts(content)))), ""),
+        prompts,
+        one_shot,
+    )
+
+
+def _join_texts(content: msgspec.Raw) -> str:
+    try:
+        return " ".join(block.text for block in _block_decoder.decode(content))
+    except (msgspec.MsgspecError, UnicodeDecodeError):  # a damaged line
+        return ""
 
 
 def _read_entries(path: Path) -> Iterator[_ListedEntry]:
@@ -98,6 +131,20 @@ def _read_entries(path: Path) -> Iterator[_ListedEntry]:
 def summarise_sessions(places: ProjectPaths) -> list[SessionRow]:
     """Newest first."""
     return [summarise_session(info) for info in list_sessions(places)]
+
+
+MOST_LOOKED_AT: Final = 100  # Newest sessions of which the list of conversations is made
+
+
+def list_conversations(places: ProjectPaths, *, besides: str = "") -> tuple[list[SessionRow], int]:
+    """The newest sessions that a person talked in, and the number of one-shot runs among them."""
+    infos = [info for info in list_sessions(places) if info.id != besides][:MOST_LOOKED_AT]
+    rows: list[SessionRow] = []
+    for info in infos:
+        with contextlib.suppress(StorageFailure):  # removed just now, or not ours to read
+            rows.append(summarise_session(info))
+    talks = [row for row in rows if not row.one_shot or row.prompts > 1]
+    return talks, len(rows) - len(talks)
 
 
 def format_session_table(known: list[SessionRow], *, terminal: bool = False) -> str:
