@@ -18,6 +18,7 @@ KINDS = {
     "context_full",
     "damaged",
     "embedding_unavailable",
+    "embedding_unfinished",
     "failure",
     "from_the_future",
     "git_failed",

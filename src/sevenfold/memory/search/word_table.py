@@ -55,7 +55,7 @@ class EmbeddingUnavailable(SevenfoldError, kind="embedding_unavailable"):
     """The data for recall by meaning are missing or are not the pinned ones."""
 
 
-class _UnfinishedTable(EmbeddingUnavailable, kind="embedding_unavailable"):
+class _UnfinishedTable(EmbeddingUnavailable, kind="embedding_unfinished"):
     """Making the table had to end early; it can go on from these arrays."""
 
     def __init__(self, arrays: TableArrays) -> None:
