@@ -51,9 +51,8 @@ class Sleeper:
             name, text = f"note {self.rng.randrange(1_000)}", self.facts.sentence()
             self.store.add(type="project", name=name, description=text, body=text, new=True)
         elif kind == 1:
-            self.store.edit(
-                self.rng.choice(names), body=f"{self.facts.sentence()}\n\nIt holds.", author=AGENT
-            )
+            said = f"{self.facts.sentence()}\n\nIt holds."
+            self.store.edit(self.rng.choice(names), body=said, author=AGENT, said=said)
         elif kind == 2 and len(names) > 5:
             self.store.remove(self.rng.choice(names))
         elif kind == 3:
@@ -108,7 +107,7 @@ def soak(place: Path, seed: int, dreams: int) -> int:
             continue  # it stays
         if one.rng.random() < 0.3:
             name = f"later {number}"
-            one.store.add(type="user", name=name, description="d", body="b", author=AGENT, new=True)
+            one.store.add(type="project", name=name, description="d", body="b", author=AGENT, new=True)
             with contextlib.suppress(Mistake):  # of a dream that changed the index nothing may be left
                 undo_dream(one.store)
             left = one.files

@@ -48,6 +48,7 @@ def test_a_prompt_that_the_conversation_explains_is_never_answered(text: str) ->
         "Zanzibar",
         "how do we deploy?",
         "on which day do we release?",
+        "do we release on Fridays?",
         "is it released?",
         "deploy freeze",
         "数据库怎么测试？",

@@ -59,6 +59,7 @@ _NAMED: Final = re.compile(r"\s+[A-Z]")
 _NOW: Final = re.compile(r"today|this\s", re.IGNORECASE)
 _SOON: Final = re.compile(r"tomorrow|tonight", re.IGNORECASE)
 _NONE: Final = re.compile(r"\b(?:none|nothing|never|nobody)\b", re.IGNORECASE)
+_FROM: Final = re.compile(r"\bfrom\s+$", re.IGNORECASE)
 _NOT: Final = re.compile(r"\b(?:no|none|nothing|never|not|nobody)\b|n['’]t\b", re.IGNORECASE)
 
 
@@ -81,9 +82,9 @@ def is_no_date(before: str, expression: str, behind: str) -> bool:
     if _NEGATED.search(before):
         return True
     said = before + behind
-    return bool(
-        (_NOW.match(expression) and _NOT.search(said)) or (_SOON.match(expression) and _NONE.search(said))
-    )
+    if _NOW.match(expression):
+        return bool(_NOT.search(said))
+    return bool(_SOON.match(expression) and _NONE.search(said) and not _FROM.search(before))
 
 
 _WHICH: Final = re.compile(r"(?:upcoming|coming|last|next|previous|this)\s", re.IGNORECASE)

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from sevenfold.memory.search.scoring import K1, SEVERAL, B, add_word_scores
+from sevenfold.memory.search.scoring import K1, SEVERAL, B, add_word_scores, compute_rarity
 from sevenfold.memory.search.segment import (
     Array,
     BoolArray,
@@ -232,9 +232,8 @@ class LexicalIndex:
         return sum(weights[word] for word, some in looked.hits.items() if row in some[at].rows)
 
     def rarity(self, files: int) -> float:
-        """The weight of a word that stands in so many files; the fewer, the more."""
-        count = len(self._places)
-        return float(np.log1p((count - files + 0.5) / (files + 0.5)))
+        """The weight of a word that stands in so many files."""
+        return compute_rarity(files, len(self._places))
 
     @property
     def passages(self) -> int:

@@ -22,7 +22,8 @@ _AHEAD: Final = (
 )
 _ASKING: Final = re.compile(
     _AHEAD + r"(?:(?:about|at|by|for|from|in|of|on|since|to|until|with) )?"
-    r"(?:what|which|where|when|who|whom|whose|why|how|remind me|tell me)\b"
+    r"(?:what|which|where|when|who|whom|whose|why|how|remind me|tell me"
+    r"|(?:do|does|did|are|were|should|must|may) (?:we|our))\b"
     r"|什么|什麼|哪|谁|誰|几|幾|多少|怎么|怎麼|怎样|怎樣|为何|為何|如何"
 )
 """A question that asks for something that is known, in English and in Chinese."""

@@ -7,7 +7,6 @@ nothing is cut into words that does not have one. Without numpy: its import alon
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -26,6 +25,7 @@ from sevenfold.memory.search.scoring import (
     B,
     SearchHit,
     compute_evenness,
+    compute_rarity,
     read_texts,
     weigh_question,
 )
@@ -48,12 +48,7 @@ class ScannedFiles:
 
     def weigh(self, words: Iterable[str]) -> dict[str, float]:
         """What each word counts: the fewer files have it, the more."""
-        return weigh_question(
-            {
-                word: math.log1p((self.looked - self.files[word] + 0.5) / (self.files[word] + 0.5))
-                for word in words
-            }
-        )
+        return weigh_question({word: compute_rarity(self.files[word], self.looked) for word in words})
 
     def score(self, file: str, weights: Mapping[str, float]) -> float:
         """BM25 of a whole file, by beginnings of words."""

@@ -11,6 +11,7 @@ A memory is cut into the pieces that are scored: a long text is found by its bes
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
@@ -37,6 +38,15 @@ FAINTEST: Final = 0.3  # The share of its weight that meaning keeps however long
 BESIDE: Final = 0.3  # The part of the best score that others must reach to be shown beside it
 BESIDE_BY_WORDS: Final = 0.2  # The same where there are no vectors: scores by words fall faster
 NEAREST: Final = 3  # Passages that count for the meaning beside the nearest one
+
+
+FEWEST: Final = 10
+"""Files that a smaller folder counts as: in a folder of one, every word that it has would count nothing."""
+
+
+def compute_rarity(files: int, count: int) -> float:
+    """The weight of a word (idf) that stands in so many of `count` files; the fewer, the more."""
+    return math.log1p((max(count, FEWEST) - files + 0.5) / (files + 0.5))
 
 
 def weigh_question(rarity: Mapping[str, float]) -> dict[str, float]:
