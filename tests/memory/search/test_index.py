@@ -18,7 +18,7 @@ from memory.search.searching import LONG_AGO, Bag, Folder, names
 
 from sevenfold.memory.search.index import FORMAT, SearchIndex
 from sevenfold.memory.search.ranking import LexicalIndex
-from sevenfold.memory.search.scoring import split_passages
+from sevenfold.memory.search.scoring import FEWEST, split_passages
 from sevenfold.memory.text.words import tokenize_text
 from sevenfold.testing import FakeClock
 
@@ -68,7 +68,7 @@ def by_definition(folder: Folder, words: Sequence[str]) -> dict[str, tuple[float
         total = 0.0
         for word in words:
             files = sum(word in some for some in whole.values())
-            idf = log1p((len(whole) - files + 0.5) / (files + 0.5))
+            idf = log1p((max(len(whole), FEWEST) - files + 0.5) / (files + 0.5))
             tf = Counter(text)[word]
             total += idf * tf * 2.2 / (tf + 1.2 * (0.25 + 0.75 * len(text) / mean)) if tf else 0.0
         return total
