@@ -20,6 +20,13 @@ def lost(before: dict[str, str], after: dict[str, str]) -> list[str]:
     return [fact.text for fact in find_lost_facts(old, new)]
 
 
+@pytest.mark.parametrize("key", ["name: carol", "metadata:"])
+def test_a_line_that_slipped_into_the_frontmatter_is_a_fact_too(key: str) -> None:
+    before = f"---\n{key}\n- The billing service is tracked under 1000450.\n---\n\nCarol keeps it.\n"
+    [gone] = lost({"carol.md": before}, {"carol.md": "---\nname: carol\n---\n\nCarol keeps it.\n"})
+    assert "1000450" in gone
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [

@@ -171,12 +171,16 @@ def _is_label(text: str, said: FactMeaning) -> bool:
 
 def _blocks(data: bytes, body: str) -> Iterator[TextBlock]:
     """The values of the frontmatter that say something, then the body."""
-    found = find_frontmatter(decode_text(data))
+    text = decode_text(data)
+    found = find_frontmatter(text)
     for entry in found.entries if found else ():
         key = entry.key.casefold()
-        if entry.value and entry.value.strip() and (key == "description" or key not in _OURS):
+        told = key == "description" or key not in _OURS
+        broken = "\n" in text[entry.start : entry.end]  # a line of the text slipped into the name
+        if entry.value and entry.value.strip() and (told or broken):
             lead = "" if key == "description" else f"{entry.key}: "
             yield TextBlock(f"{lead}{' '.join(entry.value.split())}", "")
+        yield from (TextBlock(item, "") for item in entry.items if len(item.split()) > _LABEL)
     yield from read_blocks(body)
 
 
