@@ -29,13 +29,8 @@ from sevenfold.core.events import Event, Notice, Progress
 from sevenfold.core.protocols import Change, ToolFailed
 from sevenfold.layers.l6_dreaming.dreaming import DreamGates, Dreaming
 from sevenfold.layers.l6_dreaming.progress import DreamSnapshot, read_last_snapshot
-from sevenfold.layers.l6_dreaming.review import (
-    accept_review,
-    find_newest_review,
-    preview_review,
-    reject_review,
-)
 from sevenfold.layers.l7_agents.members import AgentRow
+from sevenfold.memory.dreams.stage import list_waiting_stages
 from sevenfold.memory.history.revisions import Author
 from sevenfold.session.session import Session
 
@@ -153,6 +148,8 @@ def _show_status(session: Session, layer: Dreaming) -> CommandOutcome:
 
 
 def _review_dream(session: Session, layer: Dreaming) -> CommandOutcome:
+    from sevenfold.layers.l6_dreaming.review import find_newest_review, preview_review
+
     store = layer.dreams.store
     if (id := find_newest_review(store.local)) is None:
         return CommandReply(_NO_REVIEW)
@@ -162,6 +159,8 @@ def _review_dream(session: Session, layer: Dreaming) -> CommandOutcome:
 
 
 def _accept_dream(session: Session, layer: Dreaming) -> CommandOutcome:
+    from sevenfold.layers.l6_dreaming.review import accept_review, find_newest_review
+
     store = layer.dreams.store
     if (id := find_newest_review(store.local)) is None:
         return CommandReply(_NO_REVIEW)
@@ -174,6 +173,8 @@ def _accept_dream(session: Session, layer: Dreaming) -> CommandOutcome:
 
 
 def _reject_dream(session: Session, layer: Dreaming) -> CommandOutcome:
+    from sevenfold.layers.l6_dreaming.review import find_newest_review, reject_review
+
     store = layer.dreams.store
     if (id := find_newest_review(store.local)) is None:
         return CommandReply(_NO_REVIEW)
@@ -234,7 +235,7 @@ def _describe_last_dream(layer: Dreaming) -> list[str]:
     if (running := layer.dreams.running) is not None:
         return _format_turns(running)
     state = layer.dreams.store.local
-    if find_newest_review(state) is not None:
+    if list_waiting_stages(state):
         return ["  dream: ready for review (/dream review)"]
     known = read_last_snapshot(state)
     return [f"  last dream: {known.said}"] if known is not None and known.said else []
