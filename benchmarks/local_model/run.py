@@ -26,6 +26,7 @@ from sevenfold.core.protocols import Model
 from sevenfold.core.request import Request
 from sevenfold.core.transcript import Reply
 from sevenfold.layers.l6_dreaming.dreaming import Dreaming
+from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.topic_file import Type
 from sevenfold.models import connect_model
 from sevenfold.models.capabilities import ModelAccess
@@ -115,7 +116,9 @@ async def _talk(model: Model, folder: Path, said: str, tally: Tally) -> None:
         session.subscribe(tally)
         assert session.knowledge.store is not None
         for name, type, about, body in KNOWN:
-            session.knowledge.store.add(type=type, name=name, description=about, body=body)
+            session.knowledge.store.add(
+                type=type, name=name, description=about, body=body, author=Author("user")
+            )
         await session.ask(said)
         await session.tray.drain(900)
         layer = next(one for one in session.turn.layers.rest if isinstance(one, Dreaming))
