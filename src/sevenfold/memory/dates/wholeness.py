@@ -61,8 +61,6 @@ _SOON: Final = re.compile(r"tomorrow|tonight", re.IGNORECASE)
 _NONE: Final = re.compile(r"\b(?:none|nothing|never|nobody)\b", re.IGNORECASE)
 _FROM: Final = re.compile(r"\bfrom\s+$", re.IGNORECASE)
 _NOT: Final = re.compile(r"\b(?:no|none|nothing|never|not|nobody)\b|n['’]t\b", re.IGNORECASE)
-
-
 _NEGATED: Final = re.compile(r"\bnot\s+$", re.IGNORECASE)
 _CODE_BEHIND: Final = re.compile(r"\s*(?::=|=|\()|,$")  # `yesterday := …`, `Date: yesterday,`
 _CODE_BEFORE: Final = re.compile(r"[:=({,]\s*$|^\s*(?:\d+\W+)?$")
