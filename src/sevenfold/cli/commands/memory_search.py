@@ -321,11 +321,11 @@ def run_redo(shared: SharedOptions, name: str | None, agent: str | None = None) 
 
 def describe_steps(done: Revision, saved: Sequence[Saved]) -> list[str]:
     """The result of an undo or a redo: what it took back, and a line for each memory."""
-    lines = [describe_undo(one) for one in saved] or ["the index is as it was; no memory has changed"]
+    lines = [describe_step(one) for one in saved] or ["the index is as it was; no memory has changed"]
     return [done.summary, *lines]
 
 
-def describe_undo(saved: Saved) -> str:
+def describe_step(saved: Saved) -> str:
     """One line about what undoing did to a memory."""
     done = {"created": "brought back", "removed": "removed again"}.get(saved.action, "as before")
     return f"{saved.name}: {done} ({saved.path})"

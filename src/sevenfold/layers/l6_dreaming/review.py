@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -47,29 +47,28 @@ def keep_for_review(
 
 def find_newest_review(state: Path) -> str | None:
     """The dream that waits; of several the newest."""
-    found = list_waiting_stages(state)
-    return found[-1] if found else None
+    return next(reversed(list_waiting_stages(state)), None)
 
 
 def preview_review(store: MemoryStore, id: str) -> DreamOutcome:
     """The changes that the dream would make in the folder as it is now."""
-    staged = open_stage(store.local, id)
-    account = _account(staged)
-    transcripts = Path(account.transcripts)
-    sessions, said = list_session_names(transcripts), partial(read_spoken_words, transcripts)
-    return preview_dream(store, staged, account.author, account.explained, sessions, said)
+    return _take_over(preview_dream, store, id)
 
 
 def accept_review(store: MemoryStore, id: str) -> DreamOutcome:
     """Take it over; older ones that wait are dropped, for they know less."""
-    staged = open_stage(store.local, id)
-    account = _account(staged)
-    transcripts = Path(account.transcripts)
-    sessions, said = list_session_names(transcripts), partial(read_spoken_words, transcripts)
-    done = commit_dream(store, staged, account.author, account.explained, sessions, said)
+    done = _take_over(commit_dream, store, id)
     for other in list_waiting_stages(store.local):
         reject_review(store, other)
     return done
+
+
+def _take_over(work: Callable[..., DreamOutcome], store: MemoryStore, id: str) -> DreamOutcome:
+    """Call `work` with the dream, its account, and what past sessions found it on."""
+    account = _account(staged := open_stage(store.local, id))
+    past = Path(account.transcripts)
+    said = partial(read_spoken_words, past)
+    return work(store, staged, account.author, account.explained, list_session_names(past), said)
 
 
 def reject_review(store: MemoryStore, id: str) -> None:

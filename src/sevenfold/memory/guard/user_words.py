@@ -94,7 +94,7 @@ class SpokenWords:
         return made
 
     def join_with(self, other: SpokenWords) -> SpokenWords:
-        """Both."""
+        """The words of both conversations."""
         made = SpokenWords()
         made._parts, made._wide = self._parts + other._parts, self._wide + other._wide
         return made
