@@ -32,7 +32,7 @@ RENAMES = {
     "layers/l3_session_memory/notes.py": "damaged and replaced notes are put aside",
     "layers/l7_agents/mailbox.py": "a damaged mailbox is put aside",
     "memory/folder/files.py": "a record gets another name, as the journal of a commit does on its way back",
-    "memory/history/maintenance.py": "a damaged history is put aside",
+    "memory/history/database.py": "a damaged history is put aside",
     "settings/place.py": "damaged settings are put aside",
 }
 """Modules that give a finished file another name."""

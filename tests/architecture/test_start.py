@@ -21,7 +21,7 @@ HEAVY = {
     "openfeature",
     "opentelemetry",
     "prompt_toolkit",
-    "pygit2",
+    "sqlite3",
     "rich",
     "tree_sitter",
     "yaml",

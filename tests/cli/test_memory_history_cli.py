@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from contextlib import closing
 from pathlib import Path
 
@@ -355,3 +356,52 @@ def test_a_memory_that_is_added_by_hand_has_calendar_dates_and_an_origin(here: H
     assert "tomorrow" not in shown["text"]
     assert shown["origin"]["author"] == "user"
     assert shown["origin"]["date"]
+
+
+# --- export -------------------------------------------------------------------------------------------
+
+
+def test_export_copies_the_files(here: Here, folder: Path, tmp_path: Path) -> None:
+    ran = here("memory", "export", str(tmp_path / "out"), "--json")
+
+    assert ran.json == {"folder": str(tmp_path / "out"), "git": False, "files": 3}
+    for file in folder.glob("*.md"):
+        assert (tmp_path / "out" / file.name).read_bytes() == file.read_bytes()
+
+
+@pytest.mark.real
+def test_export_with_git_writes_a_repository_that_git_reads(
+    here: Here, folder: Path, tmp_path: Path
+) -> None:
+    ran = here("memory", "export", str(tmp_path / "out"), "--git")
+
+    assert "wrote 3 revisions to" in ran.err
+    shown = subprocess.run(
+        ["git", "-C", str(tmp_path / "out"), "log", "--format=%an %s"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert shown.stdout.splitlines() == [f"user {one}" for one in summaries(here)]
+    assert (tmp_path / "out" / "tabs.md").read_bytes() == (folder / "tabs.md").read_bytes()
+
+
+@pytest.mark.parametrize("git", [(), ("--git",)])
+def test_export_writes_into_no_folder_that_is_in_use(
+    here: Here, folder: Path, tmp_path: Path, git: tuple[str, ...]
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.txt").write_text("mine", encoding="utf-8")
+
+    ran = here("memory", "export", str(tmp_path / "out"), *git)
+
+    assert ran.code == 2
+    assert "is not empty; name a folder that is new or empty" in ran.err
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine.txt"]
+
+
+def test_export_of_nothing_says_so(here: Here, tmp_path: Path) -> None:
+    ran = here("memory", "export", str(tmp_path / "out"))
+
+    assert ran.code == 2
+    assert "there are no memories in" in ran.err

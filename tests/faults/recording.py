@@ -1,4 +1,4 @@
-"""Writes revisions until it is killed, packing and purging in between; says when each is done.
+"""Writes revisions until it is killed, opening anew and purging in between; says when each is done.
 
     recording.py FOLDER SEED
 
@@ -39,9 +39,13 @@ def say(what: str, step: int) -> None:
     print(what, step, flush=True)
 
 
+def open_history(folder: Path) -> MemoryHistory:
+    return MemoryHistory(folder / "history.sqlite", lambda sentence: say(sentence.replace(" ", "_"), 0))
+
+
 def main(folder: Path, seed: int) -> None:
     rng = random.Random(seed)
-    history = MemoryHistory(folder / "history.git", lambda sentence: say(sentence.replace(" ", "_"), 0))
+    history = open_history(folder)
     step = last_step(history) if history.log(limit=1) else 0
     while True:
         step += 1
@@ -57,8 +61,7 @@ def main(folder: Path, seed: int) -> None:
                 history.record(now, Author("agent"), f"step {step}", float(step), changed)
         say("recorded", step)
         if rng.random() < 0.15:
-            history.pack()
-            say("packed", step)
+            history = open_history(folder)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 remembering.py writing FOLDER STATE WORKER COUNT
 remembering.py full FOLDER STATE                       no file may become larger than a few kilobytes
-remembering.py without FOLDER STATE                    the library of the history is missing
 """
 
 from __future__ import annotations
@@ -62,27 +61,9 @@ def full(folder: str, state: str) -> None:
     add(store, "a memory with a long name, number 7", "its new text")
 
 
-def without(folder: str, state: str) -> None:
-    """No library for the history: as if it had never been installed."""
-    sys.modules["pygit2"] = None  # type: ignore[assignment]
-    store = opened(folder, state, "0")
-    add(store, "first", END)
-    add(store, "first", "changed")
-    add(store, "second", END)
-    print("recalled", [found.name for found in store.recall("changed")])
-    store.remove("second")
-    print("left", [topic.name for topic in store.topics()])
-    try:
-        store.undo("first")
-    except SevenfoldError as error:
-        print("failed", error)
-
-
 if __name__ == "__main__":
     what, *words = sys.argv[1:]
     if what == "writing":
         writing(*words)
-    elif what == "full":
-        full(*words)
     else:
-        without(*words)
+        full(*words)

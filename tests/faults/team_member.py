@@ -18,8 +18,6 @@ from sevenfold.memory.guard.secrets import find_secrets
 def main() -> None:
     clone = Clone(Path(sys.argv[1]), sys.argv[2])
     find_secrets("")  # reads the table before the clock runs
-    import pygit2  # noqa: F401
-
     print("ready", flush=True)
     for _ in sys.stdin:
         synced = clone.team.sync()

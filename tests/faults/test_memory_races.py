@@ -57,7 +57,7 @@ class Scene:
         assert list_exceeded_limits(text) == []
         left = [path.name for path in self.folder.iterdir() if path.suffix != ".md"]
         assert left == [".memory.lock"], "nothing unfinished is left"
-        history = MemoryHistory(self.state / "history")
+        history = MemoryHistory(self.state / "history.sqlite")
         assert history.check() == []
         assert history.at("last") == self.files, "the history knows the folder as it is"
         return history
@@ -147,22 +147,4 @@ def test_a_full_disk_is_said_and_leaves_no_memory_without_its_line(tmp_path: Pat
     assert b"its new text" in scene.files["a-memory-with-a-long-name-number-7.md"]
     assert not [path for path in scene.folder.iterdir() if "writing" in path.name]
     scene.store().take_in()
-    assert MemoryHistory(scene.state / "history").at("last") == scene.files
-
-
-@pytest.mark.real
-def test_without_the_library_of_the_history_memory_works_and_says_so_once(tmp_path: Path) -> None:
-    scene = Scene(tmp_path)
-    scene.store().add(type="user", name="before", description="d", body="the end.")
-    assert MemoryHistory(scene.state / "history").pack() > 0  # what is packed needs the library
-    lines = scene.run("without")
-    notices = [line for line in lines if line.startswith("notice")]
-    assert len(notices) == 1
-    assert "Memories are saved, but without history" in notices[0]
-    assert "install pygit2" in notices[0]
-    assert "recalled ['first']" in lines
-    assert "left ['before', 'first']" in lines
-    assert "install pygit2" in lines[-1], "who asks for the history itself is told why not"
-    store = scene.store()
-    store.add(type="user", name="third", description="d", body="the end.", new=True)
-    assert [revision.author.kind for revision in store.history()] == ["user", "other", "user"]
+    assert MemoryHistory(scene.state / "history.sqlite").at("last") == scene.files

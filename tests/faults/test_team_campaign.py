@@ -145,7 +145,7 @@ def campaign(top: Path, seed: int, rounds: int, kills: int) -> None:
     lost = {word for word in world.written - world.taken_out if word not in final}
     assert not lost, (seed, sorted(lost))
     places = [remote_of(top), *(clone.repository for clone in clones)]
-    places += [clone.store.local / "history" for clone in clones]
+    places += [clone.store.local / "history.sqlite" for clone in clones]
     for secret in (SECRET, f"{KEY_BEGINS}\n{KEY_GOES_ON}"):
         assert not any(holds(repository, secret) for repository in places)
     assert {path.name for path in top.iterdir()} == outside

@@ -64,7 +64,7 @@ class Home:
         """All bytes that are kept anywhere, those of the history unpacked."""
         found = [path.read_bytes() for path in self.root.rglob("*") if path.is_file()]
         found += [os.fsencode(str(path)) for path in self.root.rglob("*")]
-        history = MemoryHistory(self.state / "history")
+        history = MemoryHistory(self.state / "history.sqlite")
         for revision in history.log(limit=1000):
             found.append(repr(revision).encode())
             found += history.at(revision.id).values()
@@ -392,7 +392,7 @@ def test_a_secret_that_a_hand_wrote_is_reported_and_stays_out_of_the_history(hom
     home.store.take_in()
     assert "a.md, line 1: this looks like a secret" in home.said
     assert KEY not in home.said
-    history = MemoryHistory(home.state / "history")
+    history = MemoryHistory(home.state / "history.sqlite")
     assert history.at("last")["b.md"] == b"harmless\n"
     assert KEY.encode() not in b"".join(history.at("last").values())
     home.hand("a.md", "the key is in the vault\n")
@@ -606,10 +606,8 @@ def test_a_history_that_was_deleted_begins_anew(home: Home) -> None:
 
 def test_a_damaged_history_is_set_aside_and_said(home: Home) -> None:
     home.add("a", "first")
-    for path in (home.state / "history" / "objects").rglob("*"):
-        if path.is_file():
-            path.chmod(0o600)
-            path.write_bytes(b"damaged")
+    for path in home.state.glob("history.sqlite*"):
+        path.write_bytes(b"damaged")
     home.store = home.again()
     home.store.edit("a", body="second")
     assert home.store.get("a").body == "second"

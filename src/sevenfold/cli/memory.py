@@ -154,6 +154,20 @@ def history(
     return show_history(shared, name, limit, agent)
 
 
+@memory.command("export")
+@add_shared_options
+def export(
+    shared: SharedOptions,
+    folder: option.ExportFolder,
+    git: option.AsGit = False,
+    agent: option.OfAgent = None,
+) -> int:
+    """Copy the memories to an empty folder, or their whole history as a git repository."""
+    from sevenfold.cli.commands.memory_changes import run_export
+
+    return run_export(shared, folder, git, agent)
+
+
 @memory.command("diff")
 @add_shared_options
 def diff(

@@ -304,6 +304,8 @@ Body = Annotated[
 BodyFile = Annotated[
     Path | None, Option("--file", metavar="FILE", help="The text, from a file; '-': stdin.")
 ]
+ExportFolder = Annotated[Path, Argument(metavar="DIR", help="A folder that is new or empty.")]
+AsGit = Annotated[bool, Option("--git", help="With the whole history, as a git repository.")]
 Team = Annotated[bool, Option("--team", help="Into the memory of the team, where there is one.")]
 New = Annotated[
     bool, Option("--new", help="A memory of its own, also where one that is there says the same.")

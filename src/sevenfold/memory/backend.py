@@ -1,6 +1,6 @@
 """The seam between a memory store and the place that keeps its memories.
 
-    store = MemoryStore(FolderBackend(folder, state), clock)      markdown files, revisions as git objects
+    store = MemoryStore(FolderBackend(folder, state), clock)      markdown files, revisions in SQLite
     store = MemoryStore(InMemoryBackend(), clock)                 sevenfold.testing: dictionaries
 
 A backend keeps files (`OpenMemories`), their revisions (`RevisionLog`) and the store's own records
@@ -136,7 +136,7 @@ class RevisionLog(Protocol):
         """Keep all `files` as a new revision; None if nothing changed.
 
         With `changed` (None for a removed file) only these are compared, unless it is the first revision.
-        A revision of an undo or a redo says with `takes_back` what it takes back; `purge` renumbers it.
+        A revision of an undo or a redo says with `takes_back` what it takes back.
         """
 
     def log(self, file: str | None = None, limit: int = 50) -> list[Revision]:

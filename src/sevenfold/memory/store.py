@@ -404,6 +404,20 @@ class MemoryStore:
         self.quarantine.release(number, write)
         return saved[0]
 
+    def export(self, folder: Path, *, git: bool = False) -> int:
+        """Copy the memories to an empty folder; returns the number of files.
+
+        With `git` it becomes a repository with their whole history; returns the number of revisions.
+        """
+        from sevenfold.memory.export import export_files, export_to_git
+
+        self.take_in()
+        if not self.exists():
+            raise Mistake(f"there are no memories in {self.path_of()} yet; nothing was exported")
+        if git:
+            return self._past.ask(lambda history: export_to_git(history, folder))
+        return export_files(self.backend, folder)
+
     def recover(self) -> str:
         """Finish or take back the commit of a dream that died; returns a sentence, or an empty text."""
         if not is_commit_pending(self.backend) or not self.exists():

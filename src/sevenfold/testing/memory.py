@@ -132,7 +132,7 @@ class InMemoryRevisions:
         return self.at(revision).get(file)
 
     def diff(self, older: str | None, newer: str = "last", file: str | None = None) -> str:
-        from sevenfold.memory.history.objects import make_unified_diff
+        from sevenfold.memory.history.diff import make_unified_diff
 
         compared = _compare(self.at(older) if older else {}, self.at(newer))
         return "".join(make_unified_diff(*one) for one in compared if file in (None, one[0]))

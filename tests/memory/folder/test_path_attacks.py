@@ -412,7 +412,7 @@ def test_links_above_the_folder_that_the_user_made_are_fine(tmp_path: Path) -> N
 
 def past(w: World) -> list[dict[str, bytes]]:
     """All that was ever recorded."""
-    history = MemoryHistory(w.root / "state" / "history")
+    history = MemoryHistory(w.root / "state" / "history.sqlite")
     return [history.at(revision.id) for revision in history.log(limit=1000)]
 
 

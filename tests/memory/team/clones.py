@@ -12,6 +12,7 @@ from pathlib import Path
 
 from sevenfold.core.clock import SystemClock
 from sevenfold.memory.folder.files import FolderBackend
+from sevenfold.memory.history.history import MemoryHistory
 from sevenfold.memory.store import MemoryStore
 from sevenfold.memory.team.git import SyncResult
 from sevenfold.memory.team.team import Team
@@ -156,7 +157,15 @@ def alike(clones: list[Clone]) -> bool:
 
 
 def objects(repository: Path) -> bytes:
-    """Every object there is, reachable or not: trees with names, commits with messages, texts."""
+    """Every object there is, reachable or not: trees with names, commits with messages, texts.
+
+    Of a history of ours: every revision and every text.
+    """
+    if repository.suffix == ".sqlite":
+        history = MemoryHistory(repository)
+        revisions = history.log(limit=1_000_000)
+        texts = [text for one in revisions for text in history.at(one.id).values()]
+        return repr(revisions).encode("utf-8", "replace") + b"".join(texts)
     words = ["cat-file", "--batch-all-objects", "--batch", "--buffer", "--unordered"]
     command = ["git", f"--git-dir={repository}", *words]
     return subprocess.run(command, capture_output=True, check=True).stdout

@@ -97,7 +97,7 @@ def test_a_purged_memory_leaves_no_line_in_any_past_index_of_the_team(shared: Sh
     shared.store.take_in()
     assert "Zanzibar" in shared.team
     shared.store.purge("team/deep/affair.md")
-    history = MemoryHistory(shared.state / "history")
+    history = MemoryHistory(shared.state / "history.sqlite")
     past = [history.at(one.id) for one in history.log()]
     assert past
     assert all(b"Zanzibar" not in data for files in past for data in files.values())
@@ -300,7 +300,7 @@ def test_a_secret_that_came_from_the_team_stays_out_of_index_and_history(shared:
     shared.hand("team/key.md", f"---\ndescription: it is {KEY}\n---\n{KEY}\n")
     shared.store.take_in(Author("team"))
     assert shared.team == ""
-    history = MemoryHistory(shared.state / "history")
+    history = MemoryHistory(shared.state / "history.sqlite")
     assert all("team/key.md" not in history.at(one.id) for one in history.log())
     assert ("secret", "team/key.md") in {(one.kind, one.file) for one in shared.store.check()}
 

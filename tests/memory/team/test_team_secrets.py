@@ -29,7 +29,7 @@ pytestmark = pytest.mark.real
 
 def everywhere(clone: Clone) -> list[Path]:
     """The remote, and the member's own repositories."""
-    return [remote_of(clone.top), clone.repository, clone.store.local / "history"]
+    return [remote_of(clone.top), clone.repository, clone.store.local / "history.sqlite"]
 
 
 def push_by_hand(top: Path, file: str, text: str) -> None:
@@ -104,7 +104,7 @@ def test_only_the_very_text_that_the_user_releases_goes(tmp_path: Path) -> None:
     assert "key.md" not in bob.files()
     bob.team.release("team/key.md")
     assert bob.sync().pulled == ("key.md",)
-    assert not holds(bob.store.local / "history", SECRET)
+    assert not holds(bob.store.local / "history.sqlite", SECRET)
     ann.write("key.md", ann.read("key.md") + f"token = {SECRET[::-1]}\n")
     still([bob])
     assert [one.file for one in ann.sync().refused] == ["key.md"]
@@ -197,7 +197,7 @@ def test_halves_of_a_key_in_two_indexes_are_not_put_together(tmp_path: Path) -> 
         assert refused.file == "MEMORY.md"
         assert "put together, look like a secret (private key)" in refused.why
     assert KEY_BEGINS not in bob.read("MEMORY.md")
-    history = bob.store.local / "history"
+    history = bob.store.local / "history.sqlite"
     assert not holds(history, f"{KEY_BEGINS}\n{KEY_GOES_ON}")
 
     bob.write("MEMORY.md", bob.read("MEMORY.md").replace(KEY_GOES_ON, "Our rules"))

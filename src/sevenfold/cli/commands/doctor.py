@@ -22,7 +22,7 @@ from sevenfold.cli.output import format_count, format_time, print_result
 from sevenfold.cli.startup import CommandContext, read_command_context
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Mistake, SettingsError, SevenfoldError, StorageFailure
-from sevenfold.memory.folder.files import HISTORY
+from sevenfold.memory.folder.files import FolderBackend
 from sevenfold.memory.index import CHARACTERS, LINES
 from sevenfold.memory.store import Memory
 from sevenfold.models import connect_model
@@ -170,13 +170,11 @@ def _check_memory(place: MemoryPlace) -> Iterator[DoctorCheck]:
     if count > _CHECKED:
         text = f"more than {_CHECKED:,} memories are not looked through here"
         yield DoctorCheck("memory", "note", text, "sevenfold memory check")
-    yield _check_history(place.state / HISTORY)
+    yield _check_history(FolderBackend.at(place))
 
 
-def _check_history(repository: Path) -> DoctorCheck:
-    from sevenfold.memory.history.history import MemoryHistory
-
-    history = MemoryHistory(repository)
+def _check_history(backend: FolderBackend) -> DoctorCheck:
+    history = backend.revisions(lambda sentence: None)
     try:
         revisions = history.log(limit=1)
         if revisions:

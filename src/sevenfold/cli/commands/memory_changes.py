@@ -1,4 +1,4 @@
-"""`sevenfold memory add`, `edit`, `rm` and `purge`: every way to change a memory by hand."""
+"""`sevenfold memory add`, `edit`, `rm`, `purge` and `export`: memories changed or copied by hand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 from sevenfold.cli.commands.memory_display import format_agent_option, open_memory
 from sevenfold.cli.options import SharedOptions
-from sevenfold.cli.output import ask_yes_or_no, print_message, print_result
+from sevenfold.cli.output import ask_yes_or_no, format_count, print_message, print_result
 from sevenfold.cli.startup import read_command_context
 from sevenfold.core.errors import Mistake, Refused
 from sevenfold.memory.folder.folder import SHARED
@@ -100,6 +100,15 @@ def run_purge(shared: SharedOptions, name: str, yes: bool, agent: str | None = N
     more = "; what was shared with the team before is still in its repository" if ours else ""
     print_message(shared, f"purged {saved.name}: it is gone from files, index, history and search{more}")
     print_result(shared, "", saved)
+    return 0
+
+
+def run_export(shared: SharedOptions, folder: Path, git: bool, agent: str | None = None) -> int:
+    with open_memory(shared, agent) as memory:
+        count = memory.export(folder, git=git)
+    what = format_count(count, "revision") if git else format_count(count, "file")
+    print_message(shared, f"wrote {what} to {folder}")
+    print_result(shared, "", {"folder": folder, "git": git, "revisions" if git else "files": count})
     return 0
 
 

@@ -36,7 +36,7 @@ from sevenfold.layers.l7_agents.forks import ForkRunner
 from sevenfold.layers.parts import PlainConversation, RecallParts
 from sevenfold.memory.errors import NoSuchMemory
 from sevenfold.memory.folder.agent_folders import AgentFolder, list_agent_folders, make_folder_name
-from sevenfold.memory.folder.files import StateFolder
+from sevenfold.memory.folder.files import FolderBackend
 from sevenfold.memory.folder.folder import Saved
 from sevenfold.memory.history.revisions import Revision
 from sevenfold.memory.recall_results import Recalled, count_days_ago, format_age
@@ -373,7 +373,7 @@ def _count_quarantined(place: AgentFolder) -> int:
     from sevenfold.memory.guard.guard import Quarantine
 
     try:
-        return len(Quarantine(StateFolder(place.state / QUARANTINE), SystemClock()).list())
+        return len(Quarantine(FolderBackend.at(place).state(QUARANTINE), SystemClock()).list())
     except SevenfoldError as error:
         print_warning(str(error))
         return 0

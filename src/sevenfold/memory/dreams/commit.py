@@ -225,7 +225,7 @@ def preview_dream(
     said: Callable[[], SpokenWords] | None = None,
 ) -> DreamOutcome:
     """Plan what `commit_dream` would do now, with its diff; nothing is changed."""
-    from sevenfold.memory.history.objects import make_unified_diff
+    from sevenfold.memory.history.diff import make_unified_diff
 
     with _read_through(_wanted(staged, author, explained, sessions, said)) as wanted:
         plan = store.changing(lambda desk: plan_commit(desk, wanted, keep_orders=False))

@@ -59,6 +59,7 @@ from sevenfold.storage.locks import hold_file_lock, hold_lock
 
 if TYPE_CHECKING:
     from sevenfold.memory.folder.agent_folders import AgentFolder
+    from sevenfold.memory.history.database import HistoryFile
     from sevenfold.settings.place import MemoryPlace
 
 UNFINISHED: Final = ".memory-writing-"
@@ -471,15 +472,20 @@ def _note_other(file: str, mode: int, found: _ListedFiles) -> str:
     return ""
 
 
-HISTORY: Final = "history"
+HISTORY: Final = "history.sqlite"
 
 
 class FolderBackend(MemoryFiles):
-    """Memories in `folder`, revisions and records in `state`. Nothing is made before the first write."""
+    """Memories in `folder`, revisions and records in `state`. Nothing is made before the first write.
+
+    The ledger is a file: it can be made again, and it is read at every recall. Other records are in the
+    history file.
+    """
 
     def __init__(self, folder: Path, state: Path) -> None:
         super().__init__(folder)
         self._given, self.local = folder, state
+        self._history: HistoryFile | None = None
 
     @classmethod
     def at(cls, place: MemoryPlace | AgentFolder) -> FolderBackend:
@@ -503,10 +509,21 @@ class FolderBackend(MemoryFiles):
     def revisions(self, tell: Callable[[str], None]) -> RevisionLog:
         from sevenfold.memory.history.history import MemoryHistory
 
-        return MemoryHistory(self.local / HISTORY, tell)
+        return MemoryHistory(self.open_history(), tell)
 
-    def state(self, name: str) -> StateFolder:
-        return StateFolder(self.local / name)
+    def state(self, name: str) -> StateRecords:
+        if not name:
+            return StateFolder(self.local)
+        return RecordRows(self.local, name, self.open_history)
+
+    def open_history(self) -> HistoryFile:
+        """The file with the revisions and records; one that an earlier version left is carried over."""
+        from sevenfold.memory.history.carry_over import EarlierFolders
+        from sevenfold.memory.history.database import HistoryFile
+
+        if self._history is None:
+            self._history = HistoryFile(self.local / HISTORY, EarlierFolders(self.local))
+        return self._history
 
 
 class StateFolder:
@@ -580,6 +597,98 @@ class StateFolder:
         return hold_file_lock(self._path / self._path.name)
 
 
+REPOSITORY: Final = "history"
+ROOMS: Final = ("quarantine", "dream-journal")
+"""The folders in which earlier versions kept revisions and records."""
+_MARK: Final = ".kept"
+
+
+def has_earlier_folders(state: Path) -> bool:
+    """True if an earlier version left something that is not carried over yet."""
+    return any((state / name).is_dir() for name in (REPOSITORY, *ROOMS))
+
+
+def mark_room(state: Path, room: str) -> None:
+    """Note that the room may have records."""
+    mark = state / f"{room}{_MARK}"
+    try:
+        make_private_dir(state)
+        mark.touch(0o600)
+    except OSError as error:
+        raise make_storage_failure(error, mark) from error
+
+
+class RecordRows:
+    """Records that are rows of the history file, in one room: the quarantine, or the journal of a dream.
+
+    A room that has records has an empty file beside the history, so that a program that starts sees
+    without opening the history that nothing waits.
+    """
+
+    def __init__(self, state: Path, room: str, open_history: Callable[[], HistoryFile]) -> None:
+        self._state, self._room, self._open = state, room, open_history
+        self._mark = state / f"{room}{_MARK}"
+
+    def path_of(self, name: str) -> Path:
+        return self._state / self._room / name
+
+    def exists(self) -> bool:
+        return bool(self.sizes())
+
+    def sizes(self) -> dict[str, int]:
+        if not self._may_exist():
+            return {}
+        with self._open().read() as db:
+            rows = db and db.execute("select name, length(data) from record where room = ?", (self._room,))
+            return dict(rows or ())
+
+    def read(self, name: str, limit: int) -> bytes | None:
+        data = self.read_head(name, limit + 1)
+        if data is not None and len(data) > limit:
+            raise StorageFailure(f"{self.path_of(name)} is larger than {limit:,} bytes; it is not read")
+        return data
+
+    def read_head(self, name: str, limit: int) -> bytes | None:
+        if not self._may_exist():
+            return None
+        with self._open().read() as db:
+            query = "select substr(data, 1, ?) from record where room = ? and name = ?"
+            row = db and db.execute(query, (limit, self._room, name)).fetchone()
+            return bytes(row[0]) if row else None
+
+    def write(self, name: str, data: bytes, *, lasting: bool = True) -> None:
+        mark_room(self._state, self._room)
+        with self._open().write(lasting=lasting) as db:
+            db.execute("replace into record values (?, ?, ?)", (self._room, name, data))
+
+    def rename(self, name: str, new: str) -> None:
+        with self._open().write(lasting=True) as db:
+            query = "update or replace record set name = ? where room = ? and name = ?"
+            if db.execute(query, (new, self._room, name)).rowcount == 0:
+                raise StorageFailure(f"{self.path_of(name)} could not be renamed: it does not exist")
+
+    def remove(self, name: str) -> None:
+        self._delete("delete from record where room = ? and name = ?", self._room, name)
+
+    def clear(self) -> None:
+        with contextlib.suppress(StorageFailure):
+            self._delete("delete from record where room = ?", self._room)
+            self._mark.unlink(missing_ok=True)
+
+    def lock(self) -> AbstractContextManager[object]:
+        return hold_file_lock(self._state / self._room)
+
+    def _may_exist(self) -> bool:
+        return self._mark.exists() or has_earlier_folders(self._state)
+
+    def _delete(self, query: str, *given: str) -> None:
+        if not self._may_exist():
+            return
+        with self._open().write(lasting=True) as db:
+            db.execute(query, given)
+
+
 _backend: type[MemoryBackend] = FolderBackend
 _memories: type[OpenMemories] = OpenFolder
 _records: type[StateRecords] = StateFolder
+_rows: type[StateRecords] = RecordRows

@@ -1,8 +1,8 @@
 """One piece of work on the memory folder (`FolderTransaction`), and the ledger of its files.
 
 Also the parts of a folder with an index of their own (the user's and the team's), notices that wait
-until the lock is free, and the history of a folder. Every write goes on without a history: if a library
-is missing or the disk refuses, the user is told once.
+until the lock is free, and the history of a folder. Every write goes on without a history: if the disk
+refuses, the user is told once.
 """
 
 from __future__ import annotations
@@ -58,15 +58,9 @@ class FolderHistory:
 
     def ask(self, work: Callable[[RevisionLog], T]) -> T:
         """The answer of the history. Raises `StorageFailure` if there is none."""
-        try:
-            if self._history is None:
-                self._history = self._open(self._mended)
-            return work(self._history)
-        except ImportError as error:
-            raise StorageFailure(
-                f"the history of memories cannot be kept, because a library is missing ({error}); "
-                "install pygit2"
-            ) from error
+        if self._history is None:
+            self._history = self._open(self._mended)
+        return work(self._history)
 
     def head(self, at: float) -> str:
         """The newest revision; empty if there is none, `NONE` if the history cannot be read."""

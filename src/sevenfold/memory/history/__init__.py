@@ -1,1 +1,1 @@
-"""Every change of a memory folder, kept as plain git objects."""
+"""Every change of a memory folder, kept in a SQLite file beside it."""

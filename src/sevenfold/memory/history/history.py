@@ -1,61 +1,64 @@
 """The history of a memory folder: every change is a revision that can be listed, compared and undone.
 
-It is a bare git repository beside the folder, made on the first change. The user's git configuration is
-not read, and no git program is needed; `git log` works in it. The writers (`record`, `purge`, `mend`) need
-the folder's write lock; reading and `pack` need no lock.
+It is rows in a SQLite file beside the folder (`database.py`), made on the first change. A file's content is
+kept compressed against the content before it. Readers need no lock and see one state; the writers
+(`record`, `purge`, `mend`) need the folder's write lock.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Mapping
+import hashlib
+import math
+import re
+import secrets
+import sqlite3
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-
-from msgspec.structs import replace
+from typing import Final
 
 from sevenfold.core.errors import Mistake, StorageFailure
-from sevenfold.memory.history import maintenance
-from sevenfold.memory.history.maintenance import PurgeReport
-from sevenfold.memory.history.objects import (
-    BLOB,
-    COMMIT,
-    NOTHING,
-    change_tree,
-    decode_path,
-    encode_path,
-    find_in_tree,
-    hash_object,
-    iterate_files,
-)
-from sevenfold.memory.history.reader import HistoryReader
+from sevenfold.memory.history.database import DamagedHistory, HistoryFile, remove_set_aside
+from sevenfold.memory.history.diff import make_unified_diff
+from sevenfold.memory.history.purge import PurgeReport, clean_index, find_indexes_above, make_name_pattern
 from sevenfold.memory.history.revisions import (
-    NAMED,
+    SHORT,
+    Action,
     Author,
     Revision,
     RevisionChange,
-    StoredCommit,
     TakenRevisions,
     classify_change,
+    decode_path,
     describe_changes,
-    encode_commit,
+    encode_path,
+    to_kind,
+    to_safe_line,
 )
 
-__all__ = ["Author", "MemoryHistory", "PurgeReport", "Revision", "RevisionChange"]
-
 Files = Mapping[str, bytes]
+Rows = sqlite3.Connection
+LAST: Final = "last"
+_DEPTH: Final = 16  # Longest chain of contents that are kept as a difference to the one before
+_WINDOW: Final = 32_000  # Bytes that zlib looks back
+_BACK: Final = re.compile(r"(?:HEAD|last|@)(?:~(\d*))?", re.IGNORECASE)
+_DIGITS: Final = re.compile(r"[0-9a-f]{4,40}", re.IGNORECASE)
+_REVISION: Final = (
+    "select number, id, at, kind, session, reason, summary, found, first, last, file, redo from revision"
+)
+_FILES: Final = "select file, max(number), action from change where number <= ? group by file"
 
 
-class MemoryHistory(HistoryReader):
-    """The revisions of one folder, for reading and writing.
-
-    `tell` gets a sentence for the user when a damaged history was repaired.
-    """
+class MemoryHistory:
+    """The revisions of one folder. `tell` gets a sentence for the user when a damaged one was repaired."""
 
     def __init__(
-        self, repository: Path, tell: Callable[[str], None] = lambda sentence: None, *, sync: bool = False
+        self, file: HistoryFile | Path, tell: Callable[[str], None] = lambda sentence: None
     ) -> None:
-        super().__init__(repository, sync=sync)
-        self.tell = tell
+        self._file = HistoryFile(file) if isinstance(file, Path) else file
+        self.path, self.tell = self._file.path, tell
+
+    # --- writing --------------------------------------------------------------------------------------
 
     def record(
         self,
@@ -71,143 +74,365 @@ class MemoryHistory(HistoryReader):
         With `changed` (None for a removed file) only these files are compared, and `files`, the whole
         folder, is called only if there is no history yet. `takes_back`: it is an undo or a redo.
         """
+        for name in changed or ():
+            encode_path(name)
         try:
-            commit = self._next(files, author, summary, at, changed)
-        except StorageFailure:  # damaged below the last revision's own folder
-            self._objects.forget()
-            if not (said := self._mend(at)):
-                raise
-            self.tell(said)
-            commit = self._next(files, author, summary, at, changed)
-        if commit is None:
-            return None
-        commit = replace(commit, takes_back=takes_back)
-        id = self._objects.put(COMMIT, encode_commit(commit))
-        packed = self._objects.flush()
-        self._objects.set_head(id)
-        if packed and commit.parent is None:
-            maintenance.record_packed(self._objects, commit.number)
-        if maintenance.count_unpacked(self._objects, commit) >= maintenance.OVERDUE:
-            with contextlib.suppress(StorageFailure):  # the revision is safe without packing
-                self.pack()
-        return commit.revision(id, self._files(commit))
+            return self._record(files, author, summary, at, changed, takes_back)
+        except DamagedHistory:
+            self.tell(self._file.set_aside(at))
+            return self._record(files, author, summary, at, changed, takes_back)
 
-    def _next(
+    def _record(
         self,
         files: Files | Callable[[], Files],
         author: Author,
         summary: str,
         at: float,
         changed: Mapping[str, bytes | None] | None,
-    ) -> StoredCommit | None:
-        head = self._last_for_writing(at)
-        if head is not None and changed is not None:
-            return self._follow(head, _of(changed), author, summary, at)
-        told = {name: data for name, data in (changed or {}).items() if data is not None}
-        whole = {**(files() if callable(files) else files), **told}
-        found = head is None and told.keys() != whole.keys()
-        before = iterate_files(self._objects, head[1].tree) if head else ()
-        now = _of(whole)
-        now |= {path: None for path, _ in before if path not in now}
-        return self._follow(head, now, author, summary, at, found)
+        takes_back: TakenRevisions | None,
+    ) -> Revision | None:
+        self._finish_purge()
+        with self._file.write() as db:
+            newest = _find_newest(db)
+            now, found = changed or {}, False
+            if newest == 0 or changed is None:
+                told = {name: data for name, data in now.items() if data is not None}
+                whole = {**(files() if callable(files) else files), **told}
+                found = newest == 0 and told.keys() != whole.keys()
+                now = {**dict.fromkeys(map(decode_path, _list_files(db, newest))), **whole}
+            changes = _write_changes(db, newest + 1, now)
+            if not changes:
+                return None
+            said = to_safe_line(summary) or to_safe_line(describe_changes(changes))
+            safe = Author(author.kind, to_safe_line(author.session), to_safe_line(author.reason))
+            when = at if math.isfinite(at) else 0.0
+            id = secrets.token_hex(20)
+            revision = Revision(id, when, safe, said, changes, newest + 1, takes_back, found)
+            write_revision(db, revision)
+        return _shorten(revision)
 
     def purge(self, *names: str, at: float = 0.0) -> PurgeReport:
-        """Remove files, by all names they had, from every revision; ids change from the first one on."""
+        """Remove files, by all names they had, from every revision, and every trace from the disk."""
         if not names:
             raise Mistake("no file to purge was named; name the file")
-        if self._last_for_writing(at) is None:
-            return PurgeReport(names, {}, maintenance.remove_set_aside(self.path))
-        maintenance.begin_purge(self._objects, names)
-        return maintenance.finish_purge(self._objects, names)
+        paths = [encode_path(name) for name in names]
+        ids: dict[str, str] = {}
+        lost = False
+        try:
+            if self.path.exists():
+                with self._file.write(lasting=True) as db:
+                    ids = _purge(db, paths)
+                    db.execute("insert or ignore into unfinished values ('erase')")
+                self._file.erase_removed()
+        except DamagedHistory:
+            self._file.set_aside(at)  # it cannot be cleaned, so it is removed
+            lost = True
+        earlier = self._file.earlier.remove(None) if self._file.earlier else ()
+        return PurgeReport(names, ids, (*remove_set_aside(self.path), *earlier), lost)
 
     def mend(self, at: float, *, deep: bool = False) -> str:
         """Repair the history after a crash; returns a sentence for the user, empty if all is well.
 
-        Finishes a purge that was interrupted. With `deep` every revision is read, otherwise only the last
+        Ends a purge that was interrupted. With `deep` every revision is read, otherwise only the last
         one; a damaged history is set aside.
         """
         try:
-            if deep and self.path.is_dir() and self.check():
-                return maintenance.set_history_aside(self.path, at)
-            return self._mend(at)
+            try:
+                damaged = deep and bool(self.check())
+                self._read_newest()
+                self._finish_purge()
+            except DamagedHistory:
+                damaged = True
+            return self._file.set_aside(at) if damaged else ""
         except StorageFailure as error:
             return f"{error}; until then changes to memories have no history"
 
-    def _mend(self, at: float) -> str:
-        if not self.path.exists() and not self.path.is_symlink():
-            return ""
-        self._objects.forget()
-        said = (
-            "" if maintenance.is_usable(self._objects) else maintenance.recover_history(self._objects, at)
-        )
-        if self.path.is_dir():
-            self._objects.prepare()
-            if names := maintenance.read_pending_purge(self._objects):
-                maintenance.finish_purge(self._objects, names)
-        return said
+    def _read_newest(self) -> None:
+        """Raises `DamagedHistory` unless the last revision can be read, so that another can follow it."""
+        with self._file.read() as db:
+            if db is not None:
+                read_folder(db, _find_newest(db))
 
-    @property
-    def due(self) -> bool:
-        """True if it is worth calling `pack` when the program is idle."""
-        last = self._last()
-        return last is not None and maintenance.count_unpacked(self._objects, last[1]) >= maintenance.EVERY
+    def _finish_purge(self) -> None:
+        with self._file.read() as db:
+            unfinished = db is not None and db.execute("select 1 from unfinished").fetchone()
+        if unfinished:
+            self._file.erase_removed()
 
-    def pack(self) -> int:
-        """Pack loose objects and return their number. Needs no lock and may run in a thread."""
-        return maintenance.pack_objects(self.path)
+    # --- reading --------------------------------------------------------------------------------------
 
-    def _last_for_writing(self, at: float) -> tuple[bytes, StoredCommit] | None:
-        """The last revision, after finishing an interrupted purge and repairing damage."""
+    def log(self, file: str | None = None, limit: int = 50) -> list[Revision]:
+        """The newest revisions first; with `file` those that touched it (a rename: removed, created)."""
+        with self._file.read() as db:
+            if db is None:
+                return []
+            chosen = "" if file is None else " where number in (select number from change where file = ?)"
+            given = () if file is None else (encode_path(file),)
+            return [
+                _shorten(one)
+                for one in read_revisions(db, f"{chosen} order by number desc limit ?", *given, limit)
+            ]
+
+    def at(self, revision: str) -> dict[str, bytes]:
+        """The whole folder as it was right after a revision."""
+        with self._file.read() as db:
+            return read_folder(db, _resolve(db, revision).number) if db else _refuse(revision, 0)
+
+    def file_at(self, revision: str, file: str) -> bytes | None:
+        """One file as it was right after a revision; None when it was not there."""
+        with self._file.read() as db:
+            number = _resolve(db, revision).number
+            return read_content(db, encode_path(file), number) if db else None
+
+    def diff(self, older: str | None, newer: str = LAST, file: str | None = None) -> str:
+        """The changes between two revisions as a unified diff; `older=None` is before the first."""
+        with self._file.read() as db:
+            first = 0 if older is None else _resolve(db, older).number
+            return _compare(db, first, _resolve(db, newer).number, file) if db else ""
+
+    def changes(self, revision: str = LAST, file: str | None = None) -> str:
+        """The changes of one revision as a unified diff."""
+        with self._file.read() as db:
+            number = _resolve(db, revision).number
+            return _compare(db, number - 1, number, file) if db else ""
+
+    def find(self, revision: str) -> Revision:
+        """A revision by its name."""
+        with self._file.read() as db:
+            return _shorten(_resolve(db, revision))
+
+    def check(self) -> list[str]:
+        """Read the whole history; a sentence for each problem."""
+        problems: list[str] = []
         try:
-            last = self._last()
-            if last is not None:
-                self._objects.folder(last[1].tree)
-                if not maintenance.read_pending_purge(self._objects):
-                    return last
-        except StorageFailure:
-            pass
-        if said := self._mend(at):
-            self.tell(said)
-        self._objects.prepare()
-        return self._last()
+            with self._file.read() as db:
+                if db is None:
+                    return []
+                said = [row[0] for row in db.execute("pragma integrity_check")]
+                problems += [f"the history in {self.path} is damaged: {one}" for one in said if one != "ok"]
+                for file, number in db.execute("select file, number from change").fetchall():
+                    try:
+                        read_content(db, file, number)
+                    except DamagedHistory as error:
+                        problems.append(str(error))
+        except StorageFailure as error:
+            problems.append(str(error))
+        return problems
 
-    def _follow(
-        self,
-        head: tuple[bytes, StoredCommit] | None,
-        now: Mapping[bytes, bytes | None],
-        author: Author,
-        summary: str,
-        at: float,
-        found: bool = False,
-    ) -> StoredCommit | None:
-        """The next commit, with its objects staged; None if nothing changed."""
-        tree, number = (head[1].tree, head[1].number) if head else (None, 0)
-        changes: dict[bytes, bytes | None] = {}
-        named: list[RevisionChange] = []
-        for path, data in now.items():
-            id = None if data is None else hash_object(BLOB, data)
-            was = find_in_tree(self._objects, tree, path) if tree else None
-            if id == was:
-                continue
-            changes[path] = id
-            named.append(RevisionChange(decode_path(path), classify_change(was, id)))
-            if data is not None:
-                self._objects.put(BLOB, data)
-        if not changes:
-            return None
-        new = change_tree(self._objects, tree, changes) or self._objects.put_folder(NOTHING)
-        ordered = tuple(sorted(named, key=lambda change: change.file))
-        return StoredCommit(
-            new,
-            head[0] if head else None,
-            at,
-            author,
-            summary or describe_changes(ordered),
-            number + 1,
-            ordered if len(ordered) <= NAMED else None,
-            found,
+
+# --- rows ---------------------------------------------------------------------------------------------
+
+
+def write_revision(db: Rows, revision: Revision) -> None:
+    """Add the row of a revision; its changes are rows of their own."""
+    author, taken = revision.author, revision.takes_back
+    first, last, file, redo = (
+        (taken.first, taken.last, encode_path(taken.file) if taken.file else b"", taken.redo)
+        if taken
+        else (None, None, None, None)
+    )
+    db.execute(
+        "insert into revision values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            revision.number, revision.id, revision.at, author.kind, author.session,
+            author.reason, revision.summary, revision.found, first, last, file, redo,
+        ),
+    )  # fmt: skip
+
+
+def read_revisions(db: Rows, chosen: str, *given: object) -> Iterator[Revision]:
+    """The revisions that the end of a query chooses, with their whole ids."""
+    for number, id, at, kind, session, reason, summary, found, *taken in db.execute(
+        _REVISION + chosen, given
+    ).fetchall():
+        rows = db.execute("select file, action from change where number = ? order by file", (number,))
+        files = tuple(RevisionChange(decode_path(file), action) for file, action in rows)
+        first, last, file, redo = taken
+        takes_back = None
+        if first is not None:
+            takes_back = TakenRevisions(first, last, decode_path(file), bool(redo))
+        author = Author(to_kind(kind), session, reason)
+        yield Revision(id, at, author, summary, files, number, takes_back, bool(found))
+
+
+def write_change(db: Rows, file: bytes, number: int, action: Action, data: bytes | None) -> None:
+    """Add the row of a changed file."""
+    depth, packed, digest = 0, None, None
+    if data is not None:
+        before = db.execute(
+            "select number, depth, data is null from change where file = ? and number < ?"
+            " order by number desc limit 1",
+            (file, number),
+        ).fetchone()
+        near = before is not None and not before[2] and before[1] < _DEPTH
+        base = (read_content(db, file, before[0]) or b"")[-_WINDOW:] if near else b""
+        depth = before[1] + 1 if base else 0
+        packer = zlib.compressobj(zdict=base) if base else zlib.compressobj()
+        packed = packer.compress(data) + packer.flush()
+        digest = _digest(data)
+    db.execute(
+        "insert into change values (?, ?, ?, ?, ?, ?)", (file, number, action, digest, depth, packed)
+    )
+
+
+def read_folder(db: Rows, number: int) -> dict[str, bytes]:
+    """All files right after a revision."""
+    found: dict[str, bytes] = {}
+    for file in _list_files(db, number):
+        if (data := read_content(db, file, number)) is not None:
+            found[decode_path(file)] = data
+    return found
+
+
+def _write_changes(db: Rows, number: int, now: Mapping[str, bytes | None]) -> tuple[RevisionChange, ...]:
+    changes: list[RevisionChange] = []
+    for name in sorted(now, key=encode_path):
+        file, data = encode_path(name), now[name]
+        was = _newest_digest(db, file)
+        if was == (None if data is None else _digest(data)):
+            continue
+        action = classify_change(was, data)
+        write_change(db, file, number, action, data)
+        changes.append(RevisionChange(name, action))
+    return tuple(changes)
+
+
+def _find_newest(db: Rows) -> int:
+    return int(db.execute("select coalesce(max(number), 0) from revision").fetchone()[0])
+
+
+def _newest_digest(db: Rows, file: bytes) -> bytes | None:
+    row = db.execute(
+        "select digest from change where file = ? order by number desc limit 1", (file,)
+    ).fetchone()
+    return row[0] if row else None
+
+
+def _list_files(db: Rows, number: int) -> list[bytes]:
+    """The files that were there right after a revision."""
+    return [file for file, _, action in db.execute(_FILES, (number,)) if action != "removed"]
+
+
+def read_content(db: Rows, file: bytes, number: int) -> bytes | None:
+    """A file as it was right after a revision; None if it was not there."""
+    rows = db.execute(
+        "select depth, data, digest, number from change where file = ? and number <= ?"
+        f" order by number desc limit {_DEPTH + 1}",
+        (file, number),
+    ).fetchall()
+    if not rows or rows[0][1] is None:
+        return None
+    base = b""
+    try:
+        for depth, data, *_ in reversed(rows[: rows[0][0] + 1]):
+            opener = zlib.decompressobj(zdict=base[-_WINDOW:]) if depth else zlib.decompressobj()
+            base = opener.decompress(data)
+        if _digest(base) == rows[0][2]:
+            return base
+    except (zlib.error, TypeError):
+        pass
+    name = decode_path(file)
+    raise DamagedHistory(
+        f"the history is damaged: {name} in revision {rows[0][3]} cannot be read; copy the file back from "
+        "a backup, or move it away and a new history begins"
+    )
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=16).digest()
+
+
+# --- finding and comparing ----------------------------------------------------------------------------
+
+
+def _shorten(revision: Revision) -> Revision:
+    from msgspec.structs import replace
+
+    return replace(revision, id=revision.id[:SHORT])
+
+
+def _refuse(text: str, count: int) -> dict[str, bytes]:
+    raise Mistake(f"there is no revision {text!r}: the history has {count}; see the list of revisions")
+
+
+def _resolve(db: Rows | None, text: str) -> Revision:
+    if back := _BACK.fullmatch(text.strip()):
+        wanted = int(back[1] or "1") if back[1] is not None else 0
+        chosen = " order by number desc limit 1 offset ?"
+        found = list(read_revisions(db, chosen, min(wanted, 1 << 60))) if db else []
+        if not found:
+            _refuse(text, db.execute("select count(*) from revision").fetchone()[0] if db else 0)
+        return found[0]
+    digits = text.strip().lower()
+    if not _DIGITS.fullmatch(digits):
+        raise Mistake(
+            f"{text!r} is no revision: give the beginning of an id (four digits or more), "
+            "'last', or 'HEAD~2' for two before the last"
         )
+    found = (
+        list(read_revisions(db, " where id >= ? and id < ? limit 4", digits, digits + "g")) if db else []
+    )
+    if not found:
+        raise Mistake(f"there is no revision {text!r}: see the list of revisions for their ids")
+    if len(found) > 1:
+        which = ", ".join(one.id[:SHORT] for one in found[:3])
+        raise Mistake(f"{text!r} is the beginning of several revisions ({which}): give more digits")
+    return found[0]
 
 
-def _of(files: Mapping[str, bytes | None]) -> dict[bytes, bytes | None]:
-    return {encode_path(name): data for name, data in files.items()}
+def _compare(db: Rows, older: int, newer: int, file: str | None) -> str:
+    low, high = sorted((older, newer))
+    files = db.execute(
+        "select distinct file from change where number > ? and number <= ? order by file", (low, high)
+    ).fetchall()
+    wanted = None if file is None else encode_path(file)
+    return "".join(
+        make_unified_diff(decode_path(one), read_content(db, one, older), read_content(db, one, newer))
+        for (one,) in files
+        if wanted in (None, one)
+    )
+
+
+# --- purging ------------------------------------------------------------------------------------------
+
+
+def _purge(db: Rows, paths: Sequence[bytes]) -> dict[str, str]:
+    """Remove the files; returns the revisions of which nothing is left."""
+    touched = set[int]()
+    for path in paths:
+        touched |= {row[0] for row in db.execute("select number from change where file = ?", (path,))}
+        db.execute("delete from change where file = ?", (path,))
+        db.execute("update revision set first = null, last = null, file = null where file = ?", (path,))
+    for index in find_indexes_above(paths):
+        _rewrite_index(db, index, paths)
+    words = make_name_pattern(paths)
+    emptied: dict[str, str] = {}
+    for one in list(read_revisions(db, "")):
+        if not one.files:
+            db.execute("delete from revision where number = ?", (one.number,))
+            emptied[one.id[:SHORT]] = ""
+        elif one.number in touched or words.search(f"{one.summary} {one.author.reason}"):
+            said = describe_changes(one.files)
+            db.execute("update revision set summary = ?, reason = '' where number = ?", (said, one.number))
+    db.execute(
+        "update revision set first = null, last = null, file = null where first is not null and not exists"
+        " (select 1 from revision as kept where kept.number between revision.first and revision.last)"
+    )
+    return emptied
+
+
+def _rewrite_index(db: Rows, index: bytes, paths: Sequence[bytes]) -> None:
+    """Take the lines that point at the files out of every revision of an index."""
+    rows = db.execute(
+        "select number, action from change where file = ? order by number", (index,)
+    ).fetchall()
+    contents = [(number, action, read_content(db, index, number)) for number, action in rows]
+    if not any(data is not None and clean_index(data, index, paths) != data for *_, data in contents):
+        return
+    db.execute("delete from change where file = ?", (index,))
+    before: bytes | None = None
+    for number, _, data in contents:
+        clean = None if data is None else clean_index(data, index, paths)
+        if clean != before:
+            write_change(db, index, number, classify_change(before, clean), clean)
+        before = clean

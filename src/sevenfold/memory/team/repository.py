@@ -18,18 +18,18 @@ from typing import Final
 import msgspec
 
 from sevenfold.core.errors import Mistake
-from sevenfold.memory.history.objects import (
+from sevenfold.memory.team.git import GitFailed, RemoteAddress, TeamGit
+from sevenfold.memory.team.objects import (
     BLOB,
     COMMIT,
     TREE,
-    ObjectStore,
+    NewObjects,
     TreeFolder,
     change_tree,
     parse_tree,
     sort_tree,
     split_entry,
 )
-from sevenfold.memory.team.git import GitFailed, RemoteAddress, TeamGit
 from sevenfold.memory.topic_file import read_topic
 
 MOST: Final = 100_000  # Entries that are read; a small repository can be made to have billions of them
@@ -156,7 +156,7 @@ def _portions(
 class _FetchedTrees:
     """The folders of a fetched commit, read from memory and written to our repository."""
 
-    def __init__(self, folders: Mapping[bytes, bytes], objects: ObjectStore) -> None:
+    def __init__(self, folders: Mapping[bytes, bytes], objects: NewObjects) -> None:
         self._folders, self._objects = folders, objects
 
     def folder(self, id: bytes) -> TreeFolder:
@@ -247,7 +247,7 @@ class TeamRepository:
 
     def __init__(self, path: Path, git: TeamGit) -> None:
         self.path, self.git = path, git
-        self._objects = ObjectStore(path)
+        self._objects = NewObjects(path)
         self._roots: dict[str, str] = {}
         self._sizes: dict[str, int] = {}
         self._walked: tuple[str, CommitTree] = "", CommitTree()
@@ -343,7 +343,7 @@ class TeamRepository:
 
     def tidy(self) -> None:
         """Combine many small packs; a failure only costs space."""
-        if sum(1 for _ in self._objects.packs.glob("*.pack")) > _PACKS:
+        if self._objects.count_packs() > _PACKS:
             with contextlib.suppress(GitFailed):
                 self.git.far(RemoteAddress(str(self.path)), "gc", "--quiet")
 

@@ -31,8 +31,8 @@ from sevenfold.memory.folder.names import (
     make_file_key,
 )
 from sevenfold.memory.guard.injection import find_instructions
-from sevenfold.memory.history.objects import BLOB, hash_object
 from sevenfold.memory.team.git import NoTeam, RefusedFile, SyncResult, TeamStatus
+from sevenfold.memory.team.objects import BLOB, hash_object
 from sevenfold.storage.files import make_private_dir, read_if_there, write_atomic
 
 FILE: Final = "team.json"
