@@ -220,11 +220,8 @@ def test_what_is_wrong_with_memory_is_counted_and_a_damaged_history_is_noticed(
     words = ("--type", "user", "--name", "role", "--description", "d", "--body", "A radiologist.")
     saved = here("memory", "add", *words, "--json").json
     folder = world.home / "projects"
-    [repository] = folder.glob("*/memory-state/history")
-    for path in repository.rglob("*"):
-        if path.is_file() and "objects" in path.parts:
-            path.chmod(0o600)
-            path.write_bytes(b"damaged")
+    [history_file] = folder.glob("*/memory-state/history.sqlite")
+    history_file.write_bytes(b"damaged" * 1_000)
     [file] = folder.glob("*/memory/role.md")
     assert str(file) == saved["path"]
     file.unlink()

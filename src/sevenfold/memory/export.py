@@ -18,6 +18,7 @@ from sevenfold.storage.files import make_private_dir, write_atomic
 from sevenfold.storage.git import GitProgram
 
 BRANCH: Final = "refs/heads/main"
+_LARGEST: Final = 1 << 30
 
 
 def export_files(backend: MemoryBackend, folder: Path) -> int:
@@ -28,7 +29,7 @@ def export_files(backend: MemoryBackend, folder: Path) -> int:
         files = memories.list().files
         for file in files:
             make_private_dir((folder / file).parent)
-            write_atomic(folder / file, memories.read(file, sys.maxsize)[0])
+            write_atomic(folder / file, memories.read(file, _LARGEST)[0])
     return len(files)
 
 

@@ -42,7 +42,10 @@ _WHY: Final = {
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check the owner and the rights of its folder",
     sqlite3.SQLITE_BUSY: "another process has been writing for too long; try again",
     sqlite3.SQLITE_LOCKED: "another process has been writing for too long; try again",
-    sqlite3.SQLITE_IOERR: "the disk reported an error; check the disk and try again",
+    sqlite3.SQLITE_IOERR: (
+        "the disk reported an error, or the file would be larger than this system allows; check the disk "
+        "and 'ulimit -f', and try again"
+    ),
 }
 _DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
