@@ -225,5 +225,8 @@ class MemoryBackend(Protocol):
     def revisions(self, tell: Callable[[str], None]) -> RevisionLog:
         """The history. `tell` takes a sentence for the user after a repair."""
 
+    def close(self) -> None:
+        """Let go of open files; whoever uses the backend again opens them again."""
+
     def state(self, name: str) -> StateRecords:
         """The records under one name: `""` the ledger, `quarantine`, `dream-journal`."""

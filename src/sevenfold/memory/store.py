@@ -434,6 +434,7 @@ class MemoryStore:
         """End background work; what is done is kept, and the next process goes on from there."""
         self._recalls.save()
         self._recalling.close()
+        self.backend.close()
 
     # --- inside ---------------------------------------------------------------------------------------
 

@@ -254,6 +254,9 @@ class InMemoryBackend:
     def revisions(self, tell: Callable[[str], None]) -> InMemoryRevisions:
         return self._revisions
 
+    def close(self) -> None:
+        return
+
     def state(self, name: str) -> InMemoryRecords:
         return self._records.setdefault(name, InMemoryRecords(name))
 

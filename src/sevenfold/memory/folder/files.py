@@ -516,6 +516,10 @@ class FolderBackend(MemoryFiles):
             return StateFolder(self.local)
         return RecordRows(self.local, name, self.open_history)
 
+    def close(self) -> None:
+        if self._history is not None:
+            self._history.close()
+
     def open_history(self) -> HistoryFile:
         """The file with the revisions and records; one that an earlier version left is carried over."""
         from sevenfold.memory.history.carry_over import EarlierFolders
