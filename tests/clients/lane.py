@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 from clients.environments import make_environments
 from clients.loopback import can_enter_loopback, enter_loopback
@@ -17,7 +18,10 @@ def main() -> None:
     if can_enter_loopback():
         make_environments()
         enter_loopback()
-    command = [sys.executable, "-m", "pytest", "-m", "clients", "tests/clients", *sys.argv[1:]]
+    words = sys.argv[1:]
+    if not any(Path(word.partition("::")[0]).exists() for word in words):
+        words.append("tests/clients")
+    command = [sys.executable, "-m", "pytest", "-m", "clients", *words]
     os.execv(sys.executable, command)
 
 

@@ -34,6 +34,13 @@ def run_python(script: str) -> Callable[[ClientPlace, str, str], ClientRun]:
     return run
 
 
+def find_version(place: ClientPlace, environment: str) -> str:
+    """The version of a client; Claude Code has another one than the package that holds it."""
+    if environment == "claude-code":
+        return find_claude_code(place).call("--version").out.split()[0]
+    return find_environment(environment).version
+
+
 def run_claude_code(place: ClientPlace, url: str, _environment: str) -> ClientRun:
     return find_claude_code(place).run("What is the weather in Paris?", url)
 
@@ -131,7 +138,7 @@ CONVERSATIONS = [
 def test_client_holds_a_conversation(
     conversation: Conversation, start_provider: StartProvider, place: ClientPlace, record_row: RecordRow
 ) -> None:
-    record_row(conversation.client, find_environment(conversation.environment).version, "direct")
+    record_row(conversation.client, find_version(place, conversation.environment), "direct")
     provider = start_provider(conversation.script)
 
     ran = conversation.run(place, provider.url, conversation.environment)
