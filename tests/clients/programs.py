@@ -154,7 +154,10 @@ class Codex:
         text = f"""
 model = "gpt-5.5"
 model_provider = "simulator"
+check_for_update_on_startup = false
 {settings}
+[analytics]
+enabled = false
 [model_providers.simulator]
 name = "simulator"
 base_url = "{url}/v1"
