@@ -98,7 +98,7 @@ def _merged(schema: Json, root: Json) -> Json:
 
 def _referred(reference: str, root: Json) -> Json:
     found: Any = root
-    for name in reference.removeprefix("#").strip("/").split("/"):
+    for name in filter(None, reference.removeprefix("#").split("/")):
         found = found.get(name) if isinstance(found, dict) else None
     return _dict(found)
 

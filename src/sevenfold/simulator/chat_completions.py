@@ -9,7 +9,7 @@ import msgspec
 from sevenfold.core.tokens import Usage
 from sevenfold.models.openai_wire import decode_arguments, decode_tool, decode_tool_choice, encode_call
 from sevenfold.simulator.cache import to_blocks
-from sevenfold.simulator.errors import Json, make_invalid_request
+from sevenfold.simulator.errors import ApiError, Json, make_invalid_request
 from sevenfold.simulator.openai_endpoint import (
     OpenAiEndpoint,
     PendingChat,
@@ -109,10 +109,14 @@ class _ChatBody(msgspec.Struct):
     max_completion_tokens: int | None = None
     stop: str | list[str] | None = None
     tools: list[_ChatTool] | None = None
+    n: int | None = None
 
 
 def _check(body: Any) -> None:
     checked = convert_body(body, _ChatBody)
+    if checked.n not in (None, 1):
+        said = f"Invalid value for 'n': {checked.n}. Only one choice is simulated: leave it out, or give 1."
+        raise ApiError(400, said, param="n", code="unsupported_value")
     open_calls: list[str] = []
     for i, message in enumerate(checked.messages):
         if message.role == "tool":
@@ -157,17 +161,15 @@ def to_messages_request(body: Json) -> Json:
         "stream": bool(body.get("stream")),
         "tools": [_tool(tool) for tool in body.get("tools") or () if isinstance(tool, dict)],
         "tool_choice": decode_tool_choice(body.get("tool_choice")),
-        **make_output_config(_read_format(body.get("response_format"))),
+        **make_output_config(_read_format(body.get("response_format")), "response_format"),
         "system": system,
         "messages": messages,
     }
 
 
-def _read_format(given: Any) -> Json | None:
+def _read_format(given: Any) -> Any:
     """The format as the Messages API has it, without the name around its schema."""
-    if not isinstance(given, dict):
-        return None
-    inner = given.get("json_schema")
+    inner = given.get("json_schema") if isinstance(given, dict) else None
     return {**given, "schema": inner.get("schema")} if isinstance(inner, dict) else given
 
 

@@ -131,9 +131,18 @@ def convert_body(body: Any, kind: type[T]) -> T:
         raise ApiError(400, f"Invalid value for '{where}': {what}.", param=where) from error
 
 
-def make_output_config(wanted: Any) -> Json:
+def make_output_config(wanted: Any, where: str) -> Json:
     """The field of the Messages API that asks for this format; no field for plain text."""
-    return {"output_config": {"format": wanted}} if wanted is not None else {}
+    if wanted is None:
+        return {}
+    kind = wanted.get("type") if isinstance(wanted, dict) else None
+    if kind not in ("text", "json_object", "json_schema"):
+        said = f"Invalid value for '{where}.type': expected 'text', 'json_object' or 'json_schema'."
+        raise ApiError(400, said, param=f"{where}.type", code="invalid_value")
+    if kind == "json_schema" and not isinstance(wanted.get("schema"), dict):
+        said = f"Missing required parameter: '{where}.schema'."
+        raise ApiError(400, said, param=f"{where}.schema", code="missing_required_parameter")
+    return {"output_config": {"format": wanted}} if kind != "text" else {}
 
 
 def _in_its_words(error: ApiError, body: Any, headers: Mapping[str, str]) -> ApiError:

@@ -98,7 +98,7 @@ class Responses(OpenAiEndpoint):
             "stream": bool(asked.stream),
             "tools": [tool.definition if isinstance(tool, OfferedTool) else tool for tool in offered],
             "tool_choice": _read_tool_choice(body.get("tool_choice")),
-            **make_output_config((asked.text or {}).get("format")),
+            **make_output_config((asked.text or {}).get("format"), "text.format"),
             "system": [*system, *leading],
             "messages": messages,
         }

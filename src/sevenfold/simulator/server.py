@@ -44,6 +44,12 @@ ENDPOINTS: Final = {
     "/responses": Responses.address,
 }
 """Addresses that answer as a model, and the endpoint of each in the ledger."""
+UNSIMULATED: Final = {
+    f"{MESSAGES}/batches": f"send the requests one by one to {MESSAGES}",
+    "/v1/batches": "send the requests one by one",
+    "/v1/embeddings": "it has no model for them",
+}
+"""Addresses of the real APIs that are refused in their own form, and what to do instead."""
 FURTHEST: Final = 1_000_000_000  # Seconds that the clock can be moved at once
 TOKEN_HEADER: Final = "x-sevenfold-token"
 
@@ -296,6 +302,8 @@ class Simulator:
         route = routes.get((method, path))
         if route is not None:
             return await route(call)
+        if refused := _find_unsimulated(path):
+            return _refuse_unsimulated(path, *refused)
         if any(known == path for _, known in routes):
             raise ApiError(405, f"Method {call.method} is not allowed for {call.path}")
         raise ApiError(404, f"Not found: {call.path}")
@@ -419,6 +427,20 @@ def _blame_body() -> Iterator[None]:
         raise make_invalid_request("The request body is nested too deeply") from error
     except SURPRISES as error:
         raise make_invalid_request(f"The request body cannot be read: {error!r}") from error
+
+
+def _find_unsimulated(path: str) -> tuple[str, str] | None:
+    """The first of our unsimulated addresses that this one lies below, and what to do instead."""
+    return next((item for item in UNSIMULATED.items() if f"{path}/".startswith(f"{item[0]}/")), None)
+
+
+def _refuse_unsimulated(path: str, address: str, instead: str) -> HttpAnswer:
+    """A 404 in the form of the API that has this address."""
+    said = f"{path} is not simulated: {instead}"
+    if address.startswith(MESSAGES):
+        return _json(ApiError(404, said).as_messages(), 404)
+    error = ApiError(404, said, kind="invalid_request_error", code="unknown_url")
+    return _json(error.as_chat(), 404)
 
 
 def _object(call: HttpCall) -> Json:
