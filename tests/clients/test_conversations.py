@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from clients.conftest import RecordRow, StartProvider
-from clients.environments import find_environment
+from clients.environments import find_environment, read_environments
 from clients.programs import ClientPlace, ClientRun, find_claude_code, find_codex
 
 pytestmark = [pytest.mark.clients, pytest.mark.real]
@@ -38,7 +38,7 @@ def find_version(place: ClientPlace, environment: str) -> str:
     """The version of a client; Claude Code has another one than the package that holds it."""
     if environment == "claude-code":
         return find_claude_code(place).call("--version").out.split()[0]
-    return find_environment(environment).version
+    return read_environments()[environment].version
 
 
 def run_claude_code(place: ClientPlace, url: str, _environment: str) -> ClientRun:
