@@ -15,12 +15,12 @@ import msgspec
 from sevenfold.core.tokens import Usage
 from sevenfold.models.openai_wire import decode_arguments, decode_tool, decode_tool_choice, encode_call
 from sevenfold.simulator.api import (
-    SOURCE_HEADER,
     Api,
     ApiOutcome,
     OpenedRequest,
     PendingRequest,
     lower_headers,
+    name_source,
 )
 from sevenfold.simulator.cache import (
     LEAST,
@@ -54,9 +54,11 @@ class ChatCompletions:
         self._api = api
         self._uses = self._replies = 0
 
-    def prepare(self, body: Any, headers: Mapping[str, str] | None = None) -> PendingChat | ApiOutcome:
+    def prepare(
+        self, body: Any, headers: Mapping[str, str] | None = None, received: int = 0
+    ) -> PendingChat | ApiOutcome:
         headers = lower_headers(headers)
-        opened = self._api.open()
+        opened = self._api.open(received)
         try:
             return self._accept(opened, body, headers)
         except ApiError as error:
@@ -83,7 +85,7 @@ class ChatCompletions:
         model = body["model"]
         price = self._api.price_of(model)
         form = to_messages_request(body)
-        source = headers.get(SOURCE_HEADER, "default")
+        source = name_source(headers)
         step = self._api.script.take(form, source)
         if step is not None and step.error is not None and step.error.after_events is None:
             raise step.error.problem()

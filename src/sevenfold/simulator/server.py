@@ -154,7 +154,7 @@ class ManualClock:
 class ApiEndpoint(Protocol):
     """The Messages API or chat completions: the same three steps."""
 
-    def prepare(self, body: Any, headers: dict[str, str]) -> PendingRequest | ApiOutcome: ...
+    def prepare(self, body: Any, headers: dict[str, str], received: int) -> PendingRequest | ApiOutcome: ...
     def reply_to(self, pending: PendingRequest) -> Any: ...
     def finish(self, pending: PendingRequest, answer: Any) -> ApiOutcome: ...
 
@@ -167,6 +167,7 @@ class Simulator:
 
     `clock` needs `now()`; with `advance(seconds)` it can be driven over HTTP as well. `replies` answers
     what the script does not. `models` closes the list of models; `window` sets every model's window.
+    `counts_headers` counts the version or billing header that a client puts before its system prompt.
     `token` is what the addresses below `/sevenfold` want to see; a new one each time unless it is given.
     """
 
@@ -180,6 +181,7 @@ class Simulator:
         models: Sequence[str] | None = None,
         window: int | None = None,
         bad_keys: Sequence[str] = ("sk-wrong",),
+        counts_headers: bool = False,
         port: int = 0,
         host: str = HOST,
         token: str | None = None,
@@ -195,6 +197,7 @@ class Simulator:
             models=models,
             window=window,
             bad_keys=frozenset(bad_keys),
+            counts_headers=counts_headers,
         )
         self._chat = ChatCompletions(self.api)
         self._server = LoopbackServer(self._answer, port=port, host=host, name="The simulator")
@@ -238,7 +241,7 @@ class Simulator:
             return self._refuse(call, ApiError(500, f"The simulator failed: {error!r}"))
 
     def _refuse(self, call: HttpCall, error: ApiError) -> HttpAnswer:
-        opened = self.api.open()
+        opened = self.api.open(len(call.body))
         if call.path in (MESSAGES, ENDPOINT):  # not even readable, and still a request
             outcome = self.api.refuse(opened, call.path, None, call.headers, error)
             return _json(outcome.body, outcome.status, outcome.headers)
@@ -343,13 +346,14 @@ class Simulator:
         self, endpoint: ApiEndpoint, call: HttpCall, events: Callable[[Json], Iterator[bytes]]
     ) -> HttpAnswer:
         with _blame_body():
-            pending = endpoint.prepare(decode_body(call.body), call.headers)
+            pending = endpoint.prepare(decode_body(call.body), call.headers, len(call.body))
         if isinstance(pending, ApiOutcome):
             return _json(pending.body, pending.status, pending.headers)
         try:
-            answer = endpoint.reply_to(pending)
-            if inspect.isawaitable(answer):
-                answer = await answer
+            with self.api.releasing(pending):
+                answer = endpoint.reply_to(pending)
+                if inspect.isawaitable(answer):
+                    answer = await answer
         except SevenfoldError as error:
             raise ApiError(500, f"The simulated model failed: {error}") from error
         step = pending.step or ScriptStep()
