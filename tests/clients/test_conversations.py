@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clients.conftest import RecordRow, StartProvider
+from clients.conftest import RecordRow, StartProvider, StartProxy
 from clients.environments import find_environment
 from clients.programs import ClientPlace, ClientRun, find_claude_code, find_codex
 
@@ -134,14 +134,21 @@ CONVERSATIONS = [
 ]
 
 
+@pytest.mark.parametrize("way", ["direct", "through the proxy"])
 @pytest.mark.parametrize("conversation", CONVERSATIONS, ids=lambda c: c.environment)
 def test_client_holds_a_conversation(
-    conversation: Conversation, start_provider: StartProvider, place: ClientPlace, record_row: RecordRow
+    conversation: Conversation,
+    way: str,
+    start_provider: StartProvider,
+    start_proxy: StartProxy,
+    place: ClientPlace,
+    record_row: RecordRow,
 ) -> None:
-    record_row(conversation.client, find_version(place, conversation.environment), "direct")
+    record_row(conversation.client, find_version(place, conversation.environment), way)
     provider = start_provider(conversation.script)
+    url = provider.url if way == "direct" else start_proxy(provider.url).url
 
-    ran = conversation.run(place, provider.url, conversation.environment)
+    ran = conversation.run(place, url, conversation.environment)
 
     assert ran.code == 0, ran.out + ran.err
     assert [text for text in conversation.shows if text not in ran.out] == []
