@@ -282,11 +282,15 @@ def simulate(
     script: option.ScriptFile = None,
     model: option.ServedModel = None,
     clock: option.ClockKind = option.ClockOption.real,
+    window: option.ServedWindow = None,
+    counts_headers: option.CountsHeaders = False,
 ) -> int:
     """A model provider on this machine, with a faithful prompt cache. Prints its address when ready."""
+    from sevenfold.cli.commands.simulate import ServedOptions
     from sevenfold.cli.commands.simulate import run_simulator as run
 
-    return run(shared, port=port, script=script, model=model, manual=clock is option.ClockOption.manual)
+    serves = ServedOptions(script, model, clock is option.ClockOption.manual, window, counts_headers)
+    return run(shared, port, serves)
 
 
 @app.command()

@@ -219,6 +219,12 @@ ScriptFile = Annotated[
 ServedModel = Annotated[
     str | None, Option("--model", metavar="NAME", help="Serve only this model; any without it.")
 ]
+ServedWindow = Annotated[
+    int | None, Option("--window", min=1, metavar="TOKENS", help="The window of every model.")
+]
+CountsHeaders = Annotated[
+    bool, Option("--count-headers", help="Count the version header that a client puts before its prompt.")
+]
 ClockKind = Annotated[
     ClockOption,
     Option(

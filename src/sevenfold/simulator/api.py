@@ -335,7 +335,7 @@ class Api:
             error=f"{error.kind}: {error.message}",
         )
         self.ledger.add(row)
-        said = error.as_chat() if endpoint.endswith("completions") else error.as_messages(opened.id)
+        said = error.as_messages(opened.id) if endpoint == MESSAGES else error.as_chat()
         return ApiOutcome(error.status, said, self.headers(opened.id) | error.headers, row)
 
     # --- answering --------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import anyio
 
 from sevenfold.cache.prices import Prices
 from sevenfold.core.clock import SystemClock
-from sevenfold.core.errors import ScriptError, SevenfoldError
+from sevenfold.core.errors import BadRequest, ScriptError, SevenfoldError
 from sevenfold.loopback import HOST, SURPRISES, ConnectionCut, HttpAnswer, HttpCall, LoopbackServer
 from sevenfold.models.sse import write_event
 from sevenfold.simulator.api import (
@@ -31,11 +31,25 @@ from sevenfold.simulator.api import (
     list_models,
 )
 from sevenfold.simulator.cache import encode
-from sevenfold.simulator.chat_completions import ENDPOINT, ChatCompletions
+from sevenfold.simulator.chat_completions import ChatCompletions
 from sevenfold.simulator.errors import ApiError, Json, make_invalid_request
 from sevenfold.simulator.ledger import SimulatorLedger
+from sevenfold.simulator.responses import Responses, iterate_response_events
 from sevenfold.simulator.script import Replies, Script, ScriptStep, make_echo, parse_step, read_script
 
+ENDPOINTS: Final = {
+    MESSAGES: MESSAGES,
+    ChatCompletions.address: ChatCompletions.address,
+    Responses.address: Responses.address,
+    "/responses": Responses.address,
+}
+"""Addresses that answer as a model, and the endpoint of each in the ledger."""
+UNSIMULATED: Final = {
+    f"{MESSAGES}/batches": f"send the requests one by one to {MESSAGES}",
+    "/v1/batches": "send the requests one by one",
+    "/v1/embeddings": "it has no model for them",
+}
+"""Addresses of the real APIs that are refused in their own form, and what to do instead."""
 FURTHEST: Final = 1_000_000_000  # Seconds that the clock can be moved at once
 TOKEN_HEADER: Final = "x-sevenfold-token"
 
@@ -200,6 +214,7 @@ class Simulator:
             counts_headers=counts_headers,
         )
         self._chat = ChatCompletions(self.api)
+        self._responses = Responses(self.api)
         self._server = LoopbackServer(self._answer, port=port, host=host, name="The simulator")
 
     @property
@@ -242,8 +257,8 @@ class Simulator:
 
     def _refuse(self, call: HttpCall, error: ApiError) -> HttpAnswer:
         opened = self.api.open(len(call.body))
-        if call.path in (MESSAGES, ENDPOINT):  # not even readable, and still a request
-            outcome = self.api.refuse(opened, call.path, None, call.headers, error)
+        if (path := call.path.rstrip("/")) in ENDPOINTS:  # not even readable, and still a request
+            outcome = self.api.refuse(opened, ENDPOINTS[path], None, call.headers, error)
             return _json(outcome.body, outcome.status, outcome.headers)
         headers = self.api.headers(opened.id) | error.headers
         return _json(error.as_messages(opened.id), error.status, headers)
@@ -265,10 +280,13 @@ class Simulator:
             raise ApiError(413, "Request exceeds the maximum size of 32 MB")
         path = call.path.rstrip("/") or "/"
         self._check_sender(call, path)
+        respond = partial(self._reply, self._responses, events=iterate_response_events)
         routes: dict[tuple[str, str], Callable[[HttpCall], Awaitable[HttpAnswer]]] = {
             ("POST", MESSAGES): partial(self._reply, self.api, events=iterate_message_events),
             ("POST", "/v1/messages/count_tokens"): self._count_tokens,
-            ("POST", ENDPOINT): self._completions,
+            ("POST", ChatCompletions.address): self._completions,
+            ("POST", Responses.address): respond,
+            ("POST", "/responses"): respond,
             ("GET", "/v1/models"): self._models,
             ("GET", "/sevenfold/ledger"): self._show_ledger,
             ("GET", "/sevenfold/clock"): self._show_clock,
@@ -284,6 +302,8 @@ class Simulator:
         route = routes.get((method, path))
         if route is not None:
             return await route(call)
+        if refused := _find_unsimulated(path):
+            return _refuse_unsimulated(path, *refused)
         if any(known == path for _, known in routes):
             raise ApiError(405, f"Method {call.method} is not allowed for {call.path}")
         raise ApiError(404, f"Not found: {call.path}")
@@ -354,6 +374,8 @@ class Simulator:
                 answer = endpoint.reply_to(pending)
                 if inspect.isawaitable(answer):
                     answer = await answer
+        except BadRequest as error:
+            raise make_invalid_request(str(error)) from error
         except SevenfoldError as error:
             raise ApiError(500, f"The simulated model failed: {error}") from error
         step = pending.step or ScriptStep()
@@ -405,6 +427,20 @@ def _blame_body() -> Iterator[None]:
         raise make_invalid_request("The request body is nested too deeply") from error
     except SURPRISES as error:
         raise make_invalid_request(f"The request body cannot be read: {error!r}") from error
+
+
+def _find_unsimulated(path: str) -> tuple[str, str] | None:
+    """The first of our unsimulated addresses that this one lies below, and what to do instead."""
+    return next((item for item in UNSIMULATED.items() if f"{path}/".startswith(f"{item[0]}/")), None)
+
+
+def _refuse_unsimulated(path: str, address: str, instead: str) -> HttpAnswer:
+    """A 404 in the form of the API that has this address."""
+    said = f"{path} is not simulated: {instead}"
+    if address.startswith(MESSAGES):
+        return _json(ApiError(404, said).as_messages(), 404)
+    error = ApiError(404, said, kind="invalid_request_error", code="unknown_url")
+    return _json(error.as_chat(), 404)
 
 
 def _object(call: HttpCall) -> Json:
