@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-
 from clients.programs import ClientPlace
 
 Json = dict[str, Any]
