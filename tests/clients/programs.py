@@ -15,6 +15,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -114,6 +115,17 @@ class ClaudeCode:
         words = ("-p", prompt, "--output-format", "json", "--dangerously-skip-permissions", *options)
         environment = {**self.make_environment(url), **(environment or {})}
         return self.place.run((self.program, *words), environment, patience=patience)
+
+    def wrap(self, prompt: str, upstream: str) -> ClientRun:
+        """`sevenfold wrap claude -p PROMPT`; no address of a provider is in its environment."""
+        folder = self.place.home / "bin"
+        folder.mkdir()
+        (folder / "claude").symlink_to(self.program)
+        words = ("-p", prompt, "--output-format", "json", "--dangerously-skip-permissions")
+        line = (sys.executable, "-m", "sevenfold", "wrap", "--upstream", upstream, "claude", *words)
+        environment = self.make_environment("")
+        del environment["ANTHROPIC_BASE_URL"]
+        return self.place.run(line, {**environment, "PATH": f"{folder}:{self.place.path}"})
 
     def call(self, *words: str, environment: Mapping[str, str] | None = None) -> ClientRun:
         """`claude WORDS`, for what asks no model: `plugin validate`, `mcp list`."""

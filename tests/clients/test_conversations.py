@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clients.conftest import RecordRow, StartProvider
+from clients.conftest import RecordRow, StartProvider, StartProxy
 from clients.environments import find_environment, read_environments
 from clients.programs import ClientPlace, ClientRun, find_claude_code, find_codex
 
@@ -134,17 +134,27 @@ CONVERSATIONS = [
 ]
 
 
+@pytest.mark.parametrize("way", ["direct", "through the proxy"])
 @pytest.mark.parametrize("conversation", CONVERSATIONS, ids=lambda c: c.environment)
 def test_client_holds_a_conversation(
-    conversation: Conversation, start_provider: StartProvider, place: ClientPlace, record_row: RecordRow
+    conversation: Conversation,
+    way: str,
+    start_provider: StartProvider,
+    start_proxy: StartProxy,
+    place: ClientPlace,
+    record_row: RecordRow,
 ) -> None:
-    record_row(conversation.client, find_version(place, conversation.environment), "direct")
+    record_row(conversation.client, find_version(place, conversation.environment), way)
     provider = start_provider(conversation.script)
+    proxy = start_proxy(provider.url) if way == "through the proxy" else None
 
-    ran = conversation.run(place, provider.url, conversation.environment)
+    ran = conversation.run(place, proxy.url if proxy else provider.url, conversation.environment)
 
     assert ran.code == 0, ran.out + ran.err
     assert [text for text in conversation.shows if text not in ran.out] == []
     rows = provider.read_requests()
     assert len(rows) >= 2
     assert {row["status"] for row in rows} == {200}
+    if proxy:
+        totals = proxy.read_receipt()["totals"]
+        assert (totals["requests"], totals["failed"]) == (len(rows), 0)

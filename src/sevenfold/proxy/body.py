@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
+from operator import is_
 from typing import Any, Final
 
 import msgspec
@@ -12,8 +13,9 @@ from msgspec import Raw
 from sevenfold.context.anthropic import AnthropicFormat
 from sevenfold.context.formats import MARK, CallerRequest, WireFormat, WrittenMessages, strip_cache_marks
 from sevenfold.context.openai import OpenAiFormat
-from sevenfold.core.messages import Json
+from sevenfold.core.messages import Block, Json, ToolResult
 from sevenfold.core.request import Frame, Request, Ttl
+from sevenfold.layers.l1_tool_results.tool_results import is_empty
 
 MESSAGES: Final = "/v1/messages"
 CHAT: Final = ("/v1/chat/completions", "/chat/completions")
@@ -103,6 +105,13 @@ def make_digest(*parts: bytes | Raw) -> str:
     return digest.hexdigest()
 
 
+def _keep_empty_results(before: Sequence[Block], after: Sequence[Block | None]) -> Sequence[Block | None]:
+    """The blocks to show: a result that says nothing stays so, as the client is used to it."""
+    pairs = zip(before, after, strict=True)
+    shown = [old if isinstance(old, ToolResult) and is_empty(old) else new for old, new in pairs]
+    return before if all(map(is_, shown, before)) else shown
+
+
 class RelayedMessages(AnthropicFormat):
     """The Messages format of a client whose marks and parameters stay its own."""
 
@@ -116,6 +125,12 @@ class RelayedMessages(AnthropicFormat):
             system = [block for block in system if not str(block.get("text", "")).startswith(BILLING)]
         return super().make_frame(msgspec.structs.replace(asked, system=system), ttl)
 
+    def rewrite_message(
+        self, message: Json, before: Sequence[Block], after: Sequence[Block | None]
+    ) -> Json | None:
+        shown = _keep_empty_results(before, after)
+        return message if shown is before else super().rewrite_message(message, before, shown)
+
     def make_request(
         self, asked: CallerRequest, request: Request, written: WrittenMessages, most: int
     ) -> Json:
@@ -124,6 +139,12 @@ class RelayedMessages(AnthropicFormat):
 
 class RelayedChat(OpenAiFormat):
     """Chat completions of a client whose parameters stay its own."""
+
+    def rewrite_message(
+        self, message: Json, before: Sequence[Block], after: Sequence[Block | None]
+    ) -> Json | None:
+        shown = _keep_empty_results(before, after)
+        return message if shown is before else super().rewrite_message(message, before, shown)
 
     def make_request(
         self, asked: CallerRequest, request: Request, written: WrittenMessages, most: int

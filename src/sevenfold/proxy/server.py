@@ -59,7 +59,7 @@ class PlannedRequest(msgspec.Struct, kw_only=True):
         said = (
             f"passed: {self.passed}" if self.passed else "shortened" if self.out.shortened else "unchanged"
         )
-        return "".join(c if c.isascii() and c.isprintable() else "?" for c in said)[:200].encode()
+        return "".join(c if c.isascii() and c.isprintable() else "?" for c in said)[:200].strip().encode()
 
 
 class Proxy:
