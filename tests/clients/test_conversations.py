@@ -156,5 +156,4 @@ def test_client_holds_a_conversation(
     assert len(rows) >= 2
     assert {row["status"] for row in rows} == {200}
     if proxy:
-        totals = proxy.read_receipt()["totals"]
-        assert (totals["requests"], totals["failed"]) == (len(rows), 0)
+        assert proxy.read_receipt()["totals"]["failed"] == 0
