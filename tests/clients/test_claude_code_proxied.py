@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from clients.conftest import StartProvider, StartProxy
-from clients.programs import ClaudeCode
+from clients.programs import ClaudeCode, ClientPlace
+from clients.provider import SimulatedProvider
 from clients.sessions import answer, make_long_session, make_mixed_session, print_numbers, use
 
 pytestmark = [pytest.mark.clients, pytest.mark.real]
@@ -21,30 +23,32 @@ def read_share(row: Row) -> float:
     return float(row["tokens"]["cache_read"] / row["shared"]["tokens"])
 
 
-def count_tokens(rows: list[Row]) -> list[Row]:
-    return [row["tokens"] for row in rows]
+def read_figures(provider: SimulatedProvider) -> list[Row]:
+    """The rows of a ledger without names and times."""
+    others = ("at", "id", "message_id", "source")
+    return [{key: row[key] for key in row if key not in others} for row in provider.read_requests()]
 
 
-def test_nothing_fires_and_the_figures_are_the_same(
-    start_provider: StartProvider, start_proxy: StartProxy, claude_code: ClaudeCode
+def test_nothing_fires_and_the_ledger_is_the_same(
+    start_provider: StartProvider, start_proxy: StartProxy, claude_code: ClaudeCode, tmp_path: Path
 ) -> None:
-    """One session directly, the same session again in another conversation through the proxy."""
-    calls = 5
-    provider = start_provider([*make_long_session(calls), *make_long_session(calls)])
-    claude_code.run("Print numbers.", provider.url)
-    direct = provider.read_requests()
-    proxy = start_proxy(provider.url)
+    """Number by number: two providers, and two homes and projects whose paths are equally long."""
+    directly, through = (start_provider(make_long_session(8)) for _ in range(2))
+    other = ClientPlace(tmp_path / "direct-home", tmp_path / "another")
+    assert [len(str(path)) for path in (other.home, other.project)] == [
+        len(str(path)) for path in (claude_code.place.home, claude_code.place.project)
+    ]
+    other.home.mkdir()
+    other.project.mkdir()
+    proxy = start_proxy(through.url)
 
+    replace(claude_code, place=other).run("Print numbers.", directly.url)
     ran = claude_code.run("Print numbers.", proxy.url)
 
     assert ran.json["result"] == "All done.", ran.out + ran.err
-    through = provider.read_requests()[len(direct) :]
-    assert [sum(row.values()) for row in count_tokens(through)] == [
-        sum(row.values()) for row in count_tokens(direct)
-    ]
-    assert count_tokens(through)[1:] == count_tokens(direct)[1:]
+    assert read_figures(through) == read_figures(directly)
     totals = proxy.read_receipt()["totals"]
-    assert totals["requests"] == calls + 1
+    assert totals["requests"] == 9
     assert totals["sent"] == totals["received"]
     assert totals["passed"] == totals["breaks"] == 0
 
