@@ -231,6 +231,18 @@ ClockKind = Annotated[
         "--clock", metavar="real|manual", help="'manual' stands still until POST /sevenfold/clock moves it."
     ),
 ]
+UpstreamUrl = Annotated[
+    str | None,
+    Option(
+        "--upstream",
+        metavar="URL",
+        help="The provider, over https; that of the settings without it. Plain http on this machine alone.",
+    ),
+]
+Report = Annotated[bool, Option("--report", help="At the end, the whole receipt instead of one line.")]
+WrappedClient = Annotated[
+    list[str], Argument(metavar="CLIENT [ARGS]...", help="The command that starts the client.")
+]
 TrustPath = Annotated[Path | None, Argument(metavar="PATH", help="The folder; the project without it.")]
 Revoke = Annotated[bool, Option("--revoke", help="Do not trust it any longer, nor anything in it.")]
 
