@@ -41,6 +41,14 @@ MARKED: Final = 4
 """Messages at the end among which a client's cache marks on messages stand."""
 
 
+def make_relay_settings(readers: Sequence[str]) -> Json:
+    """The settings of layers between a client and its provider; `readers` are its tools that read files."""
+    if not readers:
+        return {"flags": NO_LAYER}
+    tools = [*CLEARABLE, *(name for name in readers if name not in CLEARABLE)]
+    return {"flags": OFF, "micro": {"tools": tools}, "compaction": {"bySize": False}}
+
+
 class PrefixLost(SevenfoldError):
     """A request of ours does not begin like the last one, and nothing says why."""
 
@@ -73,10 +81,6 @@ class RelayedConversation:
         clock: Clock,
     ) -> None:
         """`readers` are the client's tools that can read a file; without any nothing is ever cleared."""
-        micro = {"tools": [*CLEARABLE, *(name for name in readers if name not in CLEARABLE)]}
-        settings: Json = {"flags": NO_LAYER}
-        if readers:
-            settings = {"flags": OFF, "micro": micro, "compaction": {"bySize": False}}
         self.id, self._form, self._clock = id, form, clock
         self.context = Context(
             model,
@@ -84,7 +88,7 @@ class RelayedConversation:
             id=id,
             format=form,
             results=results,
-            settings=settings,
+            settings=make_relay_settings(readers),
             home=home,
             clock=clock,
             environ=environ,
