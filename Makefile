@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS ?= $(shell expr $$($(PYTHON) -c 'import os; print(os.cpu_count() or 1)') + 1)
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
 
-.PHONY: setup demo test test-fast check format lint types imports bench bench-quick walks soak lock clean
+.PHONY: setup demo test test-fast test-clients check format lint types imports bench bench-quick walks soak lock clean
 
 setup: $(READY)
 
@@ -33,6 +33,11 @@ test: $(READY)
 # Units and one flow of each kind, in about a minute; `make test` is what must pass.
 test-fast: $(READY)
 	$(PYTEST) --fast
+
+# Other people's clients against the simulator, offline, in environments that this lane makes and keeps
+# (tests/clients/environments.py). ARGS="-k codex" goes to pytest.
+test-clients: $(READY)
+	PYTHONPATH=tests $(BIN)/python -m clients.lane -q -n $(WORKERS) $(ARGS)
 
 check: format lint types imports test
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from clients.environments import read_environments
 
 from sevenfold.core import events
 from sevenfold.core.events import Event
@@ -124,3 +125,11 @@ def test_the_lock_names_hashes_and_no_index() -> None:
 
     assert "://" not in lock
     assert lock.count("--hash=sha256:") >= len(pins) > 30
+
+
+def test_the_page_about_clients_names_the_versions_that_are_run() -> None:
+    page = (ROOT / "docs/reference/clients.md").read_text(encoding="utf-8")
+    clients = [client for client in read_environments().values() if client.name != "tools"]
+
+    assert len(clients) == len(re.findall(r"^\| ", page, re.MULTILINE)) - 1
+    assert [client.name for client in clients if f" {client.version}" not in page] == []

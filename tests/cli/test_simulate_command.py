@@ -48,7 +48,16 @@ def test_it_says_where_it_is_and_serves_until_told_to_stop(
 
 def test_ready_as_json_a_script_a_model_and_a_clock_to_drive(world: World) -> None:
     script = world.write("script.jsonl", '{"reply": {"text": "As written."}}\n')
-    words = ("--script", str(script), "--model", "claude-sonnet-4-5", "--clock", "manual")
+    words = (
+        "--script",
+        str(script),
+        "--model",
+        "claude-sonnet-4-5",
+        "--clock",
+        "manual",
+        "--window",
+        "2000",
+    )
     process = world.start("simulate", "--json", *words)
     with process:
         assert process.stdout is not None
@@ -56,6 +65,7 @@ def test_ready_as_json_a_script_a_model_and_a_clock_to_drive(world: World) -> No
         url, token = ready["url"], {"x-sevenfold-token": ready["token"]}
         assert message(url, "hello").json()["content"][0]["text"] == "As written."
         assert message(url, "hello", model="claude-haiku-4-5").status_code == 404
+        assert "> 2000 maximum" in message(url, "word " * 2_000).text
         before = httpx.get(f"{url}/sevenfold/clock", headers=token).json()["now"]
         moved = httpx.post(f"{url}/sevenfold/clock", json={"advance": 300}, headers=token).json()
         assert moved["now"] == before + 300

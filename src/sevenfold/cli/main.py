@@ -84,6 +84,9 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def name_no_session(words: list[str]) -> list[str]:
     """The words with `--resume=` for a `--resume` that no session follows: it opens the picker."""
+    if "wrap" in words:  # what follows belongs to the client
+        at = words.index("wrap")
+        return [*name_no_session(words[:at]), *words[at:]]
     ends = [*words[1:], "-"]
     return [
         "--resume=" if word == "--resume" and after.startswith("-") else word
@@ -283,11 +286,38 @@ def simulate(
     script: option.ScriptFile = None,
     model: option.ServedModel = None,
     clock: option.ClockKind = option.ClockOption.real,
+    window: option.ServedWindow = None,
+    counts_headers: option.CountsHeaders = False,
 ) -> int:
     """A model provider on this machine, with a faithful prompt cache. Prints its address when ready."""
+    from sevenfold.cli.commands.simulate import ServedOptions
     from sevenfold.cli.commands.simulate import run_simulator as run
 
-    return run(shared, port=port, script=script, model=model, manual=clock is option.ClockOption.manual)
+    serves = ServedOptions(script, model, clock is option.ClockOption.manual, window, counts_headers)
+    return run(shared, port, serves)
+
+
+@app.command()
+@add_shared_options
+def proxy(
+    shared: SharedOptions,
+    upstream: option.UpstreamUrl = None,
+    port: option.Port = 0,
+    report: option.Report = False,
+) -> int:
+    """The layers between any client and its provider. Relays on this machine, shortens, keeps a receipt."""
+    from sevenfold.cli.commands.proxy import run_proxy as run
+
+    return run(shared, upstream=upstream, port=port, report=report)
+
+
+@app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
+@add_shared_options
+def wrap(shared: SharedOptions, client: option.WrappedClient, upstream: option.UpstreamUrl = None) -> int:
+    """Run a client, such as claude, codex or aider, through a proxy of its own. Edits no settings."""
+    from sevenfold.cli.commands.proxy import run_wrapped
+
+    return run_wrapped(shared, client, upstream=upstream)
 
 
 @app.command()

@@ -219,11 +219,29 @@ ScriptFile = Annotated[
 ServedModel = Annotated[
     str | None, Option("--model", metavar="NAME", help="Serve only this model; any without it.")
 ]
+ServedWindow = Annotated[
+    int | None, Option("--window", min=1, metavar="TOKENS", help="The window of every model.")
+]
+CountsHeaders = Annotated[
+    bool, Option("--count-headers", help="Count the version header that a client puts before its prompt.")
+]
 ClockKind = Annotated[
     ClockOption,
     Option(
         "--clock", metavar="real|manual", help="'manual' stands still until POST /sevenfold/clock moves it."
     ),
+]
+UpstreamUrl = Annotated[
+    str | None,
+    Option(
+        "--upstream",
+        metavar="URL",
+        help="The provider, over https; that of the settings without it. Plain http on this machine alone.",
+    ),
+]
+Report = Annotated[bool, Option("--report", help="At the end, the whole receipt instead of one line.")]
+WrappedClient = Annotated[
+    list[str], Argument(metavar="CLIENT [ARGS]...", help="The command that starts the client.")
 ]
 TrustPath = Annotated[Path | None, Argument(metavar="PATH", help="The folder; the project without it.")]
 Revoke = Annotated[bool, Option("--revoke", help="Do not trust it any longer, nor anything in it.")]

@@ -12,7 +12,7 @@ its content, so nothing has to be told to us: a history that was edited is an ed
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
@@ -83,21 +83,23 @@ class Context(EventSource):
         *,
         state: str | Path | None = None,
         id: str | None = None,
-        format: FormatName = "anthropic",
+        format: FormatName | WireFormat = "anthropic",
+        results: str | Path | Callable[[], Path] | None = None,
         settings: Mapping[str, Any] | None = None,
         home: str | Path | None = None,
         clock: Clock | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
+        """`results` is the folder for whole tool results, if they belong elsewhere than under `state`."""
         super().__init__()
-        if format not in FORMATS:
+        if isinstance(format, str) and format not in FORMATS:
             raise Mistake(f"there is no format {format!r}: use {' or '.join(map(repr, FORMATS))}")
-        self._form = FORMATS[format]()
+        self._form = FORMATS[format]() if isinstance(format, str) else format
         self._writer = RequestWriter(self._form)
         self.clock = clock or SystemClock()
         self.settings = self._read_settings(settings or {}, home, environ)
         self.model = find_measuring_model(model, self.settings)
-        self._asks = RestModel.by(model, format, self._at, self.settings, self.clock)
+        self._asks = RestModel.by(model, str(format), self._at, self.settings, self.clock)
         self.id = check_conversation_id(id) if id is not None else make_session_id(self.clock.now())
         if self.settings.telemetry.enabled:
             self.overhear(Telemetry(self.id))
@@ -107,7 +109,7 @@ class Context(EventSource):
         self._refused: PromptTooLong | None = None
         self._unrested = self._told = self._closed = False
         self._loop = PrivateEventLoop()
-        self._kept = ContextFiles(state, self.id, self.clock, make_weak_emit(self.emit))
+        self._kept = ContextFiles(state, self.id, self.clock, make_weak_emit(self.emit), results)
         self._transcript = self._kept.transcript
         self._let_go = weakref.finalize(self, self._kept.close)
         self._open_turn(self._kept.frame)

@@ -202,7 +202,15 @@ def check_conversation_id(id: str) -> str:
 class ContextFiles:
     """The transcript of one conversation, and the folder for what is too big for it."""
 
-    def __init__(self, state: str | Path | None, id: str, clock: Clock, emit: Emit) -> None:
+    def __init__(
+        self,
+        state: str | Path | None,
+        id: str,
+        clock: Clock,
+        emit: Emit,
+        results: str | Path | Callable[[], Path] | None = None,
+    ) -> None:
+        self._elsewhere = results
         self._recording: TranscriptFile | None = None
         self._temporary: Path | None = None
         self.transcript = Transcript(clock.now)
@@ -233,6 +241,9 @@ class ContextFiles:
 
     def results(self) -> Path:
         """The folder for whole tool results."""
+        if self._elsewhere is not None:
+            where = self._elsewhere() if callable(self._elsewhere) else self._elsewhere
+            return Path(where).expanduser().absolute()
         if self._recording:
             return self._recording.path.with_suffix("") / RESULTS
         if self._temporary is None:

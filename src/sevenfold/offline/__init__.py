@@ -34,7 +34,7 @@ from sevenfold.core.transcript import Reply
 from sevenfold.models.capabilities import ModelAccess, find_user_capabilities
 from sevenfold.models.registry import PROVIDERS
 from sevenfold.offline.conversation import OfflineConversation
-from sevenfold.offline.forced_tools import find_forced_tools, make_smallest_call
+from sevenfold.offline.forced_output import apply_output_format, find_forced_tools, make_smallest_call
 from sevenfold.offline.reply import RULES, Blocks, EngineRules, make_reply
 
 
@@ -45,7 +45,8 @@ def encode_reply(body: Json, rules: EngineRules = RULES) -> list[Json]:
     wanted = find_forced_tools(body)
     names = [tool["name"] for tool in wanted]
     if not names or any(block.get("name") in names for block in content):
-        return [b for b in content if not names or b.get("name", names[0]) in names]
+        kept = [b for b in content if not names or b.get("name", names[0]) in names]
+        return apply_output_format(body, kept)
     place = blake2b(repr(body.get("messages")).encode("utf-8", "backslashreplace"), digest_size=6)
     return [{**make_smallest_call(wanted[0]), "id": f"toolu_off_{place.hexdigest()}_0"}]
 

@@ -10,7 +10,8 @@ only after the response that wrote it has begun; `Api.answer` does them at once.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -29,6 +30,7 @@ from sevenfold.simulator.cache import (
     mark_automatically,
     parse_ttl,
     read_prompt,
+    strip_client_header,
 )
 from sevenfold.simulator.edits import (
     BLOCK,
@@ -59,11 +61,17 @@ from sevenfold.simulator.script import (
     make_scripted_reply,
     to_reply,
 )
+from sevenfold.simulator.threads import BETAS, HeldThread, MessageThreads
 from sevenfold.simulator.validation import check_body, check_request, find_automatic_target
 
 DEFAULT_MINIMUM: Final = 1_024
 BAD_KEYS: Final = frozenset({"sk-wrong"})
 SOURCE_HEADER: Final = "x-sevenfold-source"
+SESSION_HEADERS: Final = (
+    ("x-claude-code-session-id", "x-claude-code-agent-id"),
+    ("session-id", "thread-id"),
+)
+"""Headers of clients: a session, and the agent or thread in it."""
 MESSAGES: Final = "/v1/messages"
 
 
@@ -96,6 +104,7 @@ class OpenedRequest(msgspec.Struct, frozen=True):
     n: int
     id: str
     at: float
+    received_bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -115,6 +124,7 @@ class PendingRequest:
     applied: list[Json] = field(default_factory=list)
     room: int | None = None  # Tokens the window leaves for output, where that is less than what was asked
     summary: ServerSummary | None = None  # The server's summary, made before this request is answered
+    thread: HeldThread | None = None
 
     @property
     def minimum(self) -> int:
@@ -134,6 +144,7 @@ class Api:
         models: Sequence[str] | None = None,
         window: int | None = None,
         bad_keys: frozenset[str] = BAD_KEYS,
+        counts_headers: bool = False,
     ) -> None:
         self.clock = clock
         self.script = script or Script()
@@ -142,11 +153,13 @@ class Api:
         self.models = models  # If given, every other model is a 404
         self.window = window  # If given, the window of every model
         self.bad_keys = bad_keys
+        self.counts_headers = counts_headers  # A client's header block is part of the prompt
         self.ledger = SimulatorLedger()
         self.cache = PromptCache()
         self.implicit = ImplicitCache()
         self.diagnostics = PromptDiagnostics()
         self.thinking = BoundThinking()
+        self.threads = MessageThreads()
         self._requests = self._messages = self._uses = 0
 
     # --- the whole way ----------------------------------------------------------------------------------
@@ -156,17 +169,23 @@ class Api:
         pending = self.prepare(body, headers)
         if isinstance(pending, ApiOutcome):
             return pending
-        reply = self.reply_to(pending)
-        if inspect.isawaitable(reply):
-            if inspect.iscoroutine(reply):
-                reply.close()
-            raise TypeError("Api.answer cannot wait; give it a reply function that is not async")
+        with self.releasing(pending):
+            reply = self.reply_to(pending)
+            if inspect.isawaitable(reply):
+                if inspect.iscoroutine(reply):
+                    reply.close()
+                raise TypeError("Api.answer cannot wait; give it a reply function that is not async")
         return self.finish(pending, reply)
 
-    def prepare(self, body: Any, headers: Mapping[str, str] | None = None) -> PendingRequest | ApiOutcome:
-        """Check, count and look into the cache; or the outcome, if it is an error."""
+    def prepare(
+        self, body: Any, headers: Mapping[str, str] | None = None, received: int = 0
+    ) -> PendingRequest | ApiOutcome:
+        """Check, count and look into the cache; or the outcome, if it is an error.
+
+        `received` is the size of the body in bytes, if it came over a wire.
+        """
         headers = lower_headers(headers)
-        opened = self.open()
+        opened = self.open(received)
         try:
             return self._accept(opened, body, headers)
         except ApiError as error:
@@ -192,11 +211,14 @@ class Api:
         usage = pending.verdict.usage(count_content_tokens(reply.content))
         usage += pending.summary.usage if pending.summary else Usage()
         row = self.enter(pending, usage, MESSAGES, message_id, reply.stop_reason)
+        if pending.thread is not None:
+            self.threads.hold(pending.thread, pending.body, body, pending.opened.at)
         return ApiOutcome(200, body, self.headers(pending.opened.id), row, pending.step)
 
     def count_tokens(self, body: Any) -> Json:
         """The answer of `/v1/messages/count_tokens`; raises `ApiError`."""
         body = check_body(body, counting=True)
+        body = body if self.counts_headers else strip_client_header(body)
         price = self.price_of(body["model"])
         check_request(body, None)
         edited, _ = apply_edits(cut_before_summary(body), _tokens, keeps_thinking=is_thinking_kept(price))
@@ -207,17 +229,23 @@ class Api:
 
     # --- accepting --------------------------------------------------------------------------------------
 
-    def open(self) -> OpenedRequest:
+    def open(self, received: int = 0) -> OpenedRequest:
         self._requests += 1
-        return OpenedRequest(self._requests, f"req_sim_{self._requests:06d}", self.clock.now())
+        return OpenedRequest(self._requests, f"req_sim_{self._requests:06d}", self.clock.now(), received)
 
     def _accept(self, opened: OpenedRequest, body: Any, headers: Mapping[str, str]) -> PendingRequest:
-        key = self.check_key(headers)
+        key, betas = self.check_key(headers), headers.get(BETAS, "")
+        thread: HeldThread | None = None
+        if isinstance(body, dict):
+            body = body if self.counts_headers else strip_client_header(body)
+            if body.get("thread") is not None:
+                thread = self.threads.open(body, betas, key, opened.at)
+                body = thread.complete(body)
         body = check_body(body)
-        model, betas = body["model"], headers.get("anthropic-beta", "")
+        model = body["model"]
         price = self.price_of(model)
         check_request(body, price.max_output if price else None, betas)
-        source = headers.get(SOURCE_HEADER, "default")
+        source = name_source(headers)
         step = self.script.take(body, source)
         if step is not None and step.error is not None and step.error.after_events is None:
             raise step.error.problem()
@@ -232,15 +260,31 @@ class Api:
         room = self._room(body, prompt.tokens, price, betas)
         shared = self.ledger.compare(source, prompt)
         verdict = self.cache.look((key, model), prompt, minimum, opened.at)
+        if thread is not None:
+            thread.is_busy = True
         return PendingRequest(
             opened, key, source, body, model, price, prompt, verdict, step, shared,
-            applied, room, summary,
+            applied, room, summary, thread,
         )  # fmt: skip
 
     def abandon(self, pending: PendingRequest, endpoint: str) -> None:
         """The client went away before the response began: nothing was cached, nothing is owed."""
+        self._release(pending)
         error = ApiError(499, "The client closed the connection", kind="client_closed_request")
         self.refuse(pending.opened, endpoint, pending.body, {SOURCE_HEADER: pending.source}, error)
+
+    @contextmanager
+    def releasing(self, pending: PendingRequest) -> Iterator[None]:
+        """If no reply could be made, the thread of the request can be continued by another one."""
+        try:
+            yield
+        except BaseException:
+            self._release(pending)
+            raise
+
+    def _release(self, pending: PendingRequest) -> None:
+        if pending.thread is not None:
+            pending.thread.is_busy = False
 
     def check_key(self, headers: Mapping[str, str]) -> str:
         bearer = headers.get("authorization", "")
@@ -285,13 +329,13 @@ class Api:
             **msgspec.structs.asdict(opened),
             endpoint=endpoint,
             model=str(asked.get("model", "")),
-            source=headers.get(SOURCE_HEADER, "default"),
+            source=name_source(headers),
             stream=bool(asked.get("stream")),
             status=error.status,
             error=f"{error.kind}: {error.message}",
         )
         self.ledger.add(row)
-        said = error.as_chat() if endpoint.endswith("completions") else error.as_messages(opened.id)
+        said = error.as_messages(opened.id) if endpoint == MESSAGES else error.as_chat()
         return ApiOutcome(error.status, said, self.headers(opened.id) | error.headers, row)
 
     # --- answering --------------------------------------------------------------------------------------
@@ -351,6 +395,7 @@ class Api:
             stream=bool(pending.body.get("stream")),
             status=200,
             message_id=message_id,
+            thread=pending.body["thread"]["type"] if pending.thread is not None else None,
             blocks=len(pending.prompt),
             breakpoints=len(pending.prompt.marks),
             tokens=TokenCounts.of(usage),
@@ -370,6 +415,16 @@ def lower_headers(headers: Mapping[str, str] | None) -> Mapping[str, str]:
     if headers is None:
         return {"x-api-key": "in-process"}
     return {name.lower(): value for name, value in headers.items()}
+
+
+def name_source(headers: Mapping[str, str]) -> str:
+    """The conversation a request belongs to: our own header, or the ones by which clients tell theirs."""
+    if SOURCE_HEADER in headers:
+        return headers[SOURCE_HEADER]
+    for names in SESSION_HEADERS:
+        if found := [headers[name] for name in names if headers.get(name)]:
+            return "/".join(found)
+    return "default"
 
 
 def is_thinking_bound(model: str) -> bool:

@@ -18,11 +18,13 @@ from 1,024 tokens on, in steps of 128.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import dropwhile
 from typing import Any, Final
 
 import msgspec
@@ -85,6 +87,8 @@ def count_content_tokens(content: Sequence[Json]) -> int:
     return sum(count_block_tokens(block) for block in content)
 
 
+CLIENT_HEADER: Final = re.compile(r"x-[a-z0-9-]+: ?[^\n]*\s*")
+"""A line such as `x-anthropic-billing-header: cc_version=2.1; cch=1a2b3`; it is not the same twice."""
 TTL: Final = {"5m": 300, "1h": 3_600}
 DIGEST: Final = 16
 
@@ -192,6 +196,20 @@ def _blocks(body: Json) -> Iterator[tuple[tuple[str, int, int, str], int, Json, 
         role = ord(message["role"][0])
         for j, block in enumerate(to_blocks(message.get("content"))):
             yield ("messages", i, j, str(block.get("type"))), role, block, count_block_tokens(block)
+
+
+def strip_client_header(body: Json) -> Json:
+    """The request without the blocks before its system prompt that only name the client and its version."""
+    system = body.get("system")
+    if not isinstance(system, list):
+        return body
+    kept = list(dropwhile(_is_client_header, system))
+    return {**body, "system": kept} if len(kept) < len(system) else body
+
+
+def _is_client_header(block: Any) -> bool:
+    text = block.get("text") if isinstance(block, dict) else None
+    return isinstance(text, str) and CLIENT_HEADER.fullmatch(text) is not None
 
 
 def to_blocks(content: Any) -> list[Json]:

@@ -1,116 +1,39 @@
-"""The chat completions API on the same simulated provider, with its own automatic cache.
-
-A request is turned into the Messages form, so that one reply function and one script serve both APIs,
-and the reply is turned back.
-"""
+"""The chat completions API on the same simulated provider."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
 from sevenfold.core.tokens import Usage
 from sevenfold.models.openai_wire import decode_arguments, decode_tool, decode_tool_choice, encode_call
-from sevenfold.simulator.api import (
-    SOURCE_HEADER,
-    Api,
-    ApiOutcome,
-    OpenedRequest,
-    PendingRequest,
-    lower_headers,
-)
-from sevenfold.simulator.cache import (
-    LEAST,
-    STEP,
-    CacheVerdict,
-    count_content_tokens,
-    hash_steps,
-    parse_retention,
-    read_prompt,
-    to_blocks,
-)
+from sevenfold.simulator.cache import to_blocks
 from sevenfold.simulator.errors import ApiError, Json, make_invalid_request
-from sevenfold.simulator.script import ScriptAnswer, ScriptReply, finish_reply, to_reply
+from sevenfold.simulator.openai_endpoint import (
+    OpenAiEndpoint,
+    PendingChat,
+    convert_body,
+    make_output_config,
+)
+from sevenfold.simulator.script import ScriptReply
 
-ENDPOINT: Final = "/v1/chat/completions"
 FINISH: Final = {"tool_use": "tool_calls", "max_tokens": "length"}
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 """Strict, as a provider is: what is not JSON by the letter stays a text."""
 
 
-@dataclass(slots=True)
-class PendingChat(PendingRequest):
-    steps: list[bytes] = field(default_factory=list)
-    keep: float = 0.0
+class ChatCompletions(OpenAiEndpoint):
+    """Answers chat completions."""
 
+    address = "/v1/chat/completions"
 
-class ChatCompletions:
-    """Answers chat completions with the parts of an `Api`."""
-
-    def __init__(self, api: Api) -> None:
-        self._api = api
-        self._uses = self._replies = 0
-
-    def prepare(self, body: Any, headers: Mapping[str, str] | None = None) -> PendingChat | ApiOutcome:
-        headers = lower_headers(headers)
-        opened = self._api.open()
-        try:
-            return self._accept(opened, body, headers)
-        except ApiError as error:
-            return self._api.refuse(opened, ENDPOINT, body, headers, _in_its_words(error, body, headers))
-
-    def reply_to(self, pending: PendingRequest) -> Any:
-        return self._api.reply_to(pending)
-
-    def finish(self, pending: PendingRequest, answer: ScriptAnswer) -> ApiOutcome:
-        assert isinstance(pending, PendingChat)
-        reply = finish_reply(to_reply(answer), pending.body, pending.room, self._next_use)
-        self._replies += 1
-        completion_id = f"chatcmpl-sim-{self._replies:06d}"
-        scope = pending.key, pending.model
-        self._api.implicit.write(scope, pending.steps, pending.opened.at, pending.keep)
-        usage = pending.verdict.usage(count_content_tokens(reply.content))
-        row = self._api.enter(pending, usage, ENDPOINT, completion_id, reply.stop_reason)
-        body = _completion(pending, reply, completion_id, usage)
-        return ApiOutcome(200, body, self._api.headers(pending.opened.id), row, pending.step)
-
-    def _accept(self, opened: OpenedRequest, body: Any, headers: Mapping[str, str]) -> PendingChat:
-        key = self._api.check_key(headers)
+    def to_messages_request(self, body: Any, key: str) -> Json:
         _check(body)
-        model = body["model"]
-        price = self._api.price_of(model)
-        form = to_messages_request(body)
-        source = headers.get(SOURCE_HEADER, "default")
-        step = self._api.script.take(form, source)
-        if step is not None and step.error is not None and step.error.after_events is None:
-            raise step.error.problem()
-        prompt = read_prompt({**form, "tool_choice": None})  # here it is no part of the prefix
-        window = self._api.window_of(model, price)
-        if prompt.tokens > window:
-            raise ApiError(
-                400,
-                f"This model's maximum context length is {window} tokens. However, your messages "
-                f"resulted in {prompt.tokens} tokens. Please reduce the length of the messages.",
-                code="context_length_exceeded",
-            )
-        steps, total = hash_steps(form)
-        cached = self._api.implicit.look((key, model), steps, opened.at)
-        # Models that bill writes report the whole steps they had to write; others have no writes.
-        writes = price is not None and price.write_5m > 1 and total >= LEAST
-        written = max(0, total // STEP * STEP - cached) if writes else 0
-        verdict = CacheVerdict(total - cached - written, written, 0, cached, cached // STEP)
-        shared = self._api.ledger.compare(source, prompt)
-        return PendingChat(
-            opened, key, source, form, model, price, prompt, verdict, step, shared,
-            room=window - total, steps=steps, keep=parse_retention(body),
-        )  # fmt: skip
+        return to_messages_request(body)
 
-    def _next_use(self) -> str:
-        self._uses += 1
-        return f"call_sim_{self._uses:06d}"
+    def encode_reply(self, pending: PendingChat, reply: ScriptReply, number: int, usage: Usage) -> Json:
+        return _completion(pending, reply, f"chatcmpl-sim-{number:06d}", usage)
 
 
 def _completion(pending: PendingChat, reply: ScriptReply, completion_id: str, usage: Usage) -> Json:
@@ -186,15 +109,14 @@ class _ChatBody(msgspec.Struct):
     max_completion_tokens: int | None = None
     stop: str | list[str] | None = None
     tools: list[_ChatTool] | None = None
+    n: int | None = None
 
 
 def _check(body: Any) -> None:
-    try:
-        checked = msgspec.convert(body, _ChatBody)
-    except msgspec.ValidationError as error:
-        what, _, at = str(error).partition(" - at `$")
-        where = at.strip("`.") or "request body"
-        raise make_invalid_request(f"Invalid value for '{where}': {what}.") from error
+    checked = convert_body(body, _ChatBody)
+    if checked.n not in (None, 1):
+        said = f"Invalid value for 'n': {checked.n}. Only one choice is simulated: leave it out, or give 1."
+        raise ApiError(400, said, param="n", code="unsupported_value")
     open_calls: list[str] = []
     for i, message in enumerate(checked.messages):
         if message.role == "tool":
@@ -219,18 +141,6 @@ def _all_answered(open_calls: list[str]) -> None:
         )
 
 
-def _in_its_words(error: ApiError, body: Any, headers: Mapping[str, str]) -> ApiError:
-    """The errors both APIs have, as this one says them."""
-    if error.status == 401:
-        key = headers.get("authorization", "").removeprefix("Bearer ")
-        said = f"Incorrect API key provided: {key}." if key else "You didn't provide an API key."
-        return ApiError(401, said, kind="invalid_request_error", code="invalid_api_key")
-    if error.status == 404:
-        said = f"The model `{body['model']}` does not exist or you do not have access to it."
-        return ApiError(404, said, kind="invalid_request_error", code="model_not_found")
-    return error
-
-
 def to_messages_request(body: Json) -> Json:
     """The same request as the Messages API would have it."""
     system: list[Json] = []
@@ -251,9 +161,16 @@ def to_messages_request(body: Json) -> Json:
         "stream": bool(body.get("stream")),
         "tools": [_tool(tool) for tool in body.get("tools") or () if isinstance(tool, dict)],
         "tool_choice": decode_tool_choice(body.get("tool_choice")),
+        **make_output_config(_read_format(body.get("response_format")), "response_format"),
         "system": system,
         "messages": messages,
     }
+
+
+def _read_format(given: Any) -> Any:
+    """The format as the Messages API has it, without the name around its schema."""
+    inner = given.get("json_schema") if isinstance(given, dict) else None
+    return {**given, "schema": inner.get("schema")} if isinstance(inner, dict) else given
 
 
 def _converted(message: Json) -> tuple[str, list[Json]]:

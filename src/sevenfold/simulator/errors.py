@@ -31,12 +31,16 @@ class ApiError(Exception):
         kind: str | None = None,
         retry_after: float | None = None,
         code: str | None = None,
+        param: str | None = None,
+        details: Json | None = None,
     ) -> None:
         self.status = status
         self.kind = kind or KINDS.get(status, "api_error" if status >= 500 else KINDS[400])
         self.message = message or WORDS.get(status, "Error")
         self.retry_after = retry_after
         self.code = code  # OpenAI's code beside the message, for instance `context_length_exceeded`
+        self.param = param  # OpenAI's name of the field that is wrong
+        self.details = details  # The Messages API's object beside the message, with an `error_code`
         super().__init__(self.message)
 
     @property
@@ -45,12 +49,15 @@ class ApiError(Exception):
 
     def as_messages(self, request_id: str | None = None) -> Json:
         body: Json = {"type": "error", "error": {"type": self.kind, "message": self.message}}
+        if self.details is not None:
+            body["error"]["details"] = self.details
         if request_id is not None:
             body["request_id"] = request_id
         return body
 
     def as_chat(self) -> Json:
-        return {"error": {"message": self.message, "type": self.kind, "param": None, "code": self.code}}
+        said = {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}
+        return {"error": said}
 
 
 def make_invalid_request(message: str) -> ApiError:

@@ -59,6 +59,7 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
     n: int
     id: str
     at: float
+    received_bytes: int = 0  # The body of the request as it came over the wire
     endpoint: str
     model: str
     source: str
@@ -66,6 +67,7 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
     status: int
     error: str | None = None
     message_id: str | None = None
+    thread: str | None = None  # "create" or "continue"
     blocks: int = 0
     breakpoints: int = 0
     tokens: TokenCounts = TokenCounts()
@@ -82,6 +84,7 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
 class LedgerTotal(msgspec.Struct, frozen=True, kw_only=True):
     requests: int = 0
     errors: int = 0
+    received_bytes: int = 0
     tokens: TokenCounts = TokenCounts()
     hit_rate: float = 0.0
     cost: float = 0.0
@@ -110,6 +113,7 @@ class SimulatorLedger:
         self.total = LedgerTotal(
             requests=was.requests + 1,
             errors=was.errors + (row.status >= 400),
+            received_bytes=was.received_bytes + row.received_bytes,
             tokens=tokens,
             hit_rate=tokens.hit_rate,
             cost=was.cost + (row.cost or 0.0),

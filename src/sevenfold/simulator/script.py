@@ -28,7 +28,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from sevenfold.core.errors import ScriptError
-from sevenfold.offline.forced_tools import find_forced_tools, make_smallest_call
+from sevenfold.offline.forced_output import apply_output_format, find_forced_tools, make_smallest_call
 from sevenfold.simulator.cache import TEXT_BYTES, count_block_tokens, to_blocks
 from sevenfold.simulator.errors import ApiError, Json
 
@@ -242,12 +242,14 @@ Replies: TypeAlias = Callable[[Json], ScriptAnswer | Awaitable[ScriptAnswer]]
 def make_echo(body: Json) -> str | list[Json]:
     """The reply of a simulator that was given nothing better: it repeats what the user said.
 
-    Where the request insists on a tool, it is called with as little as its schema takes.
+    Where the request insists on a tool, it is called with as little as its schema takes; where it insists
+    on a format, the answer is JSON.
     """
     if tools := find_forced_tools(body):
         return [make_smallest_call(tools[0])]
     said = find_last_user_text(body)
-    return f"You said: {said}" if said else "You said nothing in words."
+    text = f"You said: {said}" if said else "You said nothing in words."
+    return apply_output_format(body, [{"type": "text", "text": text}])
 
 
 def to_reply(answer: ScriptAnswer) -> ScriptReply:

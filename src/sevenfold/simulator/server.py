@@ -1,30 +1,24 @@
-"""The simulator on a loopback port: routes, streams, and the faults a script asks for.
-
-A small HTTP/1.1 server on h11: enough for API clients on this machine, streaming included.
-"""
+"""The simulator on a loopback port: routes, streams, and the faults a script asks for."""
 
 from __future__ import annotations
 
 import hmac
 import inspect
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing, contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
-from urllib.parse import parse_qsl, urlsplit
 
 import anyio
-import h11
-from anyio.abc import SocketAttribute, SocketStream
 
 from sevenfold.cache.prices import Prices
 from sevenfold.core.clock import SystemClock
-from sevenfold.core.errors import Mistake, ScriptError, SevenfoldError
-from sevenfold.models.capabilities import is_loopback
+from sevenfold.core.errors import BadRequest, ScriptError, SevenfoldError
+from sevenfold.loopback import HOST, SURPRISES, ConnectionCut, HttpAnswer, HttpCall, LoopbackServer
 from sevenfold.models.sse import write_event
 from sevenfold.simulator.api import (
     MESSAGES,
@@ -37,155 +31,27 @@ from sevenfold.simulator.api import (
     list_models,
 )
 from sevenfold.simulator.cache import encode
-from sevenfold.simulator.chat_completions import ENDPOINT, ChatCompletions
+from sevenfold.simulator.chat_completions import ChatCompletions
 from sevenfold.simulator.errors import ApiError, Json, make_invalid_request
 from sevenfold.simulator.ledger import SimulatorLedger
+from sevenfold.simulator.responses import Responses, iterate_response_events
 from sevenfold.simulator.script import Replies, Script, ScriptStep, make_echo, parse_step, read_script
 
-READ: Final = 65_536
-GONE: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream)
-SURPRISES: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Errors of our own that a strange request may bring about: they must not end the server."""
+ENDPOINTS: Final = {
+    MESSAGES: MESSAGES,
+    ChatCompletions.address: ChatCompletions.address,
+    Responses.address: Responses.address,
+    "/responses": Responses.address,
+}
+"""Addresses that answer as a model, and the endpoint of each in the ledger."""
+UNSIMULATED: Final = {
+    f"{MESSAGES}/batches": f"send the requests one by one to {MESSAGES}",
+    "/v1/batches": "send the requests one by one",
+    "/v1/embeddings": "it has no model for them",
+}
+"""Addresses of the real APIs that are refused in their own form, and what to do instead."""
 FURTHEST: Final = 1_000_000_000  # Seconds that the clock can be moved at once
 TOKEN_HEADER: Final = "x-sevenfold-token"
-
-
-@dataclass(slots=True)
-class HttpCall:
-    """One request as it came in."""
-
-    method: str
-    path: str
-    query: dict[str, str]
-    headers: dict[str, str]
-    body: bytes
-    too_large: bool = False  # The body was over the limit and has been thrown away
-    wait_for_goodbye: Callable[[], Awaitable[None]] = field(default=anyio.sleep_forever)
-    """Returns when the client has closed the connection."""
-
-
-@dataclass(slots=True)
-class HttpAnswer:
-    """An HTTP response. A body of several chunks is streamed; `cut` ends the connection after it."""
-
-    status: int
-    headers: Mapping[str, str]
-    chunks: AsyncGenerator[bytes, None] | bytes
-    cut: bool = False
-
-
-class ConnectionCut(Exception):
-    """Raised while answering to drop the connection on the spot."""
-
-
-Handle = Callable[[HttpCall], Awaitable[HttpAnswer]]
-
-
-async def serve_connection(stream: SocketStream, handle: Handle, limit: int) -> None:
-    """Answer requests on one connection until either side is done with it."""
-    wire = _ServerConnection(stream, limit)
-    async with stream:
-        try:
-            while await wire.exchange(handle):
-                pass
-        except (*GONE, *SURPRISES, ConnectionCut, h11.LocalProtocolError):
-            return
-        except h11.RemoteProtocolError as error:
-            await wire.complain(error)
-
-
-class _ServerConnection:
-    def __init__(self, stream: SocketStream, limit: int) -> None:
-        self._stream = stream
-        self._limit = limit
-        self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=READ)
-
-    async def exchange(self, handle: Handle) -> bool:
-        """One request and its answer. False when the connection is at its end."""
-        head = await self._next()
-        if not isinstance(head, h11.Request):
-            return False
-        call = await self._read(head)
-        answer = await handle(call)
-        await self._write(answer, head.method == b"HEAD")
-        if answer.cut:
-            raise ConnectionCut
-        if self._h11.our_state is h11.MUST_CLOSE or self._h11.their_state is not h11.DONE:
-            return False
-        self._h11.start_next_cycle()
-        return True
-
-    async def _next(self) -> object:
-        """The next event of the client, as soon as enough of it has come."""
-        while True:
-            event = self._h11.next_event()
-            if event is not h11.NEED_DATA:
-                return event
-            if self._h11.they_are_waiting_for_100_continue:
-                go = h11.InformationalResponse(status_code=100, headers=[])
-                await self._stream.send(self._h11.send(go) or b"")
-            try:
-                data = await self._stream.receive(READ)
-            except anyio.EndOfStream:
-                data = b""
-            self._h11.receive_data(data)
-
-    async def _read(self, head: h11.Request) -> HttpCall:
-        body = bytearray()
-        too_large = False
-        while isinstance(event := await self._next(), h11.Data):
-            too_large = too_large or len(body) + len(event.data) > self._limit
-            if too_large:
-                body.clear()  # keep reading: a client that is still sending would not see the answer
-            else:
-                body += event.data
-        try:
-            url = urlsplit(head.target.decode("ascii", "replace"))
-        except ValueError as error:
-            raise h11.RemoteProtocolError(f"the address cannot be read: {error}") from error
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in head.headers}
-        method = head.method.decode("ascii")
-        query = dict(parse_qsl(url.query))
-        return HttpCall(method, url.path, query, headers, bytes(body), too_large, self._goodbye)
-
-    async def _write(self, answer: HttpAnswer, head_only: bool) -> None:
-        headers = [(name.encode(), value.encode()) for name, value in answer.headers.items()]
-        if isinstance(answer.chunks, bytes):
-            headers.append((b"content-length", b"%d" % len(answer.chunks)))
-        await self._send(h11.Response(status_code=answer.status, headers=headers))
-        if isinstance(answer.chunks, bytes):
-            if answer.cut:
-                await self._send(h11.Data(data=answer.chunks[: len(answer.chunks) // 2]))
-                return
-            if not head_only:
-                await self._send(h11.Data(data=answer.chunks))
-        else:
-            async with aclosing(answer.chunks) as chunks:
-                async for chunk in chunks:
-                    await self._send(h11.Data(data=chunk))
-        if not answer.cut:
-            await self._send(h11.EndOfMessage())
-
-    async def _send(self, event: h11.Event) -> None:
-        data = self._h11.send(event)
-        if data:
-            await self._stream.send(data)
-
-    async def _goodbye(self) -> None:
-        try:
-            while await self._stream.receive(READ):
-                pass
-        except GONE:
-            return
-
-    async def complain(self, error: h11.RemoteProtocolError) -> None:
-        if self._h11.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
-            return
-        said = f"This is not HTTP: {error}".encode()
-        try:
-            await self._write(HttpAnswer(error.error_status_hint, {"connection": "close"}, said), False)
-        except (*GONE, h11.LocalProtocolError):  # the answer to a HEAD has no body
-            return
 
 
 CHUNK: Final = 24  # Characters of text or of JSON in one delta
@@ -282,10 +148,6 @@ def _head(completion: Json, include_usage: bool) -> Json:
     return {**head, "object": "chat.completion.chunk", **({"usage": None} if include_usage else {})}
 
 
-LIMIT: Final = 32 * 1024 * 1024  # The largest body the provider takes
-HOST: Final = "127.0.0.1"
-
-
 class ManualClock:
     """A clock that stands still until it is told to move."""
 
@@ -306,7 +168,7 @@ class ManualClock:
 class ApiEndpoint(Protocol):
     """The Messages API or chat completions: the same three steps."""
 
-    def prepare(self, body: Any, headers: dict[str, str]) -> PendingRequest | ApiOutcome: ...
+    def prepare(self, body: Any, headers: dict[str, str], received: int) -> PendingRequest | ApiOutcome: ...
     def reply_to(self, pending: PendingRequest) -> Any: ...
     def finish(self, pending: PendingRequest, answer: Any) -> ApiOutcome: ...
 
@@ -319,6 +181,7 @@ class Simulator:
 
     `clock` needs `now()`; with `advance(seconds)` it can be driven over HTTP as well. `replies` answers
     what the script does not. `models` closes the list of models; `window` sets every model's window.
+    `counts_headers` counts the version or billing header that a client puts before its system prompt.
     `token` is what the addresses below `/sevenfold` want to see; a new one each time unless it is given.
     """
 
@@ -332,6 +195,7 @@ class Simulator:
         models: Sequence[str] | None = None,
         window: int | None = None,
         bad_keys: Sequence[str] = ("sk-wrong",),
+        counts_headers: bool = False,
         port: int = 0,
         host: str = HOST,
         token: str | None = None,
@@ -347,42 +211,33 @@ class Simulator:
             models=models,
             window=window,
             bad_keys=frozenset(bad_keys),
+            counts_headers=counts_headers,
         )
-        self.host, self.port = host, port
         self._chat = ChatCompletions(self.api)
-        self._stack = AsyncExitStack()
+        self._responses = Responses(self.api)
+        self._server = LoopbackServer(self._answer, port=port, host=host, name="The simulator")
 
     @property
     def url(self) -> str:
         """The base URL for clients; `url + "/v1"` for clients of chat completions."""
-        return f"http://{self.host}:{self.port}"
+        return self._server.url
+
+    @property
+    def port(self) -> int:
+        return self._server.port
 
     @property
     def ledger(self) -> SimulatorLedger:
         return self.api.ledger
 
     async def __aenter__(self) -> Self:
-        try:
-            listener = await anyio.create_tcp_listener(local_host=self.host, local_port=self.port)
-        except OSError as error:
-            raise Mistake(
-                f"The simulator cannot listen on {self.host}:{self.port} ({error.strerror}); "
-                "choose another port, or 0 for any that is free."
-            ) from error
-        await self._stack.enter_async_context(listener)
-        self.port = int(listener.extra(SocketAttribute.local_port))
-        group = await self._stack.enter_async_context(anyio.create_task_group())
-        self._stack.callback(group.cancel_scope.cancel)
-        group.start_soon(listener.serve, lambda s: serve_connection(s, self._answer, LIMIT), group)
+        await self._server.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if isinstance(error, anyio.get_cancelled_exc_class()):
-            await self._stack.__aexit__(kind, error, trace)
-        else:  # what went wrong in the caller's block is not the server's: it passes as it is
-            await self._stack.aclose()
+        await self._server.__aexit__(kind, error, trace)
 
     async def serve(self, ready: Callable[[str], None]) -> None:
         """Serve until cancelled. `ready` is told the address once it can be reached."""
@@ -401,21 +256,17 @@ class Simulator:
             return self._refuse(call, ApiError(500, f"The simulator failed: {error!r}"))
 
     def _refuse(self, call: HttpCall, error: ApiError) -> HttpAnswer:
-        opened = self.api.open()
-        if call.path in (MESSAGES, ENDPOINT):  # not even readable, and still a request
-            outcome = self.api.refuse(opened, call.path, None, call.headers, error)
+        opened = self.api.open(len(call.body))
+        if (path := call.path.rstrip("/")) in ENDPOINTS:  # not even readable, and still a request
+            outcome = self.api.refuse(opened, ENDPOINTS[path], None, call.headers, error)
             return _json(outcome.body, outcome.status, outcome.headers)
         headers = self.api.headers(opened.id) | error.headers
         return _json(error.as_messages(opened.id), error.status, headers)
 
     def _check_sender(self, call: HttpCall, path: str) -> None:
         """Raise for a web page, which could reach us from a browser, and for control without the token."""
-        host, origin = call.headers.get("host", ""), call.headers.get("origin", "")
-        if host and not is_loopback(f"http://{host}") and is_loopback(self.url):
-            raise ApiError(403, f"This is {self.url}; requests to another host are not answered")
-        site = call.headers.get("sec-fetch-site", "none")
-        if origin not in ("", f"http://{host}") or site not in ("none", "same-origin"):
-            raise ApiError(403, "Requests of web pages are not answered")
+        if foreign := self._server.describe_foreign_sender(call):
+            raise ApiError(403, foreign)
         given = call.headers.get(TOKEN_HEADER, "").encode("utf-8")
         if f"{path}/".startswith("/sevenfold/") and not hmac.compare_digest(
             given, self.token.encode("utf-8")
@@ -425,14 +276,17 @@ class Simulator:
             )
 
     async def _route(self, call: HttpCall) -> HttpAnswer:
-        if call.too_large:
+        if call.rest is not None:
             raise ApiError(413, "Request exceeds the maximum size of 32 MB")
         path = call.path.rstrip("/") or "/"
         self._check_sender(call, path)
+        respond = partial(self._reply, self._responses, events=iterate_response_events)
         routes: dict[tuple[str, str], Callable[[HttpCall], Awaitable[HttpAnswer]]] = {
             ("POST", MESSAGES): partial(self._reply, self.api, events=iterate_message_events),
             ("POST", "/v1/messages/count_tokens"): self._count_tokens,
-            ("POST", ENDPOINT): self._completions,
+            ("POST", ChatCompletions.address): self._completions,
+            ("POST", Responses.address): respond,
+            ("POST", "/responses"): respond,
             ("GET", "/v1/models"): self._models,
             ("GET", "/sevenfold/ledger"): self._show_ledger,
             ("GET", "/sevenfold/clock"): self._show_clock,
@@ -448,6 +302,8 @@ class Simulator:
         route = routes.get((method, path))
         if route is not None:
             return await route(call)
+        if refused := _find_unsimulated(path):
+            return _refuse_unsimulated(path, *refused)
         if any(known == path for _, known in routes):
             raise ApiError(405, f"Method {call.method} is not allowed for {call.path}")
         raise ApiError(404, f"Not found: {call.path}")
@@ -510,13 +366,16 @@ class Simulator:
         self, endpoint: ApiEndpoint, call: HttpCall, events: Callable[[Json], Iterator[bytes]]
     ) -> HttpAnswer:
         with _blame_body():
-            pending = endpoint.prepare(decode_body(call.body), call.headers)
+            pending = endpoint.prepare(decode_body(call.body), call.headers, len(call.body))
         if isinstance(pending, ApiOutcome):
             return _json(pending.body, pending.status, pending.headers)
         try:
-            answer = endpoint.reply_to(pending)
-            if inspect.isawaitable(answer):
-                answer = await answer
+            with self.api.releasing(pending):
+                answer = endpoint.reply_to(pending)
+                if inspect.isawaitable(answer):
+                    answer = await answer
+        except BadRequest as error:
+            raise make_invalid_request(str(error)) from error
         except SevenfoldError as error:
             raise ApiError(500, f"The simulated model failed: {error}") from error
         step = pending.step or ScriptStep()
@@ -568,6 +427,20 @@ def _blame_body() -> Iterator[None]:
         raise make_invalid_request("The request body is nested too deeply") from error
     except SURPRISES as error:
         raise make_invalid_request(f"The request body cannot be read: {error!r}") from error
+
+
+def _find_unsimulated(path: str) -> tuple[str, str] | None:
+    """The first of our unsimulated addresses that this one lies below, and what to do instead."""
+    return next((item for item in UNSIMULATED.items() if f"{path}/".startswith(f"{item[0]}/")), None)
+
+
+def _refuse_unsimulated(path: str, address: str, instead: str) -> HttpAnswer:
+    """A 404 in the form of the API that has this address."""
+    said = f"{path} is not simulated: {instead}"
+    if address.startswith(MESSAGES):
+        return _json(ApiError(404, said).as_messages(), 404)
+    error = ApiError(404, said, kind="invalid_request_error", code="unknown_url")
+    return _json(error.as_chat(), 404)
 
 
 def _object(call: HttpCall) -> Json:

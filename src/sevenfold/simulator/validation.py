@@ -167,7 +167,20 @@ def _check_types(body: Json) -> None:
             raise make_invalid_request(f"stop_sequences.{i}: Input should be a valid string")
     if not isinstance((body.get("diagnostics") or {}).get("previous_message_id"), str | None):
         raise make_invalid_request("diagnostics.previous_message_id: Input should be a valid string")
+    _check_format((body.get("output_config") or {}).get("format"))
     _check_system(body.get("system"))
+
+
+def _check_format(wanted: Any) -> None:
+    where = "output_config.format"
+    if wanted is None:
+        return
+    if not isinstance(wanted, dict):
+        raise make_invalid_request(f"{where}: Input should be a valid dictionary")
+    if wanted.get("type") != "json_schema":
+        raise make_invalid_request(f"{where}.type: Input should be 'json_schema'")
+    if not isinstance(wanted.get("schema"), dict):
+        raise make_invalid_request(f"{where}.schema: Input should be a valid dictionary")
 
 
 def _check_system(system: Any) -> None:

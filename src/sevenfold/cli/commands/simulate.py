@@ -6,23 +6,34 @@ import signal
 from pathlib import Path
 
 import anyio
+import msgspec
 
 from sevenfold.cli.failures import INTERRUPTED
 from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import print_message, print_result
 
 
-def run_simulator(
-    shared: SharedOptions, *, port: int, script: Path | None, model: str | None, manual: bool
-) -> int:
+class ServedOptions(msgspec.Struct, frozen=True):
+    """What the provider serves, as the command line says it."""
+
+    script: Path | None = None
+    model: str | None = None
+    is_manual: bool = False
+    window: int | None = None
+    counts_headers: bool = False
+
+
+def run_simulator(shared: SharedOptions, port: int, serves: ServedOptions) -> int:
     from sevenfold.offline import encode_reply
     from sevenfold.simulator.server import ManualClock, Simulator
 
     simulator = Simulator(
-        clock=ManualClock() if manual else None,
-        script=script,
+        clock=ManualClock() if serves.is_manual else None,
+        script=serves.script,
         replies=encode_reply,
-        models=[model] if model else None,
+        models=[serves.model] if serves.model else None,
+        window=serves.window,
+        counts_headers=serves.counts_headers,
         port=port,
     )
 

@@ -1,13 +1,18 @@
-"""A tool call that a request insists on: the smallest input that its schema takes.
+"""Output that a request insists on: a call of a tool, or JSON that a schema takes.
 
-A request can say that one tool, or any, must be called. The rules may have nothing to call it with; then
-each required field gets the first value that is allowed there.
+A request can say that one tool, or any, must be called, and in which format the answer must be. The rules
+may have nothing to say there; then each required field gets the first value that is allowed there. The
+format of a request is that of the Messages API, `output_config.format`; other APIs are turned into it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
+import msgspec
+
+from sevenfold.core.errors import BadRequest
 from sevenfold.core.messages import Json
 
 DEEPEST: Final = 12  # A schema is followed to this depth; one that refers to itself has no end
@@ -18,6 +23,15 @@ _FORMATS: Final = {
     "email": "someone@example.com", "uri": "https://example.com",
     "uuid": "00000000-0000-4000-8000-000000000000",
 }  # fmt: skip
+
+
+BEYOND: Final = frozenset({
+    "contains", "dependentRequired", "dependentSchemas", "if", "minProperties", "not", "pattern",
+    "prefixItems", "uniqueItems",
+})  # fmt: skip
+"""Words of JSON Schema for which our smallest value may be wrong."""
+_NAMED: Final = ("properties", "$defs", "definitions", "patternProperties")
+_encode = msgspec.json.Encoder().encode
 
 
 def find_forced_tools(body: Json) -> tuple[Json, ...]:
@@ -52,7 +66,8 @@ def make_smallest_value(schema: Any, root: Json, depth: int = 0) -> Any:
             return schema[word]
     for word in ("anyOf", "oneOf"):
         if (ways := _list(schema.get(word))) and "properties" not in schema:
-            return make_smallest_value(ways[0], root, depth + 1)
+            ends = depth > DEEPEST // 2 and {"type": "null"} in ways  # it refers to itself
+            return None if ends else make_smallest_value(ways[0], root, depth + 1)
     kind = _kind(schema)
     if kind == "object":
         fields, needed = _dict(schema.get("properties")), _list(schema.get("required"))
@@ -83,7 +98,7 @@ def _merged(schema: Json, root: Json) -> Json:
 
 def _referred(reference: str, root: Json) -> Json:
     found: Any = root
-    for name in reference.removeprefix("#").strip("/").split("/"):
+    for name in filter(None, reference.removeprefix("#").split("/")):
         found = found.get(name) if isinstance(found, dict) else None
     return _dict(found)
 
@@ -133,3 +148,54 @@ def _list(value: Any) -> list[Any]:
 
 def _dict(value: Any) -> Json:
     return value if isinstance(value, dict) else {}
+
+
+# --- formats ---------------------------------------------------------------------------------------------
+
+
+def find_output_format(body: Json) -> Json | None:
+    """The format that a request asks for; None for plain text."""
+    config = body.get("output_config")
+    found = config.get("format") if isinstance(config, dict) else body.get("output_format")
+    asked = isinstance(found, dict) and found.get("type") in ("json_schema", "json_object")
+    return found if asked else None
+
+
+def apply_output_format(body: Json, content: list[Json]) -> list[Json]:
+    """The same reply in the format that was asked for; calls of tools are as they were."""
+    wanted = find_output_format(body)
+    if wanted is None or any(block.get("type") == "tool_use" for block in content):
+        return content
+    said = "".join(str(block["text"]) for block in content if block.get("type") == "text")
+    other = [block for block in content if block.get("type") != "text"]
+    return [*other, {"type": "text", "text": make_structured_text(wanted, said)}]
+
+
+def make_structured_text(wanted: Json, said: str) -> str:
+    """JSON in this format; `said` stands in it where there is no schema. A `BadRequest` if we have none."""
+    schema = wanted.get("schema")
+    if wanted["type"] == "json_object":
+        return str(_encode({"answer": said}), "utf-8")
+    if not isinstance(schema, dict):
+        raise BadRequest("the output format has no schema: give a JSON schema as an object")
+    if beyond := sorted(set(_iterate_words(schema)) & BEYOND):
+        raise BadRequest(
+            f"the offline engine cannot answer by a schema with {', '.join(beyond)}: script the reply, or "
+            "leave that out of the schema"
+        )
+    return str(_encode(make_smallest_value(schema, schema)), "utf-8")
+
+
+def _iterate_words(schema: Any) -> Iterator[str]:
+    """Yields the words that a schema and the schemas in it use."""
+    if isinstance(schema, list):
+        for one in schema:
+            yield from _iterate_words(one)
+    if not isinstance(schema, dict):
+        return
+    for word, value in schema.items():
+        yield word
+        if word in _NAMED and isinstance(value, dict):
+            value = list(value.values())
+        if word not in ("enum", "const", "default", "examples", "required"):
+            yield from _iterate_words(value)

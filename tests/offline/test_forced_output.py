@@ -9,7 +9,7 @@ from offline.offline_project import ALL_TOOLS
 
 from sevenfold.core.messages import Json
 from sevenfold.offline import encode_reply
-from sevenfold.offline.forced_tools import make_smallest_value
+from sevenfold.offline.forced_output import make_smallest_value
 
 ADDRESS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 BOOK: Json = {

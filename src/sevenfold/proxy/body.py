@@ -1,0 +1,139 @@
+"""The body of a client's request, read only as far as needed, and put together again byte for byte."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw
+
+from sevenfold.context.anthropic import AnthropicFormat
+from sevenfold.context.formats import MARK, CallerRequest, WireFormat, WrittenMessages, strip_cache_marks
+from sevenfold.context.openai import OpenAiFormat
+from sevenfold.core.messages import Json
+from sevenfold.core.request import Frame, Request, Ttl
+
+MESSAGES: Final = "/v1/messages"
+CHAT: Final = ("/v1/chat/completions", "/chat/completions")
+BILLING: Final = "x-anthropic-billing-header:"
+"""Beginning of a system block that a client sends for the provider's books; it is no part of the prompt."""
+DIGEST: Final = 12  # Bytes
+NO_RAW: Final = Raw(b"null")
+_decode: Final = msgspec.json.Decoder().decode
+_encode: Final = msgspec.json.Encoder().encode
+_decode_fields: Final = msgspec.json.Decoder(dict[str, Raw]).decode
+
+
+class ClientBody(msgspec.Struct):
+    """The fields of a request that the proxy looks at; all others it never reads."""
+
+    model: str
+    messages: list[Raw]
+    system: Raw = NO_RAW
+    tools: Raw = NO_RAW
+    thread: Raw = NO_RAW
+    thinking: Raw = NO_RAW
+    tool_choice: Raw = NO_RAW
+    context_management: Raw = NO_RAW
+    output_config: Raw = NO_RAW
+    response_format: Raw = NO_RAW
+
+    def read_params(self) -> Json:
+        """The parameters on which the provider's cache depends."""
+        given = {
+            "thinking": self.thinking,
+            "tool_choice": self.tool_choice,
+            "context_management": self.context_management,
+            "output_config": self.output_config,
+            "response_format": self.response_format,
+        }
+        return {name: _decode(raw) for name, raw in given.items() if raw is not NO_RAW}
+
+
+read_body: Final = msgspec.json.Decoder(ClientBody).decode
+
+
+def decode_raw(raw: Raw) -> Any:
+    return None if raw is NO_RAW else _decode(raw)
+
+
+def replace_messages(body: bytes, messages: Iterable[bytes | Raw]) -> bytes:
+    """The body with other messages; every other field stays as the client wrote it."""
+    fields: dict[str, bytes | Raw] = dict(_decode_fields(body))
+    fields["messages"] = b"[" + b",".join(messages) + b"]"
+    return b"{" + b",".join(_encode(name) + b":" + value for name, value in fields.items()) + b"}"
+
+
+def encode_message(message: Json, marked: Sequence[Json] = ()) -> bytes:
+    """A message that a layer changed, with the cache marks that the client had put on it."""
+    for original in marked:
+        if _list_answers(original) == _list_answers(message) != []:
+            return _encode(_copy_marks(original, message))
+    return _encode(message)
+
+
+def _list_answers(message: Json) -> list[Any]:
+    content = message.get("content")
+    blocks = content if isinstance(content, list) else ()
+    return [block["tool_use_id"] for block in blocks if "tool_use_id" in block]
+
+
+def _copy_marks(original: Json, message: Json) -> Json:
+    blocks = [
+        {**block, MARK: before[MARK]} if MARK in before else block
+        for before, block in zip(original["content"], message["content"], strict=True)
+    ]
+    return {**message, "content": blocks}
+
+
+def find_marked(messages: Iterable[Raw]) -> list[Json]:
+    """The client's messages that carry cache marks: a few at the end."""
+    marked = (_decode(raw) for raw in messages if b'"cache_control"' in bytes(raw))
+    return [message for message in marked if strip_cache_marks(message) is not message]
+
+
+def make_digest(*parts: bytes | Raw) -> str:
+    """A short name for this content."""
+    digest = blake2b(digest_size=DIGEST)
+    for part in map(bytes, parts):
+        digest.update(len(part).to_bytes(8, "big"))
+        digest.update(part)
+    return digest.hexdigest()
+
+
+class RelayedMessages(AnthropicFormat):
+    """The Messages format of a client whose marks and parameters stay its own."""
+
+    is_messages_api = False
+
+    def make_frame(self, asked: CallerRequest, ttl: Ttl) -> Frame:
+        system = asked.system
+        if isinstance(system, list):
+            long = any((block.get(MARK) or {}).get("ttl") == "1h" for block in system)
+            ttl = "1h" if long else "5m"
+            system = [block for block in system if not str(block.get("text", "")).startswith(BILLING)]
+        return super().make_frame(msgspec.structs.replace(asked, system=system), ttl)
+
+    def make_request(
+        self, asked: CallerRequest, request: Request, written: WrittenMessages, most: int
+    ) -> Json:
+        return {"messages": written.messages}
+
+
+class RelayedChat(OpenAiFormat):
+    """Chat completions of a client whose parameters stay its own."""
+
+    def make_request(
+        self, asked: CallerRequest, request: Request, written: WrittenMessages, most: int
+    ) -> Json:
+        return {"messages": [*asked.leading, *written.messages]}
+
+
+def choose_format(path: str) -> WireFormat | None:
+    """The format of requests to this path; None: they pass through."""
+    path = path.rstrip("/")
+    if path == MESSAGES:
+        return RelayedMessages()
+    return RelayedChat() if path in CHAT else None

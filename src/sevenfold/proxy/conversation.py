@@ -1,0 +1,277 @@
+"""One conversation of a client: layers decide on a copy, its own bytes go out where they may.
+
+What no layer changed is sent as the client wrote it. A request that does not begin like the one before it,
+without a reason on record, is not ours to send: the client's own goes out instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw
+
+from sevenfold.context.context import Context
+from sevenfold.context.formats import WireFormat, strip_cache_marks
+from sevenfold.core.errors import Mistake, SevenfoldError
+from sevenfold.core.events import Added, CacheBroke, Cleared, Compacted, Event, Failed, Stored
+from sevenfold.core.messages import Json, Message
+from sevenfold.core.protocols import Clock
+from sevenfold.core.request import TTL_SECONDS
+from sevenfold.core.tokens import MessageSize, Usage, measure_message
+from sevenfold.core.transcript import Reply
+from sevenfold.proxy.body import ClientBody, decode_raw, encode_message, find_marked, replace_messages
+from sevenfold.settings.layers import CLEARABLE
+
+OFF: Final = {
+    "notes": False, "recall": False, "extraction": False, "dream": False, "pre_cold": False,
+    "precompute": False, "micro_cache_edit": False,
+}  # fmt: skip
+"""Flags of layers that a proxy does not have: it never asks a model, and changes no prompt."""
+NO_LAYER: Final = {
+    **OFF, "tool_results": False, "micro_cost": False, "micro_time": False, "compact": False,
+    "reactive": False, "collapse": False, "snip": False,
+}  # fmt: skip
+"""Flags for a client that could not read back what was cleared: only accounts are kept."""
+
+
+MARKED: Final = 4
+"""Messages at the end among which a client's cache marks on messages stand."""
+
+
+class PrefixLost(SevenfoldError):
+    """A request of ours does not begin like the last one, and nothing says why."""
+
+
+class OutgoingBody(msgspec.Struct, frozen=True):
+    """The body to send, and what it is to be compared with."""
+
+    data: bytes
+    shortened: bool  # False: these are the client's own bytes
+    acts: tuple[str, ...] = ()  # What the layers did for this request
+    breaks: bool = False  # Among it something that changed what had been sent before
+    failures: tuple[str, ...] = ()  # Layers that failed; the request went on without them
+    hidden: int = 0  # Tokens that the client sent and we do not, estimated
+
+
+class RelayedConversation:
+    """A conversation that passes through. Not for two requests at the same moment."""
+
+    def __init__(
+        self,
+        id: str,
+        model: str,
+        form: WireFormat,
+        *,
+        state: Path,
+        home: Path,
+        results: Callable[[], Path],
+        readers: Sequence[str],
+        environ: Mapping[str, str],
+        clock: Clock,
+    ) -> None:
+        """`readers` are the client's tools that can read a file; without any nothing is ever cleared."""
+        micro = {"tools": [*CLEARABLE, *(name for name in readers if name not in CLEARABLE)]}
+        settings: Json = {"flags": NO_LAYER}
+        if readers:
+            settings = {"flags": OFF, "micro": micro, "compaction": {"bySize": False}}
+        self.id, self._form, self._clock = id, form, clock
+        self.context = Context(
+            model,
+            state=state,
+            id=id,
+            format=form,
+            results=results,
+            settings=settings,
+            home=home,
+            clock=clock,
+            environ=environ,
+        )
+        self.context.subscribe(self._hear)
+        self._events: list[Event] = []
+        self._raws: list[Raw] = []
+        self._said: list[Json] = []
+        self._written: list[Json] = []
+        self._frame: dict[str, tuple[Raw, Any]] = {}
+        self._encoded: dict[int, tuple[Json, bytes]] = {}
+        self._sizes: dict[int, tuple[Json, MessageSize]] = {}
+        self._turn = 0
+        self.direct = DirectCache()
+
+    def _hear(self, event: Event) -> None:
+        if isinstance(event, Added | CacheBroke | Cleared | Compacted | Failed | Stored):
+            self._events.append(event)
+
+    def close(self) -> None:
+        self.context.close()
+
+    # --- out --------------------------------------------------------------------------------------------
+
+    def shorten(self, data: bytes, body: ClientBody) -> OutgoingBody:
+        """The body to send. Whatever is raised here, the client's own bytes are still right."""
+        said = self._read_messages(body.messages)
+        self._events.clear()
+        written: list[Json] = self.context.prepare(
+            said,
+            system=self._read_field("system", body.system),
+            tools=self._read_field("tools", body.tools),
+            model=body.model,
+            **body.read_params(),
+        )["messages"]
+        heard = self._events
+        breaks = any(isinstance(event, Cleared | Compacted) for event in heard)
+        self._check_prefix(written, breaks or any(isinstance(event, Added) for event in heard))
+        acts = tuple(act for event in heard if (act := describe_act(event)))
+        failures = tuple(f"{e.by} failed: {e.cause}" for e in heard if isinstance(e, Failed))
+        self._raws, self._said, self._written = body.messages, said, written
+        self._turn += 1
+        if len(written) == len(said) and all(map(_is_same, written, said)):
+            self._encoded, self._sizes = {}, {}
+            return OutgoingBody(data, False, acts, breaks, failures)
+        whole, hidden = self._assemble(data, body), self._measure_hidden()
+        return OutgoingBody(whole, True, acts, breaks, failures, hidden)
+
+    @property
+    def turn(self) -> int:
+        """Counts requests: a reply is recorded only if no other request has gone out since."""
+        return self._turn
+
+    def _read_messages(self, raws: Sequence[Raw]) -> list[Json]:
+        """The messages without marks; one that is as it was last time is the same object again."""
+        old, known = self._raws, self._said
+        said: list[Json] = []
+        for at, raw in enumerate(raws):
+            if at < len(old) and raw == old[at]:
+                said.append(known[at])
+                continue
+            message = decode_raw(raw)
+            if not isinstance(message, dict):
+                raise Mistake(f"messages[{at}] is no object")
+            message = strip_cache_marks(message)
+            same = at < len(known) and message == known[at]
+            said.append(known[at] if same else message)
+        return said
+
+    def _read_field(self, name: str, raw: Raw) -> Any:
+        last = self._frame.get(name)
+        if last is None or last[0] != raw:
+            last = self._frame[name] = raw, decode_raw(raw)
+        return last[1]
+
+    def _check_prefix(self, written: list[Json], explained: bool) -> None:
+        """Raise `PrefixLost` unless the last request's messages lead this one, or a reason is on record."""
+        last = self._written
+        if explained or (len(written) >= len(last) and all(map(_is_equal, last, written))):
+            return
+        at = next((i for i, pair in enumerate(zip(last, written, strict=False)) if not _is_equal(*pair)), 0)
+        raise PrefixLost(f"messages[{at}] differs from the last request and nothing says why")
+
+    def _assemble(self, data: bytes, body: ClientBody) -> bytes:
+        places = {id(message): at for at, message in enumerate(self._said)}
+        marked = find_marked(body.messages[-MARKED:])
+        encoded: dict[int, tuple[Json, bytes]] = {}
+        out: list[bytes | Raw] = []
+        for n, message in enumerate(self._written, 1):
+            if (at := places.get(id(message))) is not None:
+                out.append(body.messages[at])
+            elif n > len(self._written) - MARKED:  # its mark moves on with the next request
+                out.append(encode_message(message, marked))
+            else:
+                known = self._encoded.get(id(message))
+                wire = known[1] if known and known[0] is message else encode_message(message)
+                encoded[id(message)] = message, wire
+                out.append(wire)
+        self._encoded = encoded
+        return replace_messages(data, out)
+
+    def _measure_hidden(self) -> int:
+        """Tokens of what the client sent and is not sent on, less what stands in its place."""
+        kept = set(map(id, self._written)) & set(map(id, self._said))
+        sizes: dict[int, tuple[Json, MessageSize]] = {}
+        total = MessageSize()
+        for messages, sign in ((self._said, 1), (self._written, -1)):
+            for message in messages:
+                if id(message) in kept:
+                    continue
+                known = self._sizes.get(id(message))
+                size = known[1] if known and known[0] is message else self._measure(message)
+                sizes[id(message)] = message, size
+                total = total + size if sign > 0 else total - size
+        self._sizes = sizes
+        return max(0, self.context.view.calibration.tokens(total))
+
+    def _measure(self, message: Json) -> MessageSize:
+        spoken = self._form.decode_message(message, "a message")
+        return measure_message(Message(spoken.role, spoken.blocks))
+
+    # --- back -------------------------------------------------------------------------------------------
+
+    def record(self, turn: int, reply: Reply) -> CacheBroke | None:
+        """Take in the reply to the request of this turn; returns the cache break that it shows."""
+        if turn != self._turn:
+            return None
+        self._events.clear()
+        self.context.record(reply)
+        return next((event for event in self._events if isinstance(event, CacheBroke)), None)
+
+    def refuse(self, turn: int, error: BaseException) -> None:
+        """Take in the provider's refusal: one for length makes the next request shorter."""
+        if turn == self._turn:
+            self.context.refused(error)
+
+    def estimate_direct(self, out: OutgoingBody, usage: Usage) -> Usage:
+        """The usage of the same request without the proxy."""
+        ttl = TTL_SECONDS["1h" if usage.cache_write_1h else "5m"]
+        return self.direct.estimate(usage, out.hidden, out.breaks, self._clock.now(), ttl)
+
+
+class DirectCache:
+    """Follows what the provider's cache would hold if the client's own requests had been sent."""
+
+    def __init__(self) -> None:
+        self._cached = self._direct = 0
+        self._at = 0.0
+
+    def estimate(self, usage: Usage, hidden: int, acted: bool, now: float, ttl: float) -> Usage:
+        """The usage of the whole request: what we lost by acting, the client's own would have read."""
+        cached = usage.cache_read + usage.cache_write
+        whole = cached + hidden
+        if not self._cached:  # nothing to compare with: the hidden part is read if anything is
+            read = usage.cache_read + (hidden if usage.cache_read else 0)
+        elif acted and now - self._at <= ttl:
+            read = self._direct
+        else:
+            read = round(self._direct * min(1.0, usage.cache_read / self._cached))
+        read = min(max(read, usage.cache_read), whole) if cached else 0
+        self._cached, self._direct, self._at = cached, whole if cached else 0, now
+        if not hidden and not acted:
+            self._direct = cached
+            return usage
+        written = whole - read if cached else 0
+        hour = round(written * usage.cache_write_1h / usage.cache_write) if usage.cache_write else 0
+        fresh = usage.input + (0 if cached else hidden)
+        return Usage(fresh, written, read, usage.output, min(written, hour))
+
+
+def describe_act(event: Event) -> str:
+    """What a layer did, in words; empty for other events."""
+    match event:
+        case Cleared():
+            return event.why
+        case Compacted():
+            return (
+                f"layer 4 compacted by {event.by}: {event.tokens_before:,} to {event.tokens_after:,} tokens"
+            )
+        case Stored():
+            return f"layer 1 stored a result of {event.tool}, {event.why}"
+    return ""
+
+
+def _is_same(a: Json, b: Json) -> bool:
+    return a is b
+
+
+def _is_equal(a: Json, b: Json) -> bool:
+    return a is b or a == b
