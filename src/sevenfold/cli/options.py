@@ -225,6 +225,8 @@ ClockKind = Annotated[
         "--clock", metavar="real|manual", help="'manual' stands still until POST /sevenfold/clock moves it."
     ),
 ]
+ReadOnly = Annotated[bool, Option("--read-only", help="Offer only tools that change nothing.")]
+ForPlugin = Annotated[bool, Option("--plugin", help="Also offer the tool that the plugin's hooks call.")]
 TrustPath = Annotated[Path | None, Argument(metavar="PATH", help="The folder; the project without it.")]
 Revoke = Annotated[bool, Option("--revoke", help="Do not trust it any longer, nor anything in it.")]
 
