@@ -22,8 +22,9 @@ TOP_LEVEL_ENTRIES = 30 - 5
 # This number only falls, or is raised in a commit that says for which capability: policies, side work the
 # cheaper way, and a replay that measures what runs took 2,500 lines; a wall of provenance, undo and redo by
 # author, our own rules for secrets, recall without waiting and extraction that survives took 4,500;
-# the sandbox, trust by content and the habits of a chat 2,600; MCP, as a server and as a client, 2,900.
-PACKAGE_LINES = 94_800
+# the sandbox, trust by content and the habits of a chat 2,600; the proxy 2,000; MCP, as a server and as a
+# client, 2,900.
+PACKAGE_LINES = 96_800
 
 
 def test_turn_is_read_in_one_sitting() -> None:

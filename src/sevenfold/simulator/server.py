@@ -1,30 +1,24 @@
-"""The simulator on a loopback port: routes, streams, and the faults a script asks for.
-
-A small HTTP/1.1 server on h11: enough for API clients on this machine, streaming included.
-"""
+"""The simulator on a loopback port: routes, streams, and the faults a script asks for."""
 
 from __future__ import annotations
 
 import hmac
 import inspect
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing, contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
-from urllib.parse import parse_qsl, urlsplit
 
 import anyio
-import h11
-from anyio.abc import SocketAttribute, SocketStream
 
 from sevenfold.cache.prices import Prices
 from sevenfold.core.clock import SystemClock
-from sevenfold.core.errors import Mistake, ScriptError, SevenfoldError
-from sevenfold.models.capabilities import is_loopback
+from sevenfold.core.errors import ScriptError, SevenfoldError
+from sevenfold.loopback import HOST, SURPRISES, ConnectionCut, HttpAnswer, HttpCall, LoopbackServer
 from sevenfold.models.sse import write_event
 from sevenfold.simulator.api import (
     MESSAGES,
@@ -42,150 +36,8 @@ from sevenfold.simulator.errors import ApiError, Json, make_invalid_request
 from sevenfold.simulator.ledger import SimulatorLedger
 from sevenfold.simulator.script import Replies, Script, ScriptStep, make_echo, parse_step, read_script
 
-READ: Final = 65_536
-GONE: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream)
-SURPRISES: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Errors of our own that a strange request may bring about: they must not end the server."""
 FURTHEST: Final = 1_000_000_000  # Seconds that the clock can be moved at once
 TOKEN_HEADER: Final = "x-sevenfold-token"
-
-
-@dataclass(slots=True)
-class HttpCall:
-    """One request as it came in."""
-
-    method: str
-    path: str
-    query: dict[str, str]
-    headers: dict[str, str]
-    body: bytes
-    too_large: bool = False  # The body was over the limit and has been thrown away
-    wait_for_goodbye: Callable[[], Awaitable[None]] = field(default=anyio.sleep_forever)
-    """Returns when the client has closed the connection."""
-
-
-@dataclass(slots=True)
-class HttpAnswer:
-    """An HTTP response. A body of several chunks is streamed; `cut` ends the connection after it."""
-
-    status: int
-    headers: Mapping[str, str]
-    chunks: AsyncGenerator[bytes, None] | bytes
-    cut: bool = False
-
-
-class ConnectionCut(Exception):
-    """Raised while answering to drop the connection on the spot."""
-
-
-Handle = Callable[[HttpCall], Awaitable[HttpAnswer]]
-
-
-async def serve_connection(stream: SocketStream, handle: Handle, limit: int) -> None:
-    """Answer requests on one connection until either side is done with it."""
-    wire = _ServerConnection(stream, limit)
-    async with stream:
-        try:
-            while await wire.exchange(handle):
-                pass
-        except (*GONE, *SURPRISES, ConnectionCut, h11.LocalProtocolError):
-            return
-        except h11.RemoteProtocolError as error:
-            await wire.complain(error)
-
-
-class _ServerConnection:
-    def __init__(self, stream: SocketStream, limit: int) -> None:
-        self._stream = stream
-        self._limit = limit
-        self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=READ)
-
-    async def exchange(self, handle: Handle) -> bool:
-        """One request and its answer. False when the connection is at its end."""
-        head = await self._next()
-        if not isinstance(head, h11.Request):
-            return False
-        call = await self._read(head)
-        answer = await handle(call)
-        await self._write(answer, head.method == b"HEAD")
-        if answer.cut:
-            raise ConnectionCut
-        if self._h11.our_state is h11.MUST_CLOSE or self._h11.their_state is not h11.DONE:
-            return False
-        self._h11.start_next_cycle()
-        return True
-
-    async def _next(self) -> object:
-        """The next event of the client, as soon as enough of it has come."""
-        while True:
-            event = self._h11.next_event()
-            if event is not h11.NEED_DATA:
-                return event
-            if self._h11.they_are_waiting_for_100_continue:
-                go = h11.InformationalResponse(status_code=100, headers=[])
-                await self._stream.send(self._h11.send(go) or b"")
-            try:
-                data = await self._stream.receive(READ)
-            except anyio.EndOfStream:
-                data = b""
-            self._h11.receive_data(data)
-
-    async def _read(self, head: h11.Request) -> HttpCall:
-        body = bytearray()
-        too_large = False
-        while isinstance(event := await self._next(), h11.Data):
-            too_large = too_large or len(body) + len(event.data) > self._limit
-            if too_large:
-                body.clear()  # keep reading: a client that is still sending would not see the answer
-            else:
-                body += event.data
-        try:
-            url = urlsplit(head.target.decode("ascii", "replace"))
-        except ValueError as error:
-            raise h11.RemoteProtocolError(f"the address cannot be read: {error}") from error
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in head.headers}
-        method = head.method.decode("ascii")
-        query = dict(parse_qsl(url.query))
-        return HttpCall(method, url.path, query, headers, bytes(body), too_large, self._goodbye)
-
-    async def _write(self, answer: HttpAnswer, head_only: bool) -> None:
-        headers = [(name.encode(), value.encode()) for name, value in answer.headers.items()]
-        if isinstance(answer.chunks, bytes):
-            headers.append((b"content-length", b"%d" % len(answer.chunks)))
-        await self._send(h11.Response(status_code=answer.status, headers=headers))
-        if isinstance(answer.chunks, bytes):
-            if answer.cut:
-                await self._send(h11.Data(data=answer.chunks[: len(answer.chunks) // 2]))
-                return
-            if not head_only:
-                await self._send(h11.Data(data=answer.chunks))
-        else:
-            async with aclosing(answer.chunks) as chunks:
-                async for chunk in chunks:
-                    await self._send(h11.Data(data=chunk))
-        if not answer.cut:
-            await self._send(h11.EndOfMessage())
-
-    async def _send(self, event: h11.Event) -> None:
-        data = self._h11.send(event)
-        if data:
-            await self._stream.send(data)
-
-    async def _goodbye(self) -> None:
-        try:
-            while await self._stream.receive(READ):
-                pass
-        except GONE:
-            return
-
-    async def complain(self, error: h11.RemoteProtocolError) -> None:
-        if self._h11.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
-            return
-        said = f"This is not HTTP: {error}".encode()
-        try:
-            await self._write(HttpAnswer(error.error_status_hint, {"connection": "close"}, said), False)
-        except (*GONE, h11.LocalProtocolError):  # the answer to a HEAD has no body
-            return
 
 
 CHUNK: Final = 24  # Characters of text or of JSON in one delta
@@ -282,10 +134,6 @@ def _head(completion: Json, include_usage: bool) -> Json:
     return {**head, "object": "chat.completion.chunk", **({"usage": None} if include_usage else {})}
 
 
-LIMIT: Final = 32 * 1024 * 1024  # The largest body the provider takes
-HOST: Final = "127.0.0.1"
-
-
 class ManualClock:
     """A clock that stands still until it is told to move."""
 
@@ -348,41 +196,30 @@ class Simulator:
             window=window,
             bad_keys=frozenset(bad_keys),
         )
-        self.host, self.port = host, port
         self._chat = ChatCompletions(self.api)
-        self._stack = AsyncExitStack()
+        self._server = LoopbackServer(self._answer, port=port, host=host, name="The simulator")
 
     @property
     def url(self) -> str:
         """The base URL for clients; `url + "/v1"` for clients of chat completions."""
-        return f"http://{self.host}:{self.port}"
+        return self._server.url
+
+    @property
+    def port(self) -> int:
+        return self._server.port
 
     @property
     def ledger(self) -> SimulatorLedger:
         return self.api.ledger
 
     async def __aenter__(self) -> Self:
-        try:
-            listener = await anyio.create_tcp_listener(local_host=self.host, local_port=self.port)
-        except OSError as error:
-            raise Mistake(
-                f"The simulator cannot listen on {self.host}:{self.port} ({error.strerror}); "
-                "choose another port, or 0 for any that is free."
-            ) from error
-        await self._stack.enter_async_context(listener)
-        self.port = int(listener.extra(SocketAttribute.local_port))
-        group = await self._stack.enter_async_context(anyio.create_task_group())
-        self._stack.callback(group.cancel_scope.cancel)
-        group.start_soon(listener.serve, lambda s: serve_connection(s, self._answer, LIMIT), group)
+        await self._server.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if isinstance(error, anyio.get_cancelled_exc_class()):
-            await self._stack.__aexit__(kind, error, trace)
-        else:  # what went wrong in the caller's block is not the server's: it passes as it is
-            await self._stack.aclose()
+        await self._server.__aexit__(kind, error, trace)
 
     async def serve(self, ready: Callable[[str], None]) -> None:
         """Serve until cancelled. `ready` is told the address once it can be reached."""
@@ -410,12 +247,8 @@ class Simulator:
 
     def _check_sender(self, call: HttpCall, path: str) -> None:
         """Raise for a web page, which could reach us from a browser, and for control without the token."""
-        host, origin = call.headers.get("host", ""), call.headers.get("origin", "")
-        if host and not is_loopback(f"http://{host}") and is_loopback(self.url):
-            raise ApiError(403, f"This is {self.url}; requests to another host are not answered")
-        site = call.headers.get("sec-fetch-site", "none")
-        if origin not in ("", f"http://{host}") or site not in ("none", "same-origin"):
-            raise ApiError(403, "Requests of web pages are not answered")
+        if foreign := self._server.describe_foreign_sender(call):
+            raise ApiError(403, foreign)
         given = call.headers.get(TOKEN_HEADER, "").encode("utf-8")
         if f"{path}/".startswith("/sevenfold/") and not hmac.compare_digest(
             given, self.token.encode("utf-8")
@@ -425,7 +258,7 @@ class Simulator:
             )
 
     async def _route(self, call: HttpCall) -> HttpAnswer:
-        if call.too_large:
+        if call.rest is not None:
             raise ApiError(413, "Request exceeds the maximum size of 32 MB")
         path = call.path.rstrip("/") or "/"
         self._check_sender(call, path)
