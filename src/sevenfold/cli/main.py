@@ -288,11 +288,16 @@ def simulate(
 
 @app.command()
 @add_shared_options
-def mcp(shared: SharedOptions, read_only: option.ReadOnly = False, plugin: option.ForPlugin = False) -> int:
+def mcp(
+    shared: SharedOptions,
+    http: option.HttpAddress = None,
+    read_only: option.ReadOnly = False,
+    plugin: option.ForPlugin = False,
+) -> int:
     """Serve the memory of this project to other agents, over MCP."""
     from sevenfold.cli.commands.mcp import run_mcp
 
-    return run_mcp(shared, read_only=read_only, plugin=plugin)
+    return run_mcp(shared, http=http, read_only=read_only, plugin=plugin)
 
 
 @app.command()

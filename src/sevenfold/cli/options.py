@@ -225,6 +225,15 @@ ClockKind = Annotated[
         "--clock", metavar="real|manual", help="'manual' stands still until POST /sevenfold/clock moves it."
     ),
 ]
+HttpAddress = Annotated[
+    str | None,
+    Option(
+        "--http",
+        metavar="ADDR",
+        help="Serve over HTTP at this address of this machine, such as 127.0.0.1:8765, and not on stdin "
+        "and stdout.",
+    ),
+]
 ReadOnly = Annotated[bool, Option("--read-only", help="Offer only tools that change nothing.")]
 ForPlugin = Annotated[bool, Option("--plugin", help="Also offer the tool that the plugin's hooks call.")]
 TrustPath = Annotated[Path | None, Argument(metavar="PATH", help="The folder; the project without it.")]

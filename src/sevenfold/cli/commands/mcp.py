@@ -9,6 +9,8 @@ import contextlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from sevenfold.mcp import keep_output
 from sevenfold.mcp.server import McpServer, ServerOptions
 from sevenfold.mcp.transport_stdio import StdioTransport
@@ -17,12 +19,51 @@ if TYPE_CHECKING:
     from sevenfold.cli.options import SharedOptions
 
 
-def run_mcp(shared: SharedOptions, *, read_only: bool, plugin: bool) -> int:
-    """Serve on standard input and output until the client goes."""
+def run_mcp(shared: SharedOptions, *, http: str | None, read_only: bool, plugin: bool) -> int:
+    """Serve until the client goes or, over HTTP, until a signal comes."""
     project = "" if shared.project.parts == () else str(shared.project)
     home = str(shared.home) if shared.home is not None else ""
     options = ServerOptions(project=project, home=home, read_only=read_only, plugin=plugin)
+    if http is not None:
+        return _serve_http(shared, options, http)
     return _serve(options, keep_output())
+
+
+def _serve_http(shared: SharedOptions, options: ServerOptions, address: str) -> int:
+    import signal
+
+    import anyio
+    import anyio.to_thread
+
+    from sevenfold.cli.failures import INTERRUPTED
+    from sevenfold.cli.output import print_message, print_result
+    from sevenfold.cli.startup import read_environment
+    from sevenfold.mcp.transport_http import HttpTransport, parse_address, read_token
+
+    host, port = parse_address(address)
+    token, path = read_token(read_environment(shared).home)
+    server = McpServer(replace(options, project=str(shared.project.absolute())))
+    transport = HttpTransport(server, token, host=host, port=port)
+
+    async def serve() -> int:
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            async with transport.loopback:
+                value = {"url": transport.url, "token_file": str(path), "ready": True}
+                print_result(shared, f"ready: {transport.url}", value)
+                print_message(
+                    shared,
+                    f'claude mcp add --transport http sevenfold {transport.url} --header "Authorization: '
+                    f'Bearer $(cat {path})"\nCtrl-C ends it',
+                )
+                await anyio.to_thread.run_sync(server.warm_up)
+                async for number in signals:
+                    return INTERRUPTED if number == signal.SIGINT else 0
+        return 0
+
+    try:
+        return anyio.run(serve)
+    finally:
+        server.close()
 
 
 def serve_stdio(given: Mapping[str, str], output: int) -> int:
