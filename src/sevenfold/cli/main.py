@@ -322,6 +322,20 @@ def wrap(shared: SharedOptions, client: option.WrappedClient, upstream: option.U
 
 @app.command()
 @add_shared_options
+def mcp(
+    shared: SharedOptions,
+    http: option.HttpAddress = None,
+    read_only: option.ReadOnly = False,
+    plugin: option.ForPlugin = False,
+) -> int:
+    """Serve the memory of this project to other agents, over MCP."""
+    from sevenfold.cli.commands.mcp import run_mcp
+
+    return run_mcp(shared, http=http, read_only=read_only, plugin=plugin)
+
+
+@app.command()
+@add_shared_options
 def trust(shared: SharedOptions, path: option.TrustPath = None, revoke: option.Revoke = False) -> int:
     """Trust a folder as it is. Its settings may then bring hooks, permissions and addresses."""
     from sevenfold.cli.startup import run_trust as run
