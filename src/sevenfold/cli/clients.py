@@ -18,6 +18,18 @@ class ClientName(StrEnum):
     opencode = "opencode"
 
 
+class SlashCommand(StrEnum):
+    recall = "recall"
+    history = "history"
+    undo = "undo"
+    check = "check"
+    dream = "dream"
+    cost = "cost"
+
+
+SlashName = Annotated[
+    SlashCommand, Argument(metavar="COMMAND", help="recall, history, undo, check, dream or cost.")
+]
 HookEvent = Annotated[
     str, Argument(metavar="EVENT", help="The event, by the client's own name: SessionStart, Stop, …")
 ]
@@ -49,6 +61,14 @@ def set_up_client(
     from sevenfold.cli.commands.clients import run_setup
 
     return run_setup(shared, client.value, yes=yes, remove=remove)
+
+
+@add_shared_options
+def run_slash_command(shared: SharedOptions, command: SlashName) -> int:
+    """Run a slash command of the plugin for Claude Code. What was typed behind it comes on stdin."""
+    from sevenfold.cli.commands.clients import run_slash
+
+    return run_slash(shared, command.value)
 
 
 @add_shared_options

@@ -17,7 +17,7 @@ from typer.models import CommandInfo, TyperInfo
 
 from sevenfold.cli import options as option
 from sevenfold.cli.agents import agents
-from sevenfold.cli.clients import answer_hook, print_status_line, set_up_client
+from sevenfold.cli.clients import answer_hook, print_status_line, run_slash_command, set_up_client
 from sevenfold.cli.dream import dream
 from sevenfold.cli.failures import report_errors
 from sevenfold.cli.memory import memory
@@ -265,6 +265,7 @@ app.add_typer(agents)
 app.add_typer(team)
 app.command()(replay)
 app.command("hook")(answer_hook)
+app.command("slash")(run_slash_command)
 app.command("setup")(set_up_client)
 app.command("statusline")(print_status_line)
 

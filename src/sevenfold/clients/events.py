@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from sevenfold.core.errors import Mistake
+from sevenfold.settings.environment import Environment
 
 Moment: TypeAlias = Literal["start", "prompt", "before_tool", "after_tool", "compaction", "rest", "end"]
 MOMENTS: Final[dict[str, Moment]] = {
@@ -37,6 +38,16 @@ NAMES: Final = {"claude": "Claude Code", "codex": "Codex", "gemini": "Gemini CLI
 LARGEST: Final = 32 << 20  # Bytes of an event
 _PATCH: Final = "*** Begin Patch"
 _PATCHED: Final = ("*** Add File", "*** Update File")
+
+
+def find_client_environment(environment: Environment, client: str, home: Path | None = None) -> Environment:
+    """The environment in which the memory is the one that the client has already.
+
+    Claude Code has a folder of memories; the other clients get the one that Sevenfold keeps.
+    """
+    if home is None and client == "claude":
+        return environment.based(environment.claude_folder)
+    return environment if home is None else environment.based(home)
 
 
 class ClientEvent(msgspec.Struct, frozen=True):

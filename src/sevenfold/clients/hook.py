@@ -47,16 +47,6 @@ _TAIL: Final = 4 << 20  # Bytes at the end of a transcript in which the newest s
 _COMMAND: Final = "/"
 
 
-def find_client_environment(environment: Environment, client: str, home: Path | None = None) -> Environment:
-    """The environment in which the memory is the one that the client has already.
-
-    Claude Code has a folder of memories; the other clients get the one that Sevenfold keeps.
-    """
-    if home is None and client == "claude":
-        return environment.based(environment.claude_folder)
-    return environment if home is None else environment.based(home)
-
-
 def open_client_memory(event: ClientEvent, environment: Environment, project: Path | None = None) -> Memory:
     """The memory of the client's project. Raises `MemoryOff` or `Mistake` if there is none."""
     home = environment.shared or environment.home

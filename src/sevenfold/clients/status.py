@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from sevenfold.clients.events import read_event
-from sevenfold.clients.hook import find_client_environment, open_client_memory
+from sevenfold.clients.events import find_client_environment, read_event
+from sevenfold.clients.hook import open_client_memory
 from sevenfold.clients.notes import find_notes_file, load_notes
 from sevenfold.core.errors import SevenfoldError
 from sevenfold.settings.environment import Environment

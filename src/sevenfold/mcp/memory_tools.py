@@ -10,11 +10,12 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
+from sevenfold.clients.events import find_client_environment
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Mistake, Refused, SevenfoldError, StorageFailure
 from sevenfold.core.events import Event, Notice
@@ -41,6 +42,9 @@ from sevenfold.settings.environment import Environment
 from sevenfold.settings.place import TrustedFolders
 from sevenfold.storage.places import ProjectPaths, find_places
 
+if TYPE_CHECKING:
+    from sevenfold.clients.hook import ClientHooks
+
 LINES: Final = 200  # Most lines of a recalled memory, and most bytes, that one answer has
 BYTES: Final = 6_000
 FOUND: Final = 20  # Most memories and most lines of sessions that a search gives
@@ -65,12 +69,13 @@ class ServedMemory:
         self._memory: Memory | None = None
         self._project: Path | None = None
         self._notices: list[str] = []
+        self._hooks: ClientHooks | None = None
 
     @property
     def environment(self) -> Environment:
-        """The environment of the server, with --home."""
-        read = Environment.read()
-        return read.based(Path(self.options.home)) if self.options.home else read
+        """The environment of the server, with --home. For the plugin the memory is that of Claude Code."""
+        home, client = self.options.home, "claude" if self.options.plugin else ""
+        return find_client_environment(Environment.read(), client, Path(home) if home else None)
 
     @property
     def places(self) -> ProjectPaths:
@@ -85,8 +90,9 @@ class ServedMemory:
         """The memory. Raises `MemoryOff` if it is off, `Mistake` if there is no such project."""
         with self.lock:
             if self._memory is None:
-                start, home = self._find_project(call), self.options.home or None
-                self._memory = Memory.open(start, home=home, emit=self._hear)
+                start, around = self._find_project(call), self.environment
+                home = around.shared or around.home
+                self._memory = Memory.open(start, home=home, environ=around.variables, emit=self._hear)
                 self._memory.author = self.name_author("")
             return self._memory
 
@@ -108,6 +114,17 @@ class ServedMemory:
         """The author of a change over MCP: an agent, never the user."""
         session = self.environment.variables.get("CLAUDE_CODE_SESSION_ID", "")
         return Author("agent", session, f"over MCP, by {client}" if client else "over MCP")
+
+    def answer_hook(self, event: Json) -> str:
+        """The answer to an event of the client's hooks, as `sevenfold hook` would print it."""
+        from sevenfold.clients.events import read_event
+        from sevenfold.clients.hook import ClientHooks
+
+        with self.lock:
+            if self._hooks is None:
+                self._hooks = ClientHooks("claude", self.environment, lambda event: self.open())
+            found = read_event(msgspec.json.encode(event), str(event.get("event", "")))
+            return msgspec.json.encode(self._hooks.answer(found)).decode()
 
     def run(self, given: ToolArguments, call: ClientCall) -> ToolAnswer:
         """Run the tool of these arguments."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -26,9 +26,6 @@ from sevenfold.mcp.protocol import (
 
 if TYPE_CHECKING:
     from sevenfold.mcp.memory_tools import ServedMemory, ToolAnswer
-
-AnswerHook: TypeAlias = "Callable[[ServedMemory, Json], str]"
-"""Answers an event of a client's hook: gets the event with its fields, returns the text for the client."""
 
 QUICK: Final = frozenset(
     {INITIALIZE, DISCOVER, "ping", "tools/list", "prompts/list", "resources/templates/list"}
@@ -57,9 +54,8 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
 class McpServer:
     """Answers requests. Safe to call from several threads: the memory is used by one at a time."""
 
-    def __init__(self, options: ServerOptions, answer_hook: AnswerHook | None = None) -> None:
-        """`answer_hook` is called by the tool `hook`, which is offered with `options.plugin` alone."""
-        self.options, self._answer_hook = options, answer_hook
+    def __init__(self, options: ServerOptions) -> None:
+        self.options = options
         self._memory: ServedMemory | None = None
         self._opening = threading.Lock()
 
@@ -108,8 +104,7 @@ class McpServer:
                 from sevenfold.mcp.tools import list_tools
 
                 options = self.options
-                plugin = options.plugin and self._answer_hook is not None
-                tools = list_tools(read_only=options.read_only, plugin=plugin)
+                tools = list_tools(read_only=options.read_only, plugin=options.plugin)
                 return {"tools": list(tools), **_cache(call, HOUR)}
             case "tools/call":
                 return self._call_tool(call)
@@ -126,7 +121,7 @@ class McpServer:
         from sevenfold.mcp.tools import HOOK, TOOLS, is_reading
 
         name, arguments = call.request.params.get("name"), call.request.params.get("arguments", {})
-        if name == HOOK and self.options.plugin and self._answer_hook is not None:
+        if name == HOOK and self.options.plugin:
             return self._run(lambda: self._hook(arguments))
         if not isinstance(name, str) or name not in TOOLS:
             raise RpcError(INVALID_PARAMS, f"there is no tool {name!r}; the tools are: {', '.join(TOOLS)}")
@@ -141,9 +136,9 @@ class McpServer:
     def _hook(self, event: object) -> ToolAnswer:
         from sevenfold.mcp.memory_tools import ToolAnswer
 
-        if not isinstance(event, dict) or self._answer_hook is None:
+        if not isinstance(event, dict):
             raise RpcError(INVALID_PARAMS, "hook takes an event with its fields")
-        return ToolAnswer(self._answer_hook(self.memory, event))
+        return ToolAnswer(self.memory.answer_hook(event))
 
     def _run(self, work: Callable[[], ToolAnswer]) -> Json:
         """Run a tool. The sentences of our own errors reach the model as they are written."""

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Final
 from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import make_printable, print_message, print_result, write_json
 from sevenfold.cli.startup import read_environment
-from sevenfold.clients.events import LARGEST, NAMES, ClientEvent, read_event
+from sevenfold.clients.events import LARGEST, NAMES, ClientEvent, find_client_environment, read_event
 from sevenfold.core.errors import SevenfoldError
+from sevenfold.models.capabilities import OFFLINE
 from sevenfold.settings.environment import Environment
+from sevenfold.storage.places import find_places, make_path_slug
 
 if TYPE_CHECKING:
     from sevenfold.clients.setup import InstalledProgram, SetupChange
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 def run_hook(shared: SharedOptions, name: str, client: str) -> int:
     """Never 2: a client takes that for an order to stop."""
-    from sevenfold.clients.hook import ClientHooks, find_client_environment, open_client_memory
+    from sevenfold.clients.hook import ClientHooks, open_client_memory
 
     try:
         event = read_event(sys.stdin.buffer.read(LARGEST + 1), name)
@@ -42,6 +44,40 @@ def run_hook(shared: SharedOptions, name: str, client: str) -> int:
     if answer or event.moment != "compaction":  # text of that one would become part of the summary's orders
         write_json(answer)
     return 0
+
+
+def run_slash(shared: SharedOptions, command: str) -> int:
+    """A slash command is a command line on the memory of Claude Code."""
+    from sevenfold.cli.main import main
+
+    environment = Environment.read()
+    around = find_client_environment(environment, "claude", shared.home)
+    typed = " ".join(sys.stdin.read(_LONGEST).split())
+    project = Path(environment.variables.get("CLAUDE_PROJECT_DIR") or shared.project)
+    match command:
+        case "check":
+            words = ["memory", "check"]
+        case "dream":  # by rule: what a model costs is for the user to decide
+            words = ["dream", "run", "--now", "--model", OFFLINE]
+        case "cost":
+            words = ["replay", str(_find_transcripts(environment, around, project, typed))]
+        case _:
+            words = ["memory", command, *(["--", typed] if typed else [])]
+    places = ["--home", str(around.shared or around.home), "--project", str(project), "--no-color"]
+    return main([*places, *words])
+
+
+_LONGEST: Final = 10_000  # Characters that may follow a slash command
+
+
+def _find_transcripts(environment: Environment, around: Environment, project: Path, typed: str) -> Path:
+    """The transcript of this session of Claude Code, or the folder with all of the project."""
+    folder = (
+        (around.shared or around.home) / "projects" / make_path_slug(find_places(project, around.home).root)
+    )
+    session = environment.variables.get("CLAUDE_CODE_SESSION_ID")
+    one = folder / f"{session}.jsonl"
+    return one if session and typed != "project" and one.is_file() else folder
 
 
 def run_setup(shared: SharedOptions, client: str, *, yes: bool, remove: bool) -> int:
