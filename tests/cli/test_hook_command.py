@@ -207,13 +207,9 @@ def test_after_a_compaction_comes_back_what_the_summary_lost(
     )
     context_of(hook("UserPromptSubmit", prompt=ASKED))
     context_of(hook("UserPromptSubmit", prompt="when is the service frozen, which week of the year?"))
-    transcript = world.top / "session.jsonl"
-    summary = {"isCompactSummary": True, "message": {"role": "user", "content": f"We spoke. {FACT}"}}
-    transcript.write_text(
-        json.dumps({"type": "user"}) + "\n" + json.dumps(summary) + "\n", encoding="utf-8"
-    )
+    hook("SubagentStop", last_assistant_message=f"<summary>We spoke. {FACT}</summary>")
 
-    said = context_of(hook("SessionStart", source="compact", transcript_path=str(transcript)))
+    said = context_of(hook("SessionStart", source="compact"))
 
     assert "The service is frozen" in said
     assert FACT not in said

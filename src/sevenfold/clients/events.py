@@ -61,6 +61,7 @@ class ClientEvent(msgspec.Struct, frozen=True):
     source: str = ""  # Why a session starts: startup, resume, clear, compact
     tool_name: str = ""
     tool_input: Any = None
+    last_assistant_message: str | None = None
 
     @property
     def moment(self) -> Moment:

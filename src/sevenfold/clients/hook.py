@@ -18,8 +18,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
 from sevenfold.clients.events import (
     NAMES,
     ClientEvent,
@@ -43,7 +41,7 @@ LIMIT: Final = 5  # Memories that are put behind one message
 TOKENS: Final = 1_500  # Tokens that they take together, at most
 _LINES: Final = 200
 _EACH: Final = 2_048  # Bytes of one memory
-_TAIL: Final = 4 << 20  # Bytes at the end of a transcript in which the newest summary is looked for
+_SUMMARY: Final = "<summary>"  # In the answer of the agent by which Claude Code compacts a conversation
 _COMMAND: Final = "/"
 
 
@@ -140,8 +138,10 @@ class ClientHooks:
         return {}
 
     def _take_in(self, event: ClientEvent) -> dict[str, Any]:
-        """Make a revision of what was written in the memory folder."""
-        memory = self._open_memory(event)
+        """Make a revision of what was written in the memory folder; keep the summary of a compaction."""
+        memory, said = self._open_memory(event), event.last_assistant_message or ""
+        if event.hook_event_name == "SubagentStop" and _SUMMARY in said:
+            self._load_notes(event).note_summary(said)
         author = Author("agent", event.session_id, self._name)
         for one in list_proposed_texts(event):
             if (path := _find_inside(one.path, memory.path_of())) is not None:
@@ -151,9 +151,9 @@ class ClientHooks:
         return {}
 
     def _give_back(self, event: ClientEvent) -> str:
-        """The memories of this session that the newest summary does not mention."""
+        """The memories of this session that are not in the summary; all of them if it is not known."""
         memory, notes = self._open_memory(event), self._load_notes(event)
-        summary = _flatten(_read_summary(event.transcript_path))
+        summary = _flatten(notes.summary)
         known = {topic.file: topic for topic in memory.topics() if topic.file in notes.memories}
         times = memory.modified()
         lost = [
@@ -163,7 +163,7 @@ class ClientHooks:
             for file in reversed(notes.memories)
             if (one := known.get(file)) is not None and file in times
         ]
-        lost = [one for one in lost if not summary or not _is_in(summary, one)]
+        lost = [one for one in lost if not _is_in(summary, one)]
         return self._format(lost[:LIMIT], notes.recalls + 1)[1]
 
     # --- inside -------------------------------------------------------------------------------------------
@@ -227,25 +227,3 @@ def _list_worries(memory: Memory) -> Iterator[str]:
         yield f"{held} in quarantine ('sevenfold memory quarantine')"
     if list_waiting_stages(memory.local):
         yield "a dream waits for your look ('sevenfold dream --review')"
-
-
-def _read_summary(transcript: str | None) -> str:
-    """The newest summary in a transcript of Claude Code; empty if there is none."""
-    if not transcript:
-        return ""
-    try:
-        with Path(transcript).open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
-            lines = file.read().split(b"\n")
-    except OSError:
-        return ""
-    for line in reversed(lines):
-        if b'"isCompactSummary":true' not in line.replace(b" ", b""):
-            continue
-        try:
-            content = msgspec.json.decode(line)["message"]["content"]
-        except (msgspec.DecodeError, KeyError, TypeError):
-            continue
-        parts = content if isinstance(content, list) else [{"text": content}]
-        return "\n".join(str(part.get("text", "")) for part in parts if isinstance(part, dict))
-    return ""

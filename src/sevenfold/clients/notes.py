@@ -18,6 +18,7 @@ from sevenfold.storage.files import make_private_dir, read_if_there, write_atomi
 FOLDER: Final = "clients"
 KEPT: Final = 30 * DAY  # Seconds after which the notes of a session are removed
 _LARGEST: Final = 1 << 20
+_LONGEST: Final = 100_000  # Characters of a summary that are kept
 _PLAIN: Final = r"[A-Za-z0-9_-]{1,100}"
 
 
@@ -25,6 +26,7 @@ class _NotesFile(msgspec.Struct):
     shown: dict[str, float] = {}
     recalls: int = 0
     ignored_by: str = ""
+    summary: str = ""
 
 
 class ClientNotes:
@@ -47,6 +49,15 @@ class ClientNotes:
     def ignored_by(self) -> str:
         """The words of the user by which memory is to be ignored; empty: it is not."""
         return self._content.ignored_by
+
+    @property
+    def summary(self) -> str:
+        """The newest summary by which the client has compacted the session."""
+        return self._content.summary
+
+    def note_summary(self, text: str) -> None:
+        self._content.summary = text[:_LONGEST]
+        self._save()
 
     def note_ignored(self, words: str) -> None:
         if words != self.ignored_by:
