@@ -23,6 +23,7 @@ from sevenfold.simulator import run_in_thread
 pytestmark = pytest.mark.real
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+BUILT = ("README.md", "LICENSE", "pyproject.toml", "src", "plugin", ".claude-plugin")
 DONE = "the line is done:"
 PATIENCE = 60.0  # Seconds that a server may take to start
 
@@ -74,11 +75,7 @@ def copy(tmp_path: Path) -> Path:
     """A copy of this repository, as a clone would be."""
     there = tmp_path / "sevenfold"
     listed = subprocess.run(
-        ["git", "ls-files", "-z", "README.md", "LICENSE", "pyproject.toml", "src"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
+        ["git", "ls-files", "-z", *BUILT], cwd=ROOT, capture_output=True, text=True, check=True
     )
     for name in filter(None, listed.stdout.split("\0")):
         (there / name).parent.mkdir(parents=True, exist_ok=True)

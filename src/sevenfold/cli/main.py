@@ -17,6 +17,7 @@ from typer.models import CommandInfo, TyperInfo
 
 from sevenfold.cli import options as option
 from sevenfold.cli.agents import agents
+from sevenfold.cli.clients import answer_hook, print_status_line, run_slash_command, set_up_client
 from sevenfold.cli.dream import dream
 from sevenfold.cli.failures import report_errors
 from sevenfold.cli.memory import memory
@@ -263,6 +264,10 @@ app.add_typer(dream)
 app.add_typer(agents)
 app.add_typer(team)
 app.command()(replay)
+app.command("hook")(answer_hook)
+app.command("slash")(run_slash_command)
+app.command("setup")(set_up_client)
+app.command("statusline")(print_status_line)
 
 
 @app.command()
@@ -314,6 +319,20 @@ def wrap(shared: SharedOptions, client: option.WrappedClient, upstream: option.U
     from sevenfold.cli.commands.proxy import run_wrapped
 
     return run_wrapped(shared, client, upstream=upstream)
+
+
+@app.command()
+@add_shared_options
+def mcp(
+    shared: SharedOptions,
+    http: option.HttpAddress = None,
+    read_only: option.ReadOnly = False,
+    plugin: option.ForPlugin = False,
+) -> int:
+    """Serve the memory of this project to other agents, over MCP."""
+    from sevenfold.cli.commands.mcp import run_mcp
+
+    return run_mcp(shared, http=http, read_only=read_only, plugin=plugin)
 
 
 @app.command()

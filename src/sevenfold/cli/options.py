@@ -243,6 +243,17 @@ Report = Annotated[bool, Option("--report", help="At the end, the whole receipt 
 WrappedClient = Annotated[
     list[str], Argument(metavar="CLIENT [ARGS]...", help="The command that starts the client.")
 ]
+HttpAddress = Annotated[
+    str | None,
+    Option(
+        "--http",
+        metavar="ADDR",
+        help="Serve over HTTP at this address of this machine, such as 127.0.0.1:8765, and not on stdin "
+        "and stdout.",
+    ),
+]
+ReadOnly = Annotated[bool, Option("--read-only", help="Offer only tools that change nothing.")]
+ForPlugin = Annotated[bool, Option("--plugin", help="Also offer the tool that the plugin's hooks call.")]
 TrustPath = Annotated[Path | None, Argument(metavar="PATH", help="The folder; the project without it.")]
 Revoke = Annotated[bool, Option("--revoke", help="Do not trust it any longer, nor anything in it.")]
 

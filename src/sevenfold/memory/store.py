@@ -25,6 +25,7 @@ from sevenfold.memory.dreams.journal import is_commit_pending
 from sevenfold.memory.errors import NoSuchMemory
 from sevenfold.memory.folder.files import FolderBackend
 from sevenfold.memory.folder.folder import (
+    A_SECRET,
     OWN,
     SHARED,
     DeferredNotices,
@@ -330,16 +331,26 @@ class MemoryStore:
 
         return self.changing(lambda desk: redo_changes(desk, author or self.author, name))
 
-    def take_in(self, author: Author = FOUND, file: str = "") -> list[Saved]:
+    def take_in(self, author: Author = FOUND, file: str = "", *, tidy: bool = True) -> list[Saved]:
         """Record changes of other programs as a revision, and update the index.
 
-        With `file` the author has written only that one, and only it is returned.
+        With `file` the author has written only that one, and only it is returned. Without `tidy` the index
+        stays as it is: a program that keeps it itself may be about to write it.
         """
         if not self.exists():
             return []
         saved = list[Saved]()
-        self.changing(lambda desk: None, taken=(author, file, saved))
+        self.changing(lambda desk: None, taken=(author, file, saved), tidy=tidy)
         return saved
+
+    def has_news(self) -> bool:
+        """True if other programs changed the folder since it was last seen. Loads less than `take_in`."""
+        seen = self._ledgers.load().rows
+        return {file: row.stamp for file, row in seen.items()} != self.listing().files
+
+    def list_secrets(self) -> list[str]:
+        """The files that are kept out of the history because they hold a secret."""
+        return [file for file, row in self._ledgers.load().rows.items() if row.held == A_SECRET]
 
     # --- the agent's own Write and Edit ---------------------------------------------------------------
 
@@ -390,6 +401,11 @@ class MemoryStore:
     def quarantine(self) -> Quarantine:
         """The texts that the guard held back."""
         return self._gate.quarantine
+
+    @property
+    def has_quarantine(self) -> bool:
+        """True if something was ever held back. Loads less than `quarantine`."""
+        return bool(self.backend.state(QUARANTINE).sizes())
 
     def release(self, number: int) -> Saved:
         """Make a memory of a text in quarantine, on the user's order."""

@@ -42,6 +42,8 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     remote_memory_dir: str | None = None
     memory_path: str | None = None
     memory_guidelines: str | None = None
+    claude_config: Path | None = None
+    plugin_off: bool = False
     no_color: bool = False
     telemetry_disabled: bool = False
     variables: Mapping[str, str] = {}
@@ -82,9 +84,14 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
         if real.name == SHARED:
             return True
         try:
-            return real == Path(os.path.realpath(_user_home(self.variables) / SHARED))
+            return real == Path(os.path.realpath(self.claude_folder))
         except SettingsError:  # there is no home folder
             return False
+
+    @property
+    def claude_folder(self) -> Path:
+        """The folder of Claude Code: `~/.claude`, or the one that its own variable names."""
+        return self.claude_config or _user_home(self.variables) / SHARED
 
     def tool_environment(self, extra: Mapping[str, str] = {}) -> dict[str, str]:
         """The environment of tools and hooks: without our keys, with `env` of the settings.
@@ -202,6 +209,16 @@ VARIABLES: Final[dict[str, _Variable]] = {
     ),
     "SEVENFOLD_MEMORY_PATH": ("memory_path", str, "Where memory lives, before `memoryDirectory`."),
     "SEVENFOLD_MEMORY_GUIDELINES": ("memory_guidelines", str, "As `guidelines`."),
+    "CLAUDE_CONFIG_DIR": (
+        "claude_config",
+        Path,
+        "Claude Code's own: its folder, if that is not `~/.claude`.",
+    ),
+    "SEVENFOLD_PLUGIN_OFF": (
+        "plugin_off",
+        _switch,
+        "1: hooks in other agents answer nothing, and nothing is recalled or guarded there.",
+    ),
     "NO_COLOR": ("no_color", bool, "Anything: no colours."),
     "OTEL_SDK_DISABLED": ("telemetry_disabled", _switch, "true: OpenTelemetry is told nothing."),
 }

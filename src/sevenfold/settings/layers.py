@@ -437,6 +437,18 @@ class DreamSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ] = False
 
 
+class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Background work beside another agent, such as Claude Code, within `dailyBackgroundLimit`."""
+
+    extraction: Annotated[
+        bool,
+        describe("Look through its sessions for what is worth remembering, in a process of its own.", True),
+    ] = False
+    dreams: Annotated[
+        bool, describe("Consolidate its memory when a dream is due, in a process of its own.", True)
+    ] = False
+
+
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Layer 7: whether the model may start agents, how many, and how long they are waited for."""
 

@@ -55,10 +55,26 @@ def find_memory_place(places: ProjectPaths, environment: Environment, settings: 
         return MemoryPlace(folder, _state_elsewhere(folder, environment.home), words, off)
     if environment.shared is None:
         return MemoryPlace(places.memory, places.project / STATE, words, off, owner=places)
-    folder = environment.shared / "projects" / make_path_slug(places.root) / "memory"
+    folder = _find_native_folder(environment.shared, environment, places)
     state = _state_elsewhere(folder, environment.home)
     note = _of_another(state, places.root)
     return MemoryPlace(folder, state, words, off, note, owner=places)
+
+
+def _find_native_folder(shared: Path, environment: Environment, places: ProjectPaths) -> Path:
+    """The memory folder of Claude Code: by the user's own setting there, else by the project's name."""
+    try:
+        data = read_if_there(shared / "settings.json", _LARGEST) or b"{}"
+        told = msgspec.json.decode(data, type=_NativeSettings).directory
+    except (StorageFailure, msgspec.DecodeError, UnicodeDecodeError):
+        told = ""  # it is for Claude Code to complain about its file
+    if told:
+        return check_folder_setting(told, "autoMemoryDirectory", _person(environment))
+    return shared / "projects" / make_path_slug(places.root) / "memory"
+
+
+class _NativeSettings(msgspec.Struct):
+    directory: str = msgspec.field(name="autoMemoryDirectory", default="")
 
 
 def _who(environment: Environment, settings: Settings) -> str:

@@ -19,6 +19,7 @@ from sevenfold.settings.layers import (
     POLICIES,
     AgentSettings,
     Amount,
+    ClientSettings,
     CompactionSettings,
     Count,
     DreamSettings,
@@ -315,6 +316,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             "prices.toml",
         ),
     ] = None
+    clients: ClientSettings = ClientSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     daily_background_limit: Annotated[
         Annotated[float, Meta(ge=0)] | None,

@@ -17,9 +17,12 @@ import msgspec
 
 from sevenfold import __version__
 from sevenfold.cache.prices import Prices
+from sevenfold.cli.commands.clients import find_program
 from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import format_count, format_time, print_result
 from sevenfold.cli.startup import CommandContext, read_command_context
+from sevenfold.clients.events import NAMES
+from sevenfold.clients.setup import list_setup_problems
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Mistake, SettingsError, SevenfoldError, StorageFailure
 from sevenfold.memory.folder.files import FolderBackend
@@ -100,6 +103,7 @@ def run_checks(shared: SharedOptions) -> Iterator[DoctorCheck]:
     yield from _check_memory(at.memory)
     yield from _check_model(at)
     yield from _check_programs(around.environment)
+    yield from _check_clients(around.environment)
     yield _check_sandbox(loaded.settings.sandbox)
     price = prices.of(at.default_model)
     dated = f"{at.default_model} as of {price.as_of}" if price else f"none is known for {at.default_model}"
@@ -243,6 +247,29 @@ def _check_programs(environment: Environment) -> Iterator[DoctorCheck]:
     for name, state, fix in needed:
         found = shutil.which(name, path=environment.variables.get("PATH"))
         yield DoctorCheck(name, "ok", found) if found else DoctorCheck(name, state, "not found", fix)
+
+
+def _check_clients(environment: Environment) -> Iterator[DoctorCheck]:
+    """Check what `sevenfold setup` wrote for other agents."""
+    found = 0
+    for client in NAMES:
+        try:
+            state = list_setup_problems(client, environment, find_program(environment))
+        except Mistake as error:
+            yield DoctorCheck(client, "problem", str(error), "mend that and run this again")
+            continue
+        if state is None:
+            continue
+        found += 1
+        record, problems = state
+        files = ", ".join(one.path for one in record.files)
+        if problems:
+            yield DoctorCheck(client, "note", "; ".join(problems), f"sevenfold setup {client} --yes")
+        else:
+            yield DoctorCheck(client, "ok", f"set up in {files}")
+    if not found:
+        known = "|".join(NAMES)
+        yield DoctorCheck("agents", "ok", "beside no other agent", f"optional: sevenfold setup {known}")
 
 
 def _check_sandbox(use: SandboxUse) -> DoctorCheck:

@@ -5,19 +5,16 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from time import perf_counter
 from typing import Final
 
 import anyio
-import msgspec
 from msgspec.structs import replace
 
 from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
 from sevenfold.cli.commands.agents import find_agent_kinds
 from sevenfold.cli.commands.memory_display import open_memory, resolve_memory_place
-from sevenfold.cli.commands.sessions import GrepHit, SearchWords, grep_transcripts, parse_search_words
 from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import format_time, print_message, print_result, print_warning, to_one_line
 from sevenfold.cli.startup import CommandContext, read_command_context, read_environment
@@ -40,37 +37,23 @@ from sevenfold.memory.folder.files import FolderBackend
 from sevenfold.memory.folder.folder import Saved
 from sevenfold.memory.history.revisions import Revision
 from sevenfold.memory.recall_results import Recalled, count_days_ago, format_age
+from sevenfold.memory.search.word_search import ScoredMemory, search_memories
 from sevenfold.memory.store import QUARANTINE, Memory, MemoryStore
-from sevenfold.memory.topic_file import Topic
 from sevenfold.models import connect_model
 from sevenfold.models.capabilities import OFFLINE
 from sevenfold.session.frame import make_thresholds
 from sevenfold.session.project import Project
 from sevenfold.settings.layers import SelectorName
 from sevenfold.settings.place import MemoryPlace
+from sevenfold.storage.transcript_search import GrepHit, grep_transcripts, parse_search_words
 
 BUILD: Final = 0.2  # Seconds that a command builds on at the search index after its answer
 BUILD_AT_TERMINAL: Final = 1.0
 SHOWN_LINES: Final = 12  # Most lines of a recalled memory that are shown
 
 
-class ScoredMemory(msgspec.Struct, frozen=True):
-    """One memory that was found."""
-
-    name: str
-    path: Path
-    type: str | None
-    description: str
-    age_days: int
-    score: float
-
-
 class RecallRow(ScoredMemory, frozen=True):
     text: str
-
-
-class SearchRow(ScoredMemory, frozen=True):
-    line: str  # The line with the words; empty if the memory only means the same
 
 
 def run_recall(
@@ -149,7 +132,7 @@ def run_search(shared: SharedOptions, words: str, limit: int, transcripts: bool)
     if wanted is None:
         raise Mistake("there is nothing to search for: give a word or a part of one")
     with open_memory(shared) as memory:
-        places = _search_memories(memory, words, wanted, limit)
+        places = search_memories(memory, words, wanted, limit)
     said: list[GrepHit] = []
     if transcripts:
         said = list(grep_transcripts(read_command_context(shared).find_session_places(), wanted, limit))
@@ -161,41 +144,6 @@ def run_search(shared: SharedOptions, words: str, limit: int, transcripts: bool)
     lines += [f"{s.session}  {format_time(s.at)}  {s.by}: {to_one_line(s.text, 300)}" for s in said]
     print_result(shared, "\n".join(lines), value)
     return 0
-
-
-def _search_memories(memory: MemoryStore, words: str, wanted: SearchWords, limit: int) -> list[SearchRow]:
-    """The memories that hold all the words first, then those that the search finds."""
-    now, ranked = SystemClock().now(), memory.search(words, limit)
-    scores = {one.file: one.score for one in ranked}
-    topics, modified = {topic.file: topic for topic in memory.topics()}, memory.modified()
-    lines = {file: _find_best_line(topic, wanted) for file, topic in topics.items()}
-    order = sorted(
-        (file for file in topics if lines[file] or file in scores),
-        key=lambda file: (not lines[file], -scores.get(file, 0.0), file),
-    )
-    return [
-        SearchRow(
-            name=topics[file].name,
-            path=memory.path_of(file),
-            type=topics[file].type,
-            description=topics[file].description,
-            age_days=count_days_ago(modified.get(file, now), now),
-            score=round(scores.get(file, 0.0), 4),
-            line=lines[file],
-        )
-        for file in order[:limit]
-    ]
-
-
-def _find_best_line(topic: Topic, wanted: SearchWords) -> str:
-    """The best line: one with all the words, else one with any, if all of them are in the file."""
-    lines = [topic.name, topic.description, *topic.body.split("\n")]
-    if whole := next((line for line in lines if wanted.all_in(line)), ""):
-        return wanted.cut_around(whole)
-    if not wanted.all_in("\n".join(lines)):
-        return ""
-    text_first = [*lines[2:], *lines[:2]]  # the name and the description are shown anyway
-    return wanted.cut_around(next((line for line in text_first if wanted.any_in(line)), ""))
 
 
 def select_memories(

@@ -39,6 +39,7 @@ RUN: Final = 5  # Words in a row that a memory shares with the text that it come
 _ASIDE: Final = 2  # Telling words of a heading that need no ground of their own
 _NAMED: Final = 80  # Characters of a source that an attribution names
 _ATTRIBUTION: Final = re.compile(r"(?i)\s*(?:according to|laut|nach angabe)\b|\s*(?:根据|據|据)")
+_ATTRIBUTED: Final = re.compile(r"According to ([^\n]{1,80}):\n")
 _NEW_BLOCK: Final = re.compile(r"\s*(?:[-*+•>|#]|\d{1,3}[.)]\s|\*\*|```|$)")
 _SLUG: Final = re.compile(r"[-_\d]+")
 _RULE: Final = "states a rule that the user did not say"
@@ -102,7 +103,10 @@ def judge_write(
     if held:
         return WallVerdict(tuple(_make_finding(one, topic) for one in held))
     foreign = [one.text for one in clauses if not one.founded]
-    return WallVerdict(source=find_source(foreign, sources) if foreign and is_topic(file) else "")
+    if not is_topic(file):
+        return WallVerdict()
+    # A text that is saved again stays what its source says.
+    return WallVerdict(source=find_source(foreign, sources) if foreign else _find_attribution(before.body))
 
 
 def judge_dreamt(
@@ -152,6 +156,11 @@ def add_attribution(data: bytes, file: str, source: str) -> bytes:
         return data
     name = re.sub(r"\s+", " ", source).strip()[:_NAMED]
     return change_topic(topic, body=f"According to {name}:\n\n{topic.body}")
+
+
+def _find_attribution(body: str) -> str:
+    found = _ATTRIBUTED.match(body)
+    return found[1] if found else ""
 
 
 def make_held_verdict(findings: Sequence[GuardFinding], agent: str = "") -> GuardVerdict:
