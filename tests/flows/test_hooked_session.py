@@ -46,6 +46,28 @@ async def test_what_a_hook_says_to_the_user_is_heard_at_every_moment(here: Place
     assert told(here) == [f"at {moment}" for moment in moments]
 
 
+async def test_hooks_of_one_prompt_share_its_id_and_the_last_is_told_the_reply(
+    here: Place, tmp_path: Path
+) -> None:
+    moments = ["SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop"]
+    kept = tmp_path / "told.jsonl"
+    settings = hooks(**dict.fromkeys(moments, f"cat >> {kept}; echo >> {kept}; echo '{{}}'"))
+    async with here.session(ScriptedModel([LS, "done", "and again"]), settings=settings) as session:
+        await session.ask("look")
+        await session.ask("again")
+
+    lines = [json.loads(line) for line in kept.read_text("utf-8").splitlines() if line]
+    start, *first = lines[:5]
+    second = lines[5:]
+    assert "prompt_id" not in start
+    assert len({line["prompt_id"] for line in first}) == 1
+    assert {line["prompt_id"] for line in first}.isdisjoint(line["prompt_id"] for line in second)
+    assert [line["last_assistant_message"] for line in lines if line["hook_event_name"] == "Stop"] == [
+        "done",
+        "and again",
+    ]
+
+
 async def test_what_a_hook_says_is_heard_also_when_it_refuses_the_prompt(here: Place) -> None:
     refusal = says(decision="block", reason="no", systemMessage="ask Anna")
     async with here.session(ScriptedModel([]), settings=hooks(UserPromptSubmit=refusal)) as session:

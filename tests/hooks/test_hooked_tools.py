@@ -12,9 +12,13 @@ from typing import Any
 
 import pytest
 
+from sevenfold.core.clock import SystemClock
 from sevenfold.core.events import Denied, Event, HookRan
 from sevenfold.core.messages import Image, Text, ToolResult, ToolUse
-from sevenfold.hooks.hooks import MOST_TOLD, HookCommand, HookedTools, HookEvents, HookMatcher, Hooks
+from sevenfold.hooks.hooks import HookCommand, HookedTools, HookEvents, HookMatcher, Hooks
+from sevenfold.hooks.tool_responses import MOST_TOLD
+from sevenfold.tools.toolbox import Toolbox, make_standard_tools
+from sevenfold.tools.workspace import Workspace
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
@@ -43,9 +47,14 @@ class Scene:
     confirmed: list[tuple[str, str]] = field(default_factory=list)
     stopped: list[str] = field(default_factory=list)
 
-    def tools(self, before: str = "", after: str = "", *, asks: bool = True) -> HookedTools:
+    def tools(
+        self, before: str = "", after: str = "", failed: str = "", *, asks: bool = True
+    ) -> HookedTools:
+        moments = HookEvents(
+            pre_tool_use=_on(before), post_tool_use=_on(after), post_tool_use_failure=_on(failed)
+        )
         hooks = Hooks(
-            HookEvents(pre_tool_use=_on(before), post_tool_use=_on(after)),
+            moments,
             session_id="s",
             transcript_path=self.folder / "s.jsonl",
             project=self.folder,
@@ -138,11 +147,10 @@ async def test_a_changed_input_is_what_runs_and_what_the_next_hook_sees(scene: S
     assert told["tool_input"] == changed
     assert told["tool_use_id"] == "t1"
     assert told["tool_response"] == {
-        "success": True,
-        "content": "3 files",
         "stdout": "3 files",
         "stderr": "",
         "interrupted": False,
+        "isImage": False,
     }
 
 
@@ -181,11 +189,96 @@ async def test_a_call_that_failed_is_not_followed_by_hooks_for_success(scene: Sc
     assert not (scene.folder / "after").exists()
 
 
-async def test_a_written_file_is_named_as_scripts_expect(scene: Scene) -> None:
-    await scene.tools(after="cat > told").call(ToolUse("t1", "Write", {"file_path": "/a", "content": "x"}))
+async def test_a_call_that_failed_is_told_with_its_error_and_the_model_reads_what_is_said(
+    scene: Scene,
+) -> None:
+    scene.inner.result = ToolResult("t1", "no such file", True)
+    failed = says("PostToolUseFailure", additionalContext="look in src")
+
+    result = await scene.tools(failed=f"cat > told; {failed}").call(USE)
 
     told = json.loads((scene.folder / "told").read_text(encoding="utf-8"))
-    assert told["tool_response"]["filePath"] == "/a"
+    assert (told["hook_event_name"], told["tool_name"], told["tool_use_id"]) == (
+        "PostToolUseFailure",
+        "Bash",
+        "t1",
+    )
+    assert (told["error"], told["is_interrupt"]) == ("no such file", False)
+    assert isinstance(told["duration_ms"], int)
+    assert "tool_response" not in told
+    assert (result.text, result.is_error) == ("no such file\n\n[said by a hook] look in src", True)
+
+
+async def test_a_call_that_was_refused_has_neither_worked_nor_failed(scene: Scene) -> None:
+    async def closed(use: ToolUse) -> str:
+        return "the person said no to it"
+
+    tools = scene.tools(after="touch after", failed="touch failed")
+    toolbox = Toolbox(make_standard_tools(workspace_in(scene.folder)), closed, scene.events.append)
+    tools.inner, tools.take_seconds = toolbox, toolbox.take_seconds
+
+    result = await tools.call(USE)
+
+    assert result.is_error
+    assert not (scene.folder / "after").exists()
+    assert not (scene.folder / "failed").exists()
+
+
+def workspace_in(folder: Path) -> Workspace:
+    return Workspace(folder, folder, {"PATH": os.environ["PATH"]}, folder / "shells", SystemClock())
+
+
+async def test_file_tools_answer_in_the_shape_that_scripts_read(scene: Scene) -> None:
+    async def open_gate(use: ToolUse) -> None:
+        return None
+
+    tools = scene.tools(after="cat > told")
+    toolbox = Toolbox(make_standard_tools(workspace_in(scene.folder)), open_gate, scene.events.append)
+    tools.inner, tools.take_seconds = toolbox, toolbox.take_seconds
+
+    async def tell_response(use: ToolUse) -> Any:
+        assert not (await tools.call(use)).is_error
+        return json.loads((scene.folder / "told").read_text(encoding="utf-8"))["tool_response"]
+
+    file = scene.folder / "a.txt"
+    place = str(file)
+    created = await tell_response(ToolUse("t1", "Write", {"file_path": place, "content": "one\n"}))
+    assert created == {
+        "type": "create",
+        "filePath": place,
+        "content": "one\n",
+        "structuredPatch": [],
+        "originalFile": None,
+        "userModified": False,
+    }
+
+    file.write_text("one\ntwo\nthree\n", "utf-8")
+    read = await tell_response(ToolUse("t2", "Read", {"file_path": "a.txt", "offset": 2, "limit": 1}))
+    about = {"filePath": place, "content": "two", "numLines": 1, "startLine": 2, "totalLines": 3}
+    assert read == {"type": "text", "file": about}
+
+    edit = {"old_string": "two", "new_string": "TWO"}
+    edited = await tell_response(ToolUse("t3", "Edit", {"file_path": place, **edit}))
+    lines = [" one", "-two", "+TWO", " three"]
+    patch = [{"oldStart": 1, "oldLines": 3, "newStart": 1, "newLines": 3, "lines": lines}]
+    assert edited == {
+        "filePath": place,
+        "oldString": "two",
+        "newString": "TWO",
+        "originalFile": "one\ntwo\nthree\n",
+        "structuredPatch": patch,
+        "userModified": False,
+        "replaceAll": False,
+    }
+
+
+async def test_the_answer_of_a_servers_tool_is_a_list_of_texts(scene: Scene) -> None:
+    scene.inner.result = ToolResult("t1", (Text("a"), Image({"type": "base64"}), Text("b")))
+
+    await scene.tools(after="cat > told").call(ToolUse("t1", "mcp__x__say", {}))
+
+    told = json.loads((scene.folder / "told").read_text(encoding="utf-8"))
+    assert told["tool_response"] == [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
 
 
 @pytest.mark.parametrize("part", ["x", "ü", "漢", "😀", "a\r\n"])
@@ -201,7 +294,6 @@ async def test_of_a_long_answer_a_hook_gets_both_ends_and_how_much_is_between(
     told = json.loads(payload)["tool_response"]
     head, note, tail = re.split(r"\n\[… ([\d,]+) characters left out …\]\n", told["stdout"])
     between = int(note.replace(",", ""))
-    assert told["content"] == told["stdout"]
     assert MOST_TOLD - 100 < len(told["stdout"]) <= MOST_TOLD
     assert (long[: len(head)], long[len(head) + between :]) == (head, tail)
     assert len(payload) < 3_000_000
@@ -212,7 +304,7 @@ async def test_an_answer_that_just_fits_is_told_as_it_is(scene: Scene) -> None:
     whole = "é" * MOST_TOLD
     scene.inner.result = ToolResult("t1", (Text(whole[:10]), Text(whole[10:])))
 
-    await scene.tools(after="cat > told").call(ToolUse("t1", "Read", {}))
+    await scene.tools(after="cat > told").call(ToolUse("t1", "Grep", {}))
 
     told = json.loads((scene.folder / "told").read_bytes())
     assert told["tool_response"] == {"success": True, "content": whole}

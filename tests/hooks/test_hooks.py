@@ -107,12 +107,17 @@ async def test_without_hooks_nothing_happens_at_once(scene: Scene) -> None:
         ("Bash", "Bash", True),
         ("Edit|Write", "Write", True),
         ("mcp__.*", "mcp__memory__read", True),
+        ("^mcp__", "mcp__memory__read", True),
+        ("as.", "Bash", True),
+        ("Edit, Bash", "Bash", True),
+        ("Task", "Agent", True),
         ("Bash", "BashOutput", False),
         ("bash", "Bash", False),
         ("Edit|Write", "NotebookEdit", False),
+        ("^as.", "Bash", False),
     ],
 )
-async def test_a_matcher_is_a_regular_expression_for_the_whole_name(
+async def test_a_matcher_is_a_list_of_names_or_a_regular_expression(
     scene: Scene, matcher: str, name: str, runs: bool
 ) -> None:
     hooks = scene.hooks(pre_tool_use=on("touch ran", matcher=matcher))
@@ -181,7 +186,9 @@ async def test_plain_output_is_context_where_context_can_be_added(scene: Scene) 
     assert scene.outcomes == ["ok", "ok", "ok"]
 
 
-@pytest.mark.parametrize("event", ["UserPromptSubmit", "PostToolUse", "PreCompact", "Stop", "SubagentStop"])
+@pytest.mark.parametrize(
+    "event", ["UserPromptSubmit", "PostToolUse", "PostToolUseFailure", "PreCompact", "Stop", "SubagentStop"]
+)
 async def test_exit_2_refuses_with_stderr_as_the_reason(scene: Scene, event: str) -> None:
     field = "".join(f"_{c.lower()}" if c.isupper() else c for c in event).lstrip("_")
     hooks = scene.hooks(**{field: on('echo \'{"decision": "approve"}\'; echo tests fail >&2; exit 2')})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +16,7 @@ from sevenfold.core.errors import Mistake, SessionNotFound, SettingsError
 from sevenfold.core.transcript import Transcript
 from sevenfold.settings import LoadedSettings, load_settings
 from sevenfold.settings.checks import FOLDER, format_key
+from sevenfold.settings.claude_files import CLAUDE_FOLDER
 from sevenfold.settings.environment import Environment
 from sevenfold.settings.files import KeyPath, SettingsDocument, is_outside, read_document
 from sevenfold.settings.place import TrustedFolders
@@ -158,8 +160,8 @@ def _find_remark(text: str) -> str:
 
 def _read_documents(tree: Path) -> Iterator[SettingsDocument]:
     root = tree.resolve()
-    for name in _FILES:
-        path = root / FOLDER / name
+    for folder, name in product((FOLDER, CLAUDE_FOLDER), _FILES):
+        path = root / folder / name
         if is_outside(path, root):
             continue
         try:

@@ -14,6 +14,7 @@ import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import perf_counter
 from typing import Annotated, Any, Final, TypeAlias
 
 import anyio
@@ -25,6 +26,7 @@ from msgspec.structs import replace
 from sevenfold.core.events import Denied, Emit, HookRan, Notice
 from sevenfold.core.messages import Json, Text, ToolResult, ToolUse
 from sevenfold.core.protocols import Tools
+from sevenfold.hooks.tool_responses import make_tool_response, read_original, shorten_for_hook
 
 __all__ = ["HookOutcome", "HookedTools", "Hooks"]
 
@@ -44,6 +46,7 @@ class Hooks:
     environment: Mapping[str, str]  # The environment of hooks, without the name of the project folder
     emit: Emit
     mode_of: Callable[[], str] = lambda: "default"  # The permission mode as it is now
+    prompt_id: str = ""  # The id of what the user said last; empty before that
     _by_event: dict[str, Matchers] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -89,6 +92,7 @@ class Hooks:
             "session_id": self.session_id,
             "transcript_path": str(self.transcript_path),
             "cwd": str(self.cwd_of()),
+            **({"prompt_id": self.prompt_id} if self.prompt_id else {}),
             "permission_mode": self.mode_of(),
             "hook_event_name": event,
         }
@@ -196,6 +200,8 @@ class HookedTools:
     """Called with the reason when a hook wants the session to stop after this call."""
     forget: Callable[[str], Any] | None = None
     """Called with the id of a call that is over: what was decided about it must not hold for another."""
+    take_seconds: Callable[[str], float | None] | None = None
+    """Called with the id of a call that is over: the time that the tool took, None if it did not run."""
 
     def safe(self, use: ToolUse) -> bool:
         return self.inner.safe(use)
@@ -208,19 +214,35 @@ class HookedTools:
             return ToolResult(use.id, f"A hook refused this call: {refusal}", True)
         if before.updated_input is not None:
             use = replace(use, input=before.updated_input)
+        original = read_original(use, self.hooks.cwd_of()) if self.hooks.has_hooks("PostToolUse") else None
+        began = perf_counter()
         try:
             result = await self.inner.call(use)
         finally:
             if self.forget is not None:
                 self.forget(use.id)
+        taken = perf_counter() - began if self.take_seconds is None else self.take_seconds(use.id)
+        fields |= {"tool_input": use.input}
         after = NOTHING
-        if not result.is_error:
-            fields |= {"tool_input": use.input, "tool_response": _make_response(use, result)}
-            after = await self.hooks.run("PostToolUse", fields)
+        if taken is not None:
+            fields |= {"duration_ms": round(taken * 1000)}
+            after = await self._run_after(use, result, fields, original)
         if after.stop:
             self._stop(after.reason)
         said = (after.reason,) if after.block and not after.stop else ()
         return _add_texts(result, (*before.contexts, *said, *after.contexts))
+
+    async def _run_after(
+        self, use: ToolUse, result: ToolResult, fields: Json, original: str | None
+    ) -> HookOutcome:
+        """Run the hooks for a call that worked, or for one that failed."""
+        if result.is_error:
+            failed = {"error": shorten_for_hook(result.text), "is_interrupt": False}
+            return await self.hooks.run("PostToolUseFailure", fields | failed)
+        if not self.hooks.has_hooks("PostToolUse"):
+            return NOTHING
+        response = make_tool_response(use, result, self.hooks.cwd_of(), original)
+        return await self.hooks.run("PostToolUse", fields | {"tool_response": response})
 
     def _find_refusal(self, use: ToolUse, before: HookOutcome) -> str:
         """The reason why hooks refuse this call; empty if they do not."""
@@ -243,17 +265,6 @@ class HookedTools:
             self.stop(reason)
 
 
-def _make_response(use: ToolUse, result: ToolResult) -> Json:
-    """The result under the names that hook scripts look for."""
-    text = shorten_for_hook(result.text)
-    response: Json = {"success": True, "content": text}
-    if "file_path" in use.input:
-        response["filePath"] = use.input["file_path"]
-    if use.name == "Bash":
-        response |= {"stdout": text, "stderr": "", "interrupted": False}
-    return response
-
-
 def _add_texts(result: ToolResult, added: tuple[str, ...]) -> ToolResult:
     if not added:
         return result
@@ -269,11 +280,15 @@ _check: type[Tools] = HookedTools
 TIMEOUT: Final = 60.0
 MOST_OUTPUT: Final = 1_000_000
 """Most bytes of stdout, and of stderr, that are kept; the rest is read and dropped."""
-MOST_TOLD: Final = 100_000
-"""Most characters of a tool's result that a hook gets: commands may print many megabytes."""
 
 
 # --- settings -------------------------------------------------------------------------------------------
+
+
+_PLAIN_NAMES: Final = r"[\w\s|,-]+"
+"""A matcher of such characters is a list of names; with any other it is a regular expression."""
+_OLDER_NAMES: Final = {"Agent": ("Task",)}
+"""Names in matchers that were written for older tools."""
 
 
 class HookCommand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -292,7 +307,8 @@ class HookMatcher(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     matcher: Annotated[
         str,
         Meta(
-            description="A regular expression for the whole name; empty or `*`: every one.",
+            description="Names (`Edit|Write`), or a regular expression for a part of the name; empty or "
+            "`*`: every one.",
             examples=["Edit|Write"],
         ),
     ] = ""
@@ -305,7 +321,12 @@ class HookMatcher(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     ]
 
     def matches(self, name: str) -> bool:
-        return self.matcher in ("", "*") or re.fullmatch(self.matcher, name) is not None
+        if self.matcher in ("", "*"):
+            return True
+        names = (name, *_OLDER_NAMES.get(name, ()))
+        if re.fullmatch(_PLAIN_NAMES, self.matcher):
+            return not {part.strip() for part in re.split("[|,]", self.matcher)}.isdisjoint(names)
+        return any(re.search(self.matcher, one) for one in names)
 
 
 Matchers: TypeAlias = tuple[HookMatcher, ...]
@@ -336,6 +357,10 @@ class HookEvents(msgspec.Struct, frozen=True, kw_only=True, rename="pascal", omi
         Matchers,
         _describe_moment("After a tool that worked; matched on its name. Adds to what the model reads."),
     ] = ()
+    post_tool_use_failure: Annotated[
+        Matchers,
+        _describe_moment("After a tool that failed; matched on its name. Adds to what the model reads."),
+    ] = ()
     pre_compact: Annotated[
         Matchers,
         _describe_moment("Before a compaction; matched on `manual` or `auto`. Adds to it or refuses."),
@@ -356,26 +381,27 @@ class HookEvents(msgspec.Struct, frozen=True, kw_only=True, rename="pascal", omi
 _ADDS_TEXT: Final = frozenset({"SessionStart", "UserPromptSubmit"})
 """Events whose plain output is context for the model."""
 _CAN_REFUSE: Final = frozenset(
-    {"UserPromptSubmit", "PreToolUse", "PostToolUse", "PreCompact", "Stop", "SubagentStop"}
+    {
+        "UserPromptSubmit",
+        "PreToolUse",
+        "PostToolUse",
+        "PostToolUseFailure",
+        "PreCompact",
+        "Stop",
+        "SubagentStop",
+    }
 )
 MATCHED_ON: Final = {
     "SessionStart": "source",
     "PreToolUse": "tool_name",
     "PostToolUse": "tool_name",
+    "PostToolUseFailure": "tool_name",
     "PreCompact": "trigger",
     "PostCompact": "trigger",
     "SubagentStop": "agent_type",
     "SessionEnd": "reason",
     "Notification": "notification_type",
 }
-
-
-def shorten_for_hook(text: str) -> str:
-    """A text as a hook gets it; of a long one both ends and a note between them."""
-    if len(text) <= MOST_TOLD:
-        return text
-    half = (MOST_TOLD - 100) // 2  # the rest is for the note
-    return f"{text[:half]}\n[… {len(text) - 2 * half:,} characters left out …]\n{text[-half:]}"
 
 
 # --- answers --------------------------------------------------------------------------------------------
@@ -503,6 +529,12 @@ def _judge_json(event: str, ran: HookRun) -> tuple[str, HookOutcome]:
         said = f"{event} hook answered with JSON that cannot be used, so it was ignored: {why}"
         return "malformed", HookOutcome(messages=(said,))
     return "blocked" if outcome.block or outcome.stop else "ok", outcome
+
+
+def make_prompt_id() -> str:
+    """A random UUID, version 4, made without the module `uuid`, whose import takes milliseconds."""
+    digits = os.urandom(16).hex()
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"
 
 
 def shorten_message(text: str) -> str:

@@ -224,7 +224,7 @@ class AgentConversation:
         if said is not None:
             check_message(said, self._turn.thresholds.block - self._turn.frame.tokens)
         try:
-            about = {"agent_id": self.spec.id}
+            about = {"agent_id": self.spec.id, "agent_type": self.spec.kind}
             hooks = self._of.tools.hooks
             return await run_until_hooks_agree(self._turn, said, hooks, "SubagentStop", about)
         finally:
@@ -290,11 +290,18 @@ class AgentConversation:
         spec, session = self.spec, self._of.tools
         who, watched = f"agent {spec.name}", lambda: self._watched
         gate = session.gate.make_agent_gate(self._permissions(), self._workspace, who, watched)
-        toolbox: Tools = Toolbox(tools, gate, self._aside)
+        toolbox = Toolbox(tools, gate, self._aside)
+        permitted: Tools = toolbox
         if spec.for_memory and spec.memory:
-            toolbox = PermittedTools(toolbox, self._only_memory)
+            permitted = PermittedTools(toolbox, self._only_memory)
         return HookedTools(
-            toolbox, session.hooks, gate.approve, gate.confirm, session.hooked.stop, gate.forget
+            permitted,
+            session.hooks,
+            gate.approve,
+            gate.confirm,
+            session.hooked.stop,
+            gate.forget,
+            toolbox.take_seconds,
         )
 
     def _permissions(self) -> Permissions:

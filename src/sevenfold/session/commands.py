@@ -24,7 +24,8 @@ from sevenfold.core.messages import Json, Message, make_context_message
 from sevenfold.core.protocols import Change, Layers
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Entry, Id, Mark, Reply, Transcript, Undo, Unthink, View
-from sevenfold.hooks.hooks import HookOutcome, Hooks, shorten_for_hook
+from sevenfold.hooks.hooks import HookOutcome, Hooks
+from sevenfold.hooks.tool_responses import shorten_for_hook
 from sevenfold.layers.l3_session_memory.notes import find_notes_path
 from sevenfold.layers.l3_session_memory.notes_update import NotesUpdater
 from sevenfold.layers.l4_compaction import fold as folds
@@ -328,7 +329,9 @@ async def run_until_hooks_agree(
     """One turn of a session or an agent, and another as long as hooks send the model back to work."""
     reply = await turn.run(said)
     for blocked in range(STOP_BLOCKS):
-        outcome = await hooks.run(moment, {"stop_hook_active": blocked > 0, **about})
+        said_last = shorten_for_hook(reply.message.text)
+        fields = {"stop_hook_active": blocked > 0, "last_assistant_message": said_last, **about}
+        outcome = await hooks.run(moment, fields)
         if not outcome.block or outcome.stop:
             break
         turn.transcript.add(make_context_message(outcome.reason), by="hooks")

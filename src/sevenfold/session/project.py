@@ -189,7 +189,9 @@ class Toolset:
         for text in find_unknown_tools(settings.permissions, self.all):
             emit(Notice(text, "warning"))
         toolbox = Toolbox(self.all, gate, emit)
-        self.hooked = HookedTools(toolbox, self.hooks, gate.approve, gate.confirm, stop, gate.forget)
+        self.hooked = HookedTools(
+            toolbox, self.hooks, gate.approve, gate.confirm, stop, gate.forget, toolbox.take_seconds
+        )
 
     def notify(self, overhear: Callable[[Listener], object], start: Start, talks: bool) -> None:
         """From now on run the hooks that tell the user when they are wanted.

@@ -27,6 +27,7 @@ from sevenfold.core.protocols import Clock, Layers, Model, Tool
 from sevenfold.core.request import Frame, Request
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Mark, Reply, View
+from sevenfold.hooks.hooks import make_prompt_id
 from sevenfold.layers.l5_durable_memory.extraction import Extraction
 from sevenfold.layers.l5_durable_memory.recall import Recall
 from sevenfold.layers.l7_agents.roster import Roster
@@ -426,7 +427,9 @@ class Session:
 
     async def _submit(self, message: Message) -> None:
         """Hooks see the message before anything else does. Raises `Refused` if one blocks it."""
-        outcome = await self.tools.hooks.run("UserPromptSubmit", {"prompt": message.text})
+        hooks = self.tools.hooks
+        hooks.prompt_id = make_prompt_id()
+        outcome = await hooks.run("UserPromptSubmit", {"prompt": message.text})
         if outcome.block or outcome.stop:
             raise Refused(f"a hook refused the prompt: {outcome.reason}")
         self._contexts += outcome.contexts

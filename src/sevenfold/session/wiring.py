@@ -250,7 +250,7 @@ def _confine_tools(session: Session, folder: Path, keeper: FileKeeper) -> Confin
         readable=(session.at.memory.folder,),
         transcripts=session.places.project,
         keeper=keeper,
-        wrap=lambda tools: HookedTools(tools, session.tools.hooks),
+        wrap=lambda tools: HookedTools(tools, session.tools.hooks, take_seconds=tools.take_seconds),
     )
 
 

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
-from sevenfold.settings.checks import SettingsLoader, merge_documents, resolve_paths, to_plain_json
+from sevenfold.settings.checks import FOLDER, SettingsLoader, merge_documents, resolve_paths, to_plain_json
+from sevenfold.settings.claude_files import CLAUDE_FOLDER, HONOURED
 from sevenfold.settings.environment import Environment
 from sevenfold.settings.files import SettingsDocument
 from sevenfold.settings.layers import Switches
@@ -45,6 +46,8 @@ class LoadedSettings(msgspec.Struct, frozen=True):
     """Settings that are ignored because the folder is not trusted: file, line and key."""
     everywhere: Settings = Settings()
     """The settings for every project: without the files of this one and the command line."""
+    notes: tuple[str, ...] = ()
+    """For `doctor`: what of Claude Code's files holds, and what does not."""
 
 
 def load_settings(
@@ -63,17 +66,50 @@ def load_settings(
     rules = loading.file(policy)
     low_to_high = [said, loading.taken(given), rules]
     own = loading.file(environment.home / "settings.json")
-    limits = make_settings(merge_documents([own, *low_to_high]))
+    claude = _load_claude_user(loading, environment, own)
+    limits = make_settings(merge_documents([claude, own, *low_to_high]))
     local = loading.of_folder("settings.local.json", limits)
     project = loading.of_folder("settings.json", limits)
-    settings = make_settings(merge_documents([project, own, local, *low_to_high]))
+    theirs = _load_claude_project(loading, root, limits)
+    settings = make_settings(
+        merge_documents([project, theirs[0], claude, own, theirs[1], local, *low_to_high])
+    )
     return LoadedSettings(
         resolve_paths(settings, root),
         tuple(loading.read),
         tuple(loading.warnings),
         tuple(loading.ignored),
         make_settings(merge_documents([own, said, rules])),
+        tuple(loading.notes),
     )
+
+
+def _load_claude_user(
+    loading: SettingsLoader, environment: Environment, own: SettingsDocument | None
+) -> SettingsDocument | None:
+    """Claude Code's settings of this user, key by key where ours say nothing."""
+    if not environment.variables.get("HOME"):  # an environment that was made up has no user
+        return None
+    ours = own.values if own is not None else {}
+    return loading.of_claude(environment.claude_folder / "settings.json", [key for key in HONOURED if key not in ours])
+
+
+def _load_claude_project(
+    loading: SettingsLoader, root: Path, limits: Settings
+) -> tuple[SettingsDocument | None, SettingsDocument | None]:
+    """Claude Code's settings of the project, shared and local; none where it has shared ones of ours.
+
+    What a user keeps for himself (`settings.local.json`) does not count: a rule that is added there must
+    not switch a guard off.
+    """
+    ours, names = root / FOLDER / "settings.json", ("settings.json", "settings.local.json")
+    if not ours.exists():
+        return loading.of_folder(names[0], limits, CLAUDE_FOLDER), loading.of_folder(
+            names[1], limits, CLAUDE_FOLDER
+        )
+    there = [path for name in names if (path := root / CLAUDE_FOLDER / name).exists()]
+    loading.notes += [f"{path}: not read, because {ours} is there" for path in there]
+    return None, None
 
 
 # --- memory's own switches ------------------------------------------------------------------------------

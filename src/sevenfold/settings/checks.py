@@ -11,7 +11,7 @@ import copy
 import difflib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from sevenfold.core.errors import SettingsError
 from sevenfold.core.messages import Json
 from sevenfold.hooks.hooks import HookCommand, HookEvents, HookMatcher
+from sevenfold.settings.claude_files import HONOURED, pick_settings
 from sevenfold.settings.files import (
     KeyPath,
     SettingsDocument,
@@ -348,6 +349,7 @@ class SettingsLoader:
         self.read: list[Path] = []
         self.warnings: list[str] = []
         self.ignored: list[str] = []
+        self.notes: list[str] = []
 
     def file(self, path: Path, *, strict: bool = True) -> SettingsDocument | None:
         document = read_document(path)
@@ -366,18 +368,36 @@ class SettingsLoader:
         self.warnings += warnings
         return document
 
-    def of_folder(self, name: str, limits: Settings) -> SettingsDocument | None:
+    def of_claude(
+        self, path: Path, keys: Collection[str] = HONOURED, when: str = ""
+    ) -> SettingsDocument | None:
+        """The part of a file of Claude Code that holds here. It stops nobody: mistakes are warnings."""
+        try:
+            document = read_document(path)
+        except SettingsError as error:
+            self.warnings.append(f"{error} {UNREAD}")
+            return None
+        if document is None:
+            return None
+        self.read.append(path)
+        picked = pick_settings(document, keys)
+        self.notes.append(picked.describe(when))
+        self.warnings += picked.warn()
+        return self.taken(picked.document, strict=False)
+
+    def of_folder(self, name: str, limits: Settings, folder: str = FOLDER) -> SettingsDocument | None:
         """A file of the project folder, without what it may not say."""
-        path = self._root / FOLDER / name
+        path = self._root / folder / name
         if not self._trusted and is_outside(path, self._root):
             self.ignored.append(f"{path} (a link that leads out of the project)")
             return None
         if any(_same(path, known) for known in self.read):
             return None  # started in the home folder: this is the user's own file
-        document = self._read(path)
+        when = "" if self._trusted else " once you trust the folder"
+        document = self._read(path) if folder == FOLDER else self.of_claude(path, when=when)
         if document is None:
             return None
-        committed = name == "settings.json" or is_tracked(path)
+        committed = folder == FOLDER and (name == "settings.json" or is_tracked(path))
         kept: Json = {}
         for key, value in _leaves(document.values):
             never = committed and key[0] in NEVER_FROM_THE_PROJECT

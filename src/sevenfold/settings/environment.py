@@ -14,10 +14,8 @@ from sevenfold.core.errors import SettingsError
 from sevenfold.core.messages import Json
 from sevenfold.models.registry import PROVIDERS
 from sevenfold.settings.checks import FOLDER
+from sevenfold.settings.claude_files import CLAUDE_FOLDER
 from sevenfold.settings.files import format_value
-
-SHARED: Final = ".claude"
-"""The name of Claude Code's folder."""
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,20 +76,23 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
 
     def _is_shared(self, home: Path) -> bool:
         """True for the folder of Claude Code, by its name or by a link that leads there."""
-        if home.name == SHARED:
+        if home.name == CLAUDE_FOLDER:
             return True
         real = Path(os.path.realpath(home))
-        if real.name == SHARED:
+        if real.name == CLAUDE_FOLDER:
             return True
         try:
-            return real == Path(os.path.realpath(self.claude_folder))
+            return real == Path(os.path.realpath(self._find_claude_folder()))
         except SettingsError:  # there is no home folder
             return False
 
     @property
     def claude_folder(self) -> Path:
         """The folder of Claude Code: `~/.claude`, or the one that its own variable names."""
-        return self.claude_config or _user_home(self.variables) / SHARED
+        return self.shared or self._find_claude_folder()
+
+    def _find_claude_folder(self) -> Path:
+        return self.claude_config or _user_home(self.variables) / CLAUDE_FOLDER
 
     def tool_environment(self, extra: Mapping[str, str] = {}) -> dict[str, str]:
         """The environment of tools and hooks: without our keys, with `env` of the settings.

@@ -10,10 +10,12 @@ from typing import Any, Final
 
 from sevenfold.core.errors import SettingsError, StorageFailure
 from sevenfold.core.messages import Json
+from sevenfold.settings.checks import FOLDER
+from sevenfold.settings.claude_files import CLAUDE_FOLDER, HONOURED
 from sevenfold.settings.files import LARGEST_FILE, read_document
 from sevenfold.storage.files import read_bounded
 
-_FOLDERS: Final = (".sevenfold", ".claude")
+_FOLDERS: Final = (FOLDER, CLAUDE_FOLDER)
 _SETTINGS: Final = ("settings.json", "settings.local.json")
 _SERVERS: Final = (".mcp.json", ".sevenfold/mcp.json")
 _RESTRICTING: Final = frozenset({"permissions.deny", "permissions.ask", "$schema"})
@@ -58,7 +60,10 @@ def _list_lines(tree: Path, file: Path) -> Iterator[str]:
     except SettingsError:  # it sets nothing as it is
         yield f"{name}: digest {_digest_file(file)}"
         return
-    for key, value in _list_settings(document.values if document else {}):
+    values = document.values if document else {}
+    if name.parts[0] == CLAUDE_FOLDER:
+        values = {key: value for key, value in values.items() if key in HONOURED}
+    for key, value in _list_settings(values):
         yield f"{name}: {key}: {json.dumps(value, sort_keys=True, ensure_ascii=False)}"
 
 

@@ -37,7 +37,7 @@ class ConfinedTools:
         readable: Sequence[Path] = (),
         transcripts: Path | None = None,
         keeper: FileKeeper | None = None,
-        wrap: Callable[[Tools], Tools] = lambda tools: tools,
+        wrap: Callable[[Toolbox], Tools] = lambda tools: tools,
     ) -> None:
         """`folder`: it may change this one. `rules`: the user's; those that deny or ask deny here.
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from time import perf_counter
 from typing import Any, Final, Literal, TypeAlias
 
 import anyio
@@ -115,6 +116,7 @@ class Toolbox:
     def __init__(self, tools: Iterable[Tool], gate: ApproveCall, emit: Emit) -> None:
         self._tools = {tool.name: tool for tool in tools}
         self._gate, self._emit = gate, emit
+        self._seconds: dict[str, float] = {}
 
     @property
     def schemas(self) -> tuple[Json, ...]:
@@ -139,12 +141,19 @@ class Toolbox:
         if (reason := await self._gate(use)) is not None:
             self._emit(Denied(use, reason))
             return _make_failure(use, f"{use.name} was not run: {reason}")
+        began = perf_counter()
         try:
             return ToolResult(use.id, _clean_result(await tool.run(use.input, use.id)))
         except (ToolFailed, StorageFailure) as error:
             return _make_failure(use, str(error))
         except OSError as error:
             return _make_failure(use, f"{use.name} did not work: {_describe_os_error(error)}")
+        finally:
+            self._seconds[use.id] = perf_counter() - began
+
+    def take_seconds(self, use_id: str) -> float | None:
+        """The time that the tool of a call took, without questions; None if it did not run. Once."""
+        return self._seconds.pop(use_id, None)
 
 
 def _make_failure(use: ToolUse, why: str) -> ToolResult:

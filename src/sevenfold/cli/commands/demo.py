@@ -1,4 +1,4 @@
-"""`sevenfold demo`: a session, its resume with the same bytes, memory over two days, agents, and the cost.
+"""`sevenfold demo`: what the seven layers do, on a small project, for somebody who is new to it.
 
 The offline engine answers behind the simulator's port; the tools are real, the figures the simulator's.
 """
@@ -6,9 +6,10 @@ The offline engine answers behind the simulator's port; the tools are real, the 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +17,7 @@ from typing import Any, Final
 import anyio
 
 from sevenfold.cache.prices import Prices
+from sevenfold.cli.commands.dream_display import undo_last_dream
 from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import print_result
 from sevenfold.cli.startup import read_environment
@@ -24,8 +26,8 @@ from sevenfold.core.errors import Mistake
 from sevenfold.core.events import (
     Acted,
     AgentEnded,
+    Cleared,
     Event,
-    Forked,
     Remembered,
     Replied,
     Sending,
@@ -38,156 +40,19 @@ from sevenfold.core.tokens import Usage
 from sevenfold.layers.l6_dreaming.dreaming import DreamRunner
 from sevenfold.layers.l6_dreaming.workers import RuleDreamer
 from sevenfold.layers.savings import LayerSavings, compute_savings
+from sevenfold.memory.history.revisions import Author
 from sevenfold.offline import encode_reply
 from sevenfold.session.session import Session
 from sevenfold.simulator.ledger import SimulatorLedger
 from sevenfold.simulator.server import Simulator
 
-BEGUN: Final = "read README.md, config.toml and sales.txt"
-FORKED: Final = "fork twice: find TAX_RATE in till.py; read journal.py and tell me how many sales it prints"
-BEHIND: Final = (
-    "in the background, ask an agent called scout to run `python3 -B -m unittest -q` and then "
-    "read test_till.py"
-)
-WRITTEN: Final = "tell scout that the audit of the till is on Friday"
-MEANWHILE: Final = "which port does the till listen on?"
-AGENT_COMMANDS: Final = ("Bash(python3 -B -m unittest:*)",)
-_ID: Final = re.compile(r"^Agent \S+ \((\S+)\)")
-LONGEST: Final = 60.0  # Seconds to wait for the agent
-
-
-async def run_agents_part(
-    line: Callable[[str], None], model: str, folder: Path, project: Path, environ: Mapping[str, str]
-) -> dict[str, Any]:
-    """A session that delegates; the figures of each agent are those that the provider counted."""
-    ended: list[AgentEnded] = []
-    results: list[str] = []
-
-    def note_event(event: Event) -> None:
-        if isinstance(event, AgentEnded):
-            ended.append(event)
-        elif isinstance(event, Acted):
-            results[:] = [one.text for one in event.results]
-
-    async def ask(prompt: str) -> str:
-        line(f"  > {prompt}")
-        return (await session.ask(prompt)).message.text.strip()
-
-    settings = {"permissions": {"allow": list(AGENT_COMMANDS)}}
-    line("A conversation that hands work to others:\n")
-    async with Session(model, project, home=folder, environ=environ, settings=settings) as session:
-        session.subscribe(note_event)
-        await ask(BEGUN)
-        line("    read\n")
-        await ask(FORKED)
-        forks = [_show_fork(line, one) for one in sorted(ended, key=lambda one: one.name)]
-        line("    the prefix of both is the conversation, and it was paid for once\n")
-        await ask(BEHIND)
-        line("    " + _ID.sub(r"\1", results[0].partition(". ")[0]) + ".\n")
-        sent = await ask(WRITTEN)
-        written = results[0]
-        line(f"    {written}\n")
-        answer = await ask(MEANWHILE)
-        line(f"    {answer.splitlines()[0]}\n")
-        with anyio.move_on_after(LONGEST):
-            await session.agents.wait()
-        told = await _go_on_with_notice(line, session) or f"{sent}\n{answer}"
-        scout = session.agents.find("scout")
-    return {
-        "forks": forks,
-        "message": written,
-        "meanwhile": answer,
-        "told": told,
-        "scout": scout.status if scout else "",
-        "read": scout.said if scout else "",
-    }
-
-
-def _show_fork(line: Callable[[str], None], one: AgentEnded) -> dict[str, Any]:
-    """Show the answer of a fork, and how much of its requests came from the cache."""
-    used = one.usage
-    line(f"    {one.name}: {' '.join(one.said.split())[:70]}")
-    line(
-        f"      [{used.prompt:,} tokens sent in {one.steps} requests, {used.hit_rate:.0%} from the "
-        f"cache, {used.cache_write:,} written to it]"
-    )
-    return {"name": one.name, "sent": used.prompt, "from_cache": used.hit_rate, "said": one.said}
-
-
-async def _go_on_with_notice(line: Callable[[str], None], session: Session) -> str:
-    """Let the conversation go on with the notice of its agent."""
-    try:
-        said = (await session.go_on()).message.text.strip()
-    except Mistake:
-        return ""  # an earlier answer has it already
-    line("  (scout is done, and the conversation goes on with its notice)")
-    first, *rest = said.splitlines()
-    for text in (first, "…", *rest[-1:]):
-        line(f"    {text}")
-    line("")
-    return said
-
-
-TAUGHT: Final = (
-    "No, never round the prices: keep them in whole cents, because the bookkeeping needs exact sums.",
-    "The audit of the till is next Friday, so nothing may change after that.",
-)
-ASKED: Final = ("do we round the prices, or keep them in whole cents?",)
+MODEL: Final = "claude-sonnet-4-5"
 DAY: Final = 86_400.0
+LONGEST: Final = 60.0  # Seconds to wait for the agent
+_TELLING: Final = re.compile(r"\s*[^\W_<][^<]*")  # A line of a reply that is worth showing
 
 
-class ShiftedClock(SystemClock):
-    """The system clock, some days ahead."""
-
-    def __init__(self, days: int) -> None:
-        self._ahead = days * DAY
-
-    def now(self) -> float:
-        return super().now() + self._ahead
-
-
-async def run_two_days(
-    line: Callable[[str], None], model: str, folder: Path, project: Path, environ: Mapping[str, str]
-) -> dict[str, Any]:
-    """Teach something on one day, ask about it on the next, and dream in between."""
-
-    async def talk(prompts: tuple[str, ...], days: int) -> tuple[list[Event], str]:
-        heard: list[Event] = []
-        said = ""
-        async with Session(
-            model, project, interactive=True, home=folder, environ=environ, clock=ShiftedClock(days)
-        ) as session:
-            session.subscribe(heard.append)
-            for prompt in prompts:
-                line(f"  > {prompt}")
-                said = (await session.ask(prompt)).message.text.strip()
-                line(f"    {said.splitlines()[0]}")
-                await session.tray.drain(30)
-            store, places = session.knowledge.store, session.places
-        assert store is not None
-        dreams[0] = DreamRunner(store, places.project, ShiftedClock(days), lambda event: None)
-        return heard, said
-
-    dreams: list[DreamRunner | None] = [None]
-    line("Another conversation, in which something is said that should last:\n")
-    learned, _ = await talk(TAUGHT, 0)
-    saved = [one.name for one in learned if isinstance(one, Remembered)]
-    forks = [one for one in learned if isinstance(one, Forked) and one.kind == "extract"]
-    sent = sum(one.usage.prompt for one in forks)
-    read = sum(one.usage.cache_read for one in forks)
-    line(f"    saved to memory by itself: {', '.join(saved)}")
-    line(f"    [{sent:,} tokens sent for that, {read / max(sent, 1):.0%} from the cache]\n")
-    line("The next day, a new conversation that has seen none of this:\n")
-    asked, said = await talk(ASKED, 1)
-    found = [name for one in asked if isinstance(one, Surfaced) for name in one.names]
-    line(f"    recalled: {', '.join(found)}\n")
-    assert dreams[0] is not None
-    dreamt = await dreams[0].dream(RuleDreamer(ShiftedClock(1), lambda: 0.0), by_hand=True)
-    line(
-        f"  > sevenfold dream --now\n    {dreamt.status}: {dreamt.files_before} memories before, "
-        f"{dreamt.files_after} after, {len(dreamt.lost)} facts lost\n"
-    )
-    return {"saved": saved, "recalled": found, "reply": said, "dream": dreamt.status}
+# --- the project ----------------------------------------------------------------------------------------
 
 
 FILES: Final = {
@@ -213,9 +78,12 @@ def total(prices: list[float]) -> float:
     return round(sum(prices) * (1 + TAX_RATE), 2)
 ''',
     "journal.py": '''\
-"""Prints what was sold this year, a line a sale."""
+"""Prints what was sold, a line a sale: of one month, or of the whole year."""
 
-for n in range(1, 2_001):
+import sys
+
+first, step = (int(sys.argv[1]), 12) if sys.argv[1:] else (1, 1)
+for n in range(first, 2_001, step):
     print(f"sale {n:>5}: {n % 17 + 1} pieces, {(n * 37 % 9_000) / 100:>6.2f} before tax")
 ''',
     "test_till.py": """\
@@ -234,33 +102,57 @@ class TotalTest(unittest.TestCase):
 }
 
 
-SALES: Final = "".join(
-    f"sale {n:>4}: {n % 17 + 1:>2} pieces, {n * 37 % 9_000 / 100:>6.2f} before tax, till {n % 3 + 1}\n"
-    for n in range(1, 901)
-)  # Long enough that notes are begun, short enough to stay in the window
-
-
 def write_demo_project(folder: Path) -> None:
     """Write the project into an empty folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in {**FILES, "sales.txt": SALES}.items():
+    for name, text in FILES.items():
         (folder / name).write_text(text, encoding="utf-8")
 
 
-MODEL: Final = "claude-sonnet-4-5"
+OPENING: Final = """\
+What Sevenfold does for an agent, on a small project: a till that adds up prices.
+No key and no network: rules answer in place of a model, the tools are real, and a simulated provider
+counts the tokens. A token is a piece of a word; a model is sent tokens, and you pay for each. Those
+that the provider still has in its cache cost a tenth."""
+
+
+# --- what is said ---------------------------------------------------------------------------------------
+
+
 # -B: bytecode of a second ago would hide an edit that changes neither the size nor the second.
-FIRST: Final = (
+TESTS: Final = "run `python3 -B -m unittest -q`"
+WORK: Final = (
     "read config.toml and README.md and tell me which port the till listens on",
-    "run `python3 -B -m unittest -q`",
-    "find TAX_RATE in till.py",
+    *(f"run `python3 -B journal.py {month}`" for month in (1, 2, 3)),
+    TESTS,
     "replace `0.07` with `0.08` in till.py",
-    "run `python3 -B -m unittest -q`",
-    "run `python3 -B journal.py`",
+    TESTS,
 )
-SECOND: Final = ("read sales.txt", MEANWHILE, "what is the tax rate in this town?")
-# Asked after the compaction, which saves from the next requests on
-AFTER: Final = (MEANWHILE, "run `python3 -B -m unittest -q`")
-ALLOWED: Final = ("Bash(python3 -B -m unittest:*)", "Bash(python3 -B journal.py)", "Edit(./**)")
+LONG: Final = "run `python3 -B journal.py`"
+PORT: Final = "which port does the till listen on?"
+TAUGHT: Final = (
+    "No, never round the prices: keep them in whole cents, because the bookkeeping needs exact sums."
+)
+ASKED: Final = "do we round the prices, or keep them in whole cents?"
+NOTE: Final = """\
+---
+name: prices-in-cents
+description: "Never round the prices: keep them in whole cents."
+type: feedback
+---
+
+Never round the prices: keep them in whole cents. Refunds are no exception.
+"""  # As a colleague would write it into the folder
+FORKED: Final = "fork twice: find TAX_RATE in till.py; read journal.py and tell me how many sales it prints"
+BEHIND: Final = (
+    "in the background, ask an agent called scout to run `python3 -B -m unittest -q` and then "
+    "read test_till.py"
+)
+WRITTEN: Final = "tell scout that the audit of the till is on Friday"
+ALLOWED: Final = ("Bash(python3 -B -m unittest:*)", "Bash(python3 -B journal.py:*)", "Edit(./**)")
+
+
+# --- how it is shown ------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -269,29 +161,73 @@ class DemoOutput:
 
     shared: SharedOptions
     turns: list[dict[str, Any]] = field(default_factory=list)
+    chapters: int = 0
 
     def line(self, text: str = "") -> None:
         if not self.shared.json and not self.shared.quiet:
             print(text, flush=True)
 
+    def open_chapter(self, title: str, *about: str) -> None:
+        self.chapters += 1
+        self.line(f"\n{self.chapters}. {title}")
+        for text in about:
+            self.line(f"   {text}")
+        self.line()
+
     def show_event(self, event: Event) -> None:
         match event:
             case ToolStarted(use):
                 self.line(f"    · {use.name} {_shorten(', '.join(map(str, use.input.values())))}")
-            case Acted(results):
-                for one in (r for r in results if r.is_error):
-                    self.line(f"      {_shorten(one.text)}")
-            case Forked("notes", _, usage, hit_rate):
-                self.line(
-                    f"    [notes on this session brought up to date beside it: {usage.prompt:,} tokens "
-                    f"sent, {hit_rate:.0%} from the cache]"
-                )
             case Stored(characters=characters):
-                self.line(f"      {characters:,} characters: whole on disk, the beginning in the window")
+                self.line(
+                    f"      {characters:,} characters, too long to send: the model gets the first lines"
+                )
+                self.line("      and the name of a file that has all of them")
             case Replied(message, usage, source="main") if message.text and not message.tool_uses:
-                for text in message.text.strip().splitlines():
-                    self.line(f"    {text}")
-                self.line(f"    [{usage.prompt:,} tokens sent, {usage.hit_rate:.0%} from the cache]")
+                lines = [text for text in message.text.splitlines() if _TELLING.fullmatch(text)]
+                for text in dict.fromkeys((*lines[:1], *lines[-1:])):
+                    self.line(f"    {_shorten(text, 160)}")
+                self.line(
+                    f"    [{usage.prompt:,} tokens sent, {usage.hit_rate:.0%} of them from the cache]"
+                )
+
+
+class ShiftedClock(SystemClock):
+    """The system clock, some days ahead."""
+
+    days: int = 0
+
+    def now(self) -> float:
+        return super().now() + self.days * DAY
+
+
+@dataclass
+class Demo:
+    """The demo while it runs: its output, its folders, and the time that it plays."""
+
+    out: DemoOutput
+    folder: Path
+    project: Path
+    environ: Mapping[str, str]
+    clock: ShiftedClock
+
+    def open_session(self, resume: str | None = None, *, interactive: bool = False) -> Session:
+        return Session(
+            MODEL,
+            self.project,
+            resume=resume,
+            interactive=interactive,
+            home=self.folder,
+            settings={"permissions": {"allow": list(ALLOWED)}},
+            environ=self.environ,
+            clock=self.clock,
+        )
+
+    async def ask(self, session: Session, prompt: str) -> str:
+        self.out.line(f"  > {prompt}")
+        text = (await session.ask(prompt)).message.text.strip()
+        self.out.turns.append({"prompt": prompt, "reply": text})
+        return text
 
 
 def run_demo(shared: SharedOptions) -> int:
@@ -303,134 +239,284 @@ def run_demo(shared: SharedOptions) -> int:
 
 
 async def _run_demo(shared: SharedOptions, folder: Path) -> int:
-    out = DemoOutput(shared)
-    project = folder / "demo-project"
+    out, clock, project = DemoOutput(shared), ShiftedClock(), folder / "demo-project"
     write_demo_project(project)
-    async with Simulator(replies=encode_reply) as simulator:
+    async with Simulator(replies=encode_reply, clock=clock) as simulator:
         environ = {
             **read_environment(shared).variables,
             "ANTHROPIC_API_KEY": "any-key-will-do",
             "ANTHROPIC_BASE_URL": simulator.url,
         }
-        out.line("A session: the offline engine behind a simulated provider, real tools, no key.")
-        out.line(f"Project: {project}\n")
-        before = await _talk(out, folder, project, environ, FIRST)
-        out.line("\nThe session is closed. From here on it is resumed from its file alone.\n")
-        after = await _talk(out, folder, project, environ, SECOND, resume=before.session)
-        same = _compare(out, before, after)
-        days = await run_two_days(out.line, MODEL, folder, project, environ)
-        agents = await run_agents_part(out.line, MODEL, folder, project, environ)
-        _show_ledger(out, simulator.ledger)
-        _show_savings(out, after.saved)
-    kept = f"Kept: {folder}. The transcript is plain text below projects/."
-    gone = "All of it was thrown away. 'sevenfold demo --home DIR' keeps it."
+        demo = Demo(out, folder, project, environ, clock)
+        out.line(OPENING)
+        before = await show_work(demo)
+        same = await show_resume(demo, before)
+        morning = await show_morning(demo, before.session)
+        days = await show_memory(demo)
+        agents = await show_agents(demo)
+        _show_costs(out, simulator.ledger, morning.pop("saved"))
+    kept = f"Kept: {folder}. The transcripts and memories are plain text below projects/."
+    gone = "All of it was thrown away. 'sevenfold demo --home DIR' keeps it to look at."
     out.line(f"\n{gone if shared.home is None else kept}")
     out.line("Next: 'sevenfold chat', in a project of yours.")
-    found = {"turns": out.turns, "resume": same, "days": days, "agents": agents}
+    found = {"turns": out.turns, "resume": same, "morning": morning, "days": days, "agents": agents}
     print_result(shared, "", {**found, "total": _sum_ledger(simulator.ledger)})
     return 0 if same["identical"] else 1
+
+
+# --- one conversation -----------------------------------------------------------------------------------
 
 
 @dataclass
 class DemoTalk:
     session: str
-    first: Request
-    last: Request  # The first and the last request as they went out, to be compared byte for byte
-    saved: tuple[LayerSavings, ...]
+    last: Request  # The last request as it went out
 
 
-async def _talk(
-    out: DemoOutput,
-    folder: Path,
-    project: Path,
-    environ: Mapping[str, str],
-    prompts: tuple[str, ...],
-    resume: str | None = None,
-) -> DemoTalk:
-    settings = {"permissions": {"allow": list(ALLOWED)}}
-    session = Session(MODEL, project, resume=resume, home=folder, settings=settings, environ=environ)
+async def show_work(demo: Demo) -> DemoTalk:
+    """An agent mends a bug, and a command prints far too much."""
+    demo.out.open_chapter("An agent at work: it reads, runs, finds the wrong tax rate and mends it.")
     sent: list[Request] = []
-    async with session:
-        session.subscribe(out.show_event)
-        session.subscribe(
-            lambda event: sent.append(session.request) if isinstance(event, Sending) else None
-        )
-        for prompt in prompts:
-            await _ask(out, session, prompt)
-        if resume is not None:
-            await _compact(out, session)
-            for prompt in AFTER:
-                await _ask(out, session, prompt)
-        price, log = Prices.load().of(MODEL), session.turn.transcript
-        saved = compute_savings(log.entries, log.view.calibration, price)
-        return DemoTalk(session.id, sent[0], sent[-1], saved)
+    async with demo.open_session() as session:
+        session.subscribe(demo.out.show_event)
+        session.subscribe(lambda e: sent.append(session.request) if isinstance(e, Sending) else None)
+        for prompt in WORK:
+            await demo.ask(session, prompt)
+            demo.out.line()
+        demo.out.open_chapter("A result that is too long goes to a file.")
+        await demo.ask(session, LONG)
+        return DemoTalk(session.id, sent[-1])
 
 
-async def _ask(out: DemoOutput, session: Session, prompt: str) -> None:
-    out.line(f"  > {prompt}")
-    reply = await session.ask(prompt)
-    out.turns.append({"prompt": prompt, "reply": reply.message.text})
-    out.line()
-
-
-async def _compact(out: DemoOutput, session: Session) -> None:
-    """Compact as `/compact` does; the request for the summary reads the cached prefix."""
-    out.line("  > /compact")
-    report = await session.compact()
-    if (done := report.boundary) is not None:
-        out.line(
-            f"    {done.tokens_before:,} tokens became {done.tokens_after:,}; of what was said, "
-            f"{done.fidelity or 0:.0%} can still be found"
-        )
-    out.line(
-        f"    [{report.usage.prompt:,} tokens sent for the summary, {report.usage.hit_rate:.0%} from the "
-        "cache]"
+async def show_resume(demo: Demo, before: DemoTalk) -> dict[str, Any]:
+    """The first request after a resume begins with the last one before it, byte for byte."""
+    out = demo.out
+    out.open_chapter(
+        "The session was closed. It is resumed from its file, and not a byte of it is different,",
+        "so the provider still has all of it in its cache.",
     )
-    out.line()
-
-
-def _compare(out: DemoOutput, before: DemoTalk, after: DemoTalk) -> dict[str, Any]:
-    """Check that the first request after the resume begins with the last one before it."""
-    old, new = encode_prefix(before.last), encode_prefix(after.first)
+    sent: list[Request] = []
+    async with demo.open_session(before.session) as session:
+        session.subscribe(out.show_event)
+        session.subscribe(lambda e: sent.append(session.request) if isinstance(e, Sending) else None)
+        await demo.ask(session, PORT)
+    old, new = encode_prefix(before.last), encode_prefix(sent[0])
     identical = new[: len(old)] == old
     digests = [hashlib.sha256(b"\n".join(one[: len(old)])).hexdigest() for one in (old, new)]
-    out.line("\nThe last request before the resume, and the beginning of the first one after it:")
     for name, digest in zip(("before", "after "), digests, strict=True):
-        out.line(f"  {name} {len(old)} parts  sha256 {digest}")
-    out.line(f"  {'identical, byte for byte' if identical else 'NOT IDENTICAL: this is a bug'}\n")
+        out.line(f"    {name} {len(old)} parts  sha256 {digest[:32]}…")
+    out.line(f"    {'identical, byte for byte' if identical else 'NOT IDENTICAL: this is a bug'}")
     return {"identical": identical, "parts": len(old), "sha256": digests}
 
 
-def _show_ledger(out: DemoOutput, ledger: SimulatorLedger) -> None:
-    out.line(f"The simulator's ledger (simulated cost, prices of {MODEL}):")
-    out.line("  request   sent  from cache  written  new  out      cost")
-    for row in ledger.rows:
-        t = row.tokens
-        written = t.cache_write_5m + t.cache_write_1h
-        sent = t.input + written + t.cache_read
-        out.line(
-            f"  {row.n:>7} {sent:>6,} {t.cache_read:>11,} {written:>8,} {t.input:>4,}"
-            f" {t.output:>4,}  ${row.cost or 0:.5f}"
+async def show_morning(demo: Demo, id: str) -> dict[str, Any]:
+    """After a night the cache is cold: old results are cleared. Then the conversation is compacted."""
+    out = demo.out
+    out.open_chapter(
+        "The next morning the provider's cache has expired, and everything must be sent again.",
+        "Old results are cleared first: the model sees one line in the place of each.",
+    )
+    demo.clock.days = 1
+    cleared: list[Cleared] = []
+    async with demo.open_session(id) as session:
+        session.subscribe(lambda e: cleared.append(e) if isinstance(e, Cleared) else None)
+        session.subscribe(out.show_event)
+        await demo.ask(session, PORT)
+        freed = sum(one.tokens for one in cleared)
+        gone = [use for one in cleared for use in one.use_ids]
+        out.line(f"    cleared: {len(gone)} results, {freed:,} tokens that no request carries any more")
+        marker = _find_marker(session, gone)
+        out.line(f"    in the place of the first: {marker.replace(str(session.folder), '…')}")
+        out.open_chapter(
+            "When a conversation gets too long for the window, its older part is summarised.",
+            "/compact does it now. What you said stays word for word.",
         )
+        compacted = await _compact(out, session)
+        answer = await demo.ask(session, PORT)
+        price, log = Prices.load().of(MODEL), session.turn.transcript
+        saved = compute_savings(log.entries, log.view.calibration, price)
+    found = {"cleared": len(gone), "freed": freed, "marker": marker, "answer": answer}
+    return {**found, **compacted, "saved": saved}
+
+
+def _find_marker(session: Session, gone: list[str]) -> str:
+    """What the model sees in the place of the first cleared result."""
+    results = (result for placed in session.view for result in placed.message.results)
+    return next((result.text for result in results if result.tool_use_id in gone[:1]), "")
+
+
+async def _compact(out: DemoOutput, session: Session) -> dict[str, Any]:
+    """Compact as `/compact` does; the request for the summary reads the cached prefix."""
+    out.line("  > /compact")
+    report = await session.compact()
+    done = report.boundary
+    if done is None:
+        return {}
+    out.line(
+        f"    {done.tokens_before:,} tokens became {done.tokens_after:,}; of what was said, "
+        f"{done.fidelity or 0:.0%} can still be found"
+    )
+    used = report.usage
+    out.line(
+        f"    [{used.prompt:,} tokens sent for the summary, {used.hit_rate:.0%} of them from the cache]"
+    )
+    return {"before": done.tokens_before, "after": done.tokens_after, "fidelity": done.fidelity}
+
+
+# --- memory ---------------------------------------------------------------------------------------------
+
+
+async def show_memory(demo: Demo) -> dict[str, Any]:
+    """Teach something on one day, ask about it on the next, dream, and undo the dream."""
+    out = demo.out
+    out.open_chapter("You correct the agent, once. It notes by itself what should last.")
+    saved: list[str] = []
+    async with demo.open_session(interactive=True) as session:
+        session.subscribe(lambda e: saved.append(e.name) if isinstance(e, Remembered) else None)
+        await demo.ask(session, TAUGHT)
+        await session.tray.drain(LONGEST)
+        folder = session.at.memory.folder
+    out.line(f"    saved to memory: {', '.join(saved)}")
+    for name in saved:
+        text = (folder / f"{name}.md").read_text("utf-8")
+        out.line(f"    a plain file, {name}.md: {_read_description(text)}")
+    out.open_chapter("A day later, in a new conversation that has seen none of this, it is recalled.")
+    demo.clock.days = 2
+    found: list[str] = []
+    async with demo.open_session(interactive=True) as session:
+        session.subscribe(lambda e: found.extend(e.names) if isinstance(e, Surfaced) else None)
+        said = await demo.ask(session, ASKED)
+        out.line(f"    {said.splitlines()[0]}")
+        out.line(f"    recalled: {', '.join(found)}")
+        await session.tray.drain(LONGEST)
+        store, places = session.knowledge.store, session.places
+    assert store is not None
+    dreams = DreamRunner(store, places.project, demo.clock, lambda event: None)
+    return {"saved": saved, "recalled": found, "reply": said, **await _dream_and_undo(demo, folder, dreams)}
+
+
+async def _dream_and_undo(demo: Demo, folder: Path, dreams: DreamRunner) -> dict[str, Any]:
+    out = demo.out
+    note = folder / "prices-in-cents.md"
+    note.write_text(NOTE, encoding="utf-8")
+    os.utime(note, (demo.clock.now(), demo.clock.now()))
+    before = _read_memories(folder)
+    out.open_chapter(
+        "At night it dreams: it puts its memories in order, on a copy that is checked before it counts.",
+        "A colleague has written the same rule into another file, with one sentence more.",
+    )
+    out.line("  > sevenfold dream --now")
+    dreamt = await dreams.dream(RuleDreamer(demo.clock, lambda: 0.0), by_hand=True)
+    for pair in dreamt.pairs:
+        out.line(f"    {pair}")
+    out.line(
+        f"    {dreamt.files_before} memories before, {dreamt.files_after} after, "
+        f"{len(dreamt.lost)} facts lost: the sentence about refunds came along"
+    )
+    after = _read_memories(folder)
+    out.open_chapter("Every change of memory can be undone, a dream as a whole.")
+    out.line("  > sevenfold dream undo")
+    done = undo_last_dream(dreams.store, Author("user"))
+    back = _read_memories(folder) == before
+    out.line(
+        f"    {len(done.restored)} files are as they were, byte for byte" if back else "    NOT UNDONE"
+    )
+    told = {"dream": dreamt.status, "merged": dreamt.pairs, "facts_lost": len(dreamt.lost)}
+    return {**told, "refunds_kept": any("Refunds" in text for text in after.values()), "undone": back}
+
+
+def _read_memories(folder: Path) -> dict[str, str]:
+    return {
+        path.name: path.read_text("utf-8") for path in sorted(folder.glob("*.md")) if path.stem.islower()
+    }
+
+
+def _read_description(text: str) -> str:
+    found = re.search(r"(?m)^description: \"?(.*?)\"?$", text)
+    return f"“{found[1]}”" if found else ""
+
+
+# --- agents ---------------------------------------------------------------------------------------------
+
+
+async def show_agents(demo: Demo) -> dict[str, Any]:
+    """A session that delegates; the figures of each agent are those that the provider counted."""
+    out = demo.out
+    ended: list[AgentEnded] = []
+    results: list[str] = []
+
+    def note_event(event: Event) -> None:
+        if isinstance(event, AgentEnded):
+            ended.append(event)
+        elif isinstance(event, Acted):
+            results[:] = [one.text for one in event.results]
+
+    out.open_chapter(
+        "Work is handed to agents. A fork has read what the conversation has read, from the cache;",
+        "others work beside it, and mail reaches them.",
+    )
+    async with demo.open_session() as session:
+        session.subscribe(note_event)
+        for prompt in (*WORK[:2], FORKED):
+            await demo.ask(session, prompt)
+        forks = [_show_fork(out, one) for one in sorted(ended, key=lambda one: one.name)]
+        await demo.ask(session, BEHIND)
+        await demo.ask(session, WRITTEN)
+        written = results[0]
+        out.line(f"    {written}")
+        answer = await demo.ask(session, PORT)
+        out.line(f"    {_shorten(answer.splitlines()[0])}")
+        with anyio.move_on_after(LONGEST):
+            await session.agents.wait()
+        told = await _go_on_with_notice(out, session) or answer
+        scout = session.agents.find("scout")
+    return {
+        "forks": forks,
+        "message": written,
+        "meanwhile": answer,
+        "told": told,
+        "scout": scout.status if scout else "",
+        "read": scout.said if scout else "",
+    }
+
+
+def _show_fork(out: DemoOutput, one: AgentEnded) -> dict[str, Any]:
+    """Show the answer of a fork, and how much of its requests came from the cache."""
+    used = one.usage
+    out.line(f"    {one.name}: {_shorten(one.said)}")
+    out.line(f"    [{used.prompt:,} tokens sent, {used.hit_rate:.0%} of them from the cache]")
+    return {"name": one.name, "sent": used.prompt, "from_cache": used.hit_rate, "said": one.said}
+
+
+async def _go_on_with_notice(out: DemoOutput, session: Session) -> str:
+    """Let the conversation go on with the notice of its agent."""
+    try:
+        said = (await session.go_on()).message.text.strip()
+    except Mistake:
+        return ""  # an earlier answer has it already
+    out.line("  (scout is done, and the conversation goes on with its notice)")
+    first, *rest = said.splitlines()
+    for text in (first, "…", *rest[-1:]):
+        out.line(f"    {text}")
+    return said
+
+
+# --- the bill -------------------------------------------------------------------------------------------
+
+
+def _show_costs(out: DemoOutput, ledger: SimulatorLedger, saved: tuple[LayerSavings, ...]) -> None:
     total = _sum_ledger(ledger)
+    out.line(f"\nWhat it would have cost (simulated, at the prices of {MODEL}):")
     out.line(
         f"  {total['requests']} requests, {total['sent']:,} tokens sent, "
         f"{total['from_cache']:.1%} of them from the cache"
     )
     out.line(
-        f"  simulated cost ${total['simulated_cost']:.4f}; the same requests without a cache "
+        f"  ${total['simulated_cost']:.4f}; the same requests without a cache "
         f"${total['simulated_cost_without_cache']:.4f}"
     )
-
-
-def _show_savings(out: DemoOutput, saved: tuple[LayerSavings, ...]) -> None:
     for one in saved:
-        cost = one.cost or 0.0
-        gain = "saved" if cost >= 0 else "lost by it"
-        out.line(
-            f"  layer {one.layer} ({one.what}): {one.tokens_so_far:,} tokens not sent, "
-            f"${abs(cost):.4f} {gain} so far (simulated)"
-        )
+        out.line(f"  layer {one.layer}, {one.what}: {one.tokens_so_far:,} tokens were not sent")
 
 
 def _sum_ledger(ledger: SimulatorLedger) -> dict[str, Any]:
@@ -446,6 +532,6 @@ def _sum_ledger(ledger: SimulatorLedger) -> dict[str, Any]:
     }
 
 
-def _shorten(text: str) -> str:
+def _shorten(text: str, most: int = 90) -> str:
     flat = " ".join(text.split())
-    return flat if len(flat) <= 90 else flat[:89] + "…"
+    return flat if len(flat) <= most else flat[: most - 1] + "…"

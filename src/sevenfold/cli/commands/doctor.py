@@ -137,6 +137,8 @@ def _check_trust(around: CommandContext) -> DoctorCheck:
 def _check_settings(around: CommandContext, loaded: LoadedSettings) -> Iterator[DoctorCheck]:
     read = ", ".join(str(path) for path in loaded.files_read) or "no file: everything is the default"
     yield DoctorCheck("settings", "ok", read)
+    for note in loaded.notes:
+        yield DoctorCheck("settings", "ok", note)
     for warning in loaded.warnings:
         yield DoctorCheck("settings", "note", warning)
     for ignored in loaded.ignored:

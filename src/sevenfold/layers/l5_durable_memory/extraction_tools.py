@@ -284,7 +284,9 @@ def make_fork_tools(
     gate = ToolGate(permissions, own)
     # Events are dropped: the fork counts what it is denied.
     toolbox = Toolbox(make_standard_tools(own), gate, lambda event: None)
-    return (HookedTools(toolbox, hooks) if hooks is not None else toolbox), gate
+    if hooks is None:
+        return toolbox, gate
+    return HookedTools(toolbox, hooks, take_seconds=toolbox.take_seconds), gate
 
 
 _SCHEMAS: Final[dict[str, Json]] = {
