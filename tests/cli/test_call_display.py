@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from sevenfold.cli.chat.call_display import CallLine, compare_lines, describe_question, describe_rules
-from sevenfold.cli.chat.permission_prompt import CallPages
+from sevenfold.cli.chat.permission_prompt import LEAST_SHOWN, CallPages
 from sevenfold.cli.output import break_line, wrap_text
 from sevenfold.core.messages import ToolUse
 from sevenfold.testing import FakeClock
@@ -73,10 +73,12 @@ def test_a_diff_of_very_many_lines_shows_all_of_them() -> None:
     assert [line.text for line in found] == ["same", *before, *after]
 
 
-@given(st.lists(st.sampled_from(["", "cause"]), min_size=1, max_size=80), st.integers(0, 30))
-def test_every_line_is_on_a_page_once(kinds: list[Any], height: int) -> None:
+@given(
+    st.lists(st.sampled_from(["", "cause"]), min_size=1, max_size=80), st.integers(0, 30), st.integers(0, 9)
+)
+def test_every_line_is_on_a_page_once(kinds: list[Any], last: int, more: int) -> None:
     lines = tuple(CallLine(f"line {n}", kind) for n, kind in enumerate(kinds))
-    pages = CallPages(lines, height)
+    pages = CallPages(lines, last, last + more)
     shown = pages.take_first()
     assert shown[0] == lines[0], "the head"
     assert shown[-1] == lines[-1], "the tail"
@@ -85,6 +87,7 @@ def test_every_line_is_on_a_page_once(kinds: list[Any], height: int) -> None:
     while pages.unseen_count:
         page = pages.take_next()
         assert page
+        assert pages.unseen_count or len(page) <= max(last, LEAST_SHOWN) * 2, "notes and lines"
         shown += page
 
     assert sorted(line.text for line in shown if line.kind != "note") == sorted(line.text for line in lines)
@@ -93,7 +96,7 @@ def test_every_line_is_on_a_page_once(kinds: list[Any], height: int) -> None:
 def test_the_cause_in_the_middle_is_on_the_first_page() -> None:
     lines = tuple(CallLine(f"line {n}", "cause" if n == 500 else "") for n in range(1_000))
 
-    shown = [line.text for line in CallPages(lines, 20).take_first()]
+    shown = [line.text for line in CallPages(lines, 15, 20).take_first()]
 
     assert "line 500" in shown
     assert len(shown) <= 20

@@ -95,14 +95,15 @@ def classify_within(command: str, allowed: frozenset[str]) -> CommandVerdict:
 
 
 _WORKED_OUT = frozenset({"command_substitution", "process_substitution", "ERROR"})
+_MOST_DOUBTS = 200
 
 
 def find_doubtful_spans(command: str) -> tuple[tuple[int, int], ...]:
-    """The parts of a command that are not known to only read, as character positions."""
+    """The first parts of a command that are not known to only read, as character positions."""
     source = command.encode("utf-8")
     found: list[Node] = []
     waiting = [_parse_source(source)]
-    while waiting:
+    while waiting and len(found) < _MOST_DOUBTS:
         node = waiting.pop()
         before = "ls " if node.type.endswith("_redirect") else ""
         if node.type in (*_HOLDERS, "redirected_statement") and node.named_child_count:

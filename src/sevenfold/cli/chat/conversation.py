@@ -332,7 +332,8 @@ class Chat:
             if not isinstance(after, CommandReply):
                 return after
             self._draft = after.draft or self._draft
-            print(f"{wrap_text(after.text, get_columns() - 1)}\n" if after.text else "", flush=True)
+            text = wrap_text(after.text, get_columns() - 1) if is_command(line) else after.text
+            print(f"{text}\n" if text else "", flush=True)
         return ExitChat()
 
     def _refresh_status(self) -> None:

@@ -44,9 +44,10 @@ class PermissionChoice(msgspec.Struct, frozen=True):
 class CallPages:
     """The lines of a call, and which of them were on the screen."""
 
-    def __init__(self, lines: tuple[CallLine, ...], height: int) -> None:
-        """`height`: lines that one screen has room for."""
-        self._lines, self._height = lines, max(LEAST_SHOWN, height)
+    def __init__(self, lines: tuple[CallLine, ...], last: int, other: int) -> None:
+        """`last`: lines that fit on the last page, above all answers; `other`: on a page before it."""
+        self._lines = lines
+        self._last, self._other = max(LEAST_SHOWN, last), max(LEAST_SHOWN, other)
         self._unseen = dict.fromkeys(range(len(lines)))
 
     @property
@@ -55,20 +56,22 @@ class CallPages:
         return len(self._unseen)
 
     def take_first(self) -> list[CallLine]:
-        """Everything, or head, tail and the lines that caused the question, with notes on the gaps."""
+        """Everything, or head, tail and the lines that matter most, with notes on the gaps."""
         count = len(self._lines)
-        if count <= self._height:
+        if count <= self._last:
             return self._take(list(range(count)))
-        third = (self._height - 2) // 3
+        third = min(count, self._other - 2) // 3
         chosen = {*range(third), *range(count - third, count)}
-        causes = [at for at, line in enumerate(self._lines) if line.kind == "cause" and at not in chosen]
-        for at in causes[:third]:
-            chosen.add(at)
+        for kinds in (("cause",), ("added", "removed"), ("", "note")):
+            found = [at for at, line in enumerate(self._lines) if line.kind in kinds and at not in chosen]
+            chosen.update(found[: max(0, 3 * third - len(chosen))])
         return self._take(sorted(chosen))
 
     def take_next(self) -> list[CallLine]:
         """The next lines that were not shown, as many as fit."""
-        return self._take(list(self._unseen)[: self._height - 2])
+        unseen = list(self._unseen)
+        fitting = len(unseen) if len(unseen) <= self._last else min(self._other, len(unseen) - self._last)
+        return self._take(unseen[:fitting])
 
     def _take(self, chosen: list[int]) -> list[CallLine]:
         """These lines; a note stands where others are missing between them."""
@@ -96,11 +99,10 @@ class PermissionPrompt:
         self._question, self._theme, self._place = question, theme, place
         self._columns = get_columns() - 1
         self._call: CallText = describe_question(question, self._columns)
-        below = len(self._format_answers(0).split("\n")) + len(self._format_notes().split("\n"))
-        height = (
-            shutil.get_terminal_size().lines - below - 6
-        )  # blank lines, the title, the question, the footer
-        self._pages = CallPages(self._call.lines, height)
+        rows = shutil.get_terminal_size().lines - 6  # two blank lines, the title, the question, the footer
+        rows -= len(self._format_notes().splitlines())
+        last, other = (rows - len(self._format_answers(unseen).splitlines()) for unseen in (0, 1))
+        self._pages = CallPages(self._call.lines, last, other)
 
     async def ask(self, prompts: PromptSession[str]) -> PermissionChoice:
         """Ask until there is an answer. The end of the input is a no; Ctrl-C is the caller's."""
@@ -133,7 +135,8 @@ class PermissionPrompt:
         elif word in ("yes", "always", "project"):
             if self._pages.unseen_count:
                 left = format_count(self._pages.unseen_count, "line")
-                self._print(f"  not yet: {left} of it have not been on the screen")
+                text = f"  not yet: {left} of it have not been on the screen"
+                self._print(wrap_text(text, self._columns, "  "))
             elif word == "yes":
                 return PermissionChoice(True)
             elif self._question.always and (word == "always" or self._place):
