@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS ?= $(shell expr $$($(PYTHON) -c 'import os; print(os.cpu_count() or 1)') + 1)
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
 
-.PHONY: setup demo test test-fast test-clients check format lint types imports bench bench-quick walks soak lock clean
+.PHONY: setup demo test test-fast test-clients check format lint types imports bench bench-quick walks screens soak lock clean
 
 setup: $(READY)
 
@@ -62,6 +62,10 @@ bench-quick: $(READY)
 # The functions and files that six common actions enter; --files lists them.
 walks: $(READY)
 	PYTHONPATH=tests $(BIN)/python -m architecture.walks
+
+# The pictures of the docs, from a real terminal (needs tmux).
+screens: $(READY)
+	$(BIN)/python docs/screens/draw_screens.py
 
 soak: $(READY)
 	$(BIN)/python -m pytest -q -m soak

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Self
 
 PATIENCE = 40.0
-WIDTH = 120
+WIDTH = 300  # Paths of tests are long: a sentence with one should stand on one line
 KIND = "xterm-256color"
 PROMPT = "›"
 ENTER, ESCAPE, CTRL_C, CTRL_D = "\r", "\x1b", "\x03", "\x04"

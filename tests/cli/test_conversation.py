@@ -15,7 +15,7 @@ from sevenfold.core.request import find_open_uses
 from sevenfold.simulator import Script, parse_steps, run_in_thread
 
 pytestmark = pytest.mark.real
-QUESTION = "lways in this session ("
+QUESTION = "Run it?"
 
 
 def at_terminal(world: World, *words: str) -> Terminal:
@@ -49,7 +49,9 @@ def test_a_tool_asks_before_it_runs(world: World) -> None:
     with at_terminal(world) as t:
         t.wait_for(PROMPT)
         t.line("run `touch one`")
-        t.wait_for("command: touch one", "asked because:", f"{QUESTION}Bash(touch")
+        t.wait_for(
+            "Run this command", "> touch one", "asked because:", "always in this session: ", QUESTION
+        )
         t.line("maybe")
         t.wait_for(QUESTION)
         t.line("n")

@@ -17,6 +17,7 @@ from cli.terminal import (
     SHIFT_TAB,
     TAB,
     UP,
+    WIDTH,
     Terminal,
 )
 from cli.world import World, is_running
@@ -30,7 +31,7 @@ DOT = base64.b64decode(
 )
 
 
-def at_terminal(world: World, *words: str, columns: int = 120) -> Terminal:
+def at_terminal(world: World, *words: str, columns: int = WIDTH) -> Terminal:
     return Terminal(words, world.env, world.project, columns)
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from sevenfold.cli.input import KeyListener, describe_call_in_full, make_permission_question
+from sevenfold.cli.input import KeyListener
 from sevenfold.cli.output import (
     EventNarrator,
     StatusLine,
@@ -268,7 +268,26 @@ def test_a_little_is_not_nothing() -> None:
     [
         (READ, "Read src/a.py"),
         (ToolUse("b", "Bash", {"command": "ls\n-l"}), "Bash ls -l"),
-        (ToolUse("x", "Odd", {"n": 1}), 'Odd {"n":1}'),
+        (ToolUse("x", "Odd", {"n": 1, "of": "a\nb"}), "Odd n: 1, of: a b"),
+        (
+            ToolUse("a", "Agent", {"description": "find the tests", "prompt": "…"}),
+            "Start a general-purpose agent: find the tests",
+        ),
+        (
+            ToolUse(
+                "a",
+                "Agent",
+                {
+                    "description": "find the tests",
+                    "prompt": "…",
+                    "subagent_type": "explore",
+                    "name": "scout",
+                    "run_in_background": True,
+                },
+            ),
+            "Start the explore agent scout in the background: find the tests",
+        ),
+        (ToolUse("m", "SendMessage", {"to": "scout", "summary": "stop now"}), "Tell scout: stop now"),
         (ToolUse("x", "Odd", {}), "Odd"),
     ],
 )
@@ -299,25 +318,6 @@ def test_a_long_line_is_cut() -> None:
 def test_a_fitted_line_is_not_broken(columns: int) -> None:
     assert cell_len(fit_line("日本語 and more", columns)) <= columns
     assert fit_line("short", 5) == "short"
-
-
-def test_always_is_offered_with_the_rules_it_adds_and_not_without() -> None:
-    text, answers = make_permission_question(("Edit(/**)", "Bash(ls:*)"))
-    assert text == "Run it? [y]es, [n]o, [a]lways in this session (Edit(/**), Bash(ls:*)): "
-    assert answers["a"] == "always"
-
-    text, answers = make_permission_question(())
-    assert text == "Run it? [y]es, [n]o: "
-    assert set(answers) == {"y", "yes", "n", "no"}
-
-
-def test_a_question_hides_nothing() -> None:
-    use = ToolUse("b", "Bash", {"command": "echo hi\nrm -rf x\x1b[2K", "timeout": 5})
-
-    assert describe_call_in_full(use) == "Bash\n  command: \n    echo hi\n    rm -rf x�[2K\n  timeout: 5"
-    assert "and 98,000 characters more" in describe_call_in_full(
-        ToolUse("w", "Write", {"content": "x" * 100_000})
-    )
 
 
 # --- keys -----------------------------------------------------------------------------------------------

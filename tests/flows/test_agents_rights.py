@@ -16,6 +16,7 @@ from sevenfold.core.messages import Message, ToolUse, assistant, parse_directive
 from sevenfold.core.request import Request
 from sevenfold.settings.place import TrustedFolders
 from sevenfold.testing import ScriptedModel
+from sevenfold.tools.toolbox import PermissionAnswer, PermissionQuestion
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 Says = Callable[[Request], "str | Message"]
@@ -165,9 +166,9 @@ async def test_always_said_to_an_agent_in_a_work_tree_holds_there_alone(
     committed(project, tmp_path)
     asked: list[str] = []
 
-    async def answer(use: ToolUse, why: str, rules: tuple[str, ...]) -> object:
-        asked.append(why)
-        return "always" if why.startswith("agent ") else False
+    async def answer(question: PermissionQuestion) -> PermissionAnswer:
+        asked.append(question.reason)
+        return "always" if question.reason.startswith("agent ") else False
 
     script: dict[str, str | Message] = {
         "start": assistant(agent("t1", "write there", isolation="worktree")),
@@ -211,8 +212,8 @@ async def test_an_agent_that_went_to_the_background_by_itself_asks_nobody(
 ) -> None:
     asked: list[str] = []
 
-    async def answer(use: ToolUse, why: str, rules: tuple[str, ...]) -> object:
-        asked.append(why)
+    async def answer(question: PermissionQuestion) -> PermissionAnswer:
+        asked.append(question.reason)
         return True
 
     script: dict[str, str | Message] = {"start": assistant(agent("t1", "wait and write"))}
@@ -233,7 +234,7 @@ async def test_an_agent_that_went_to_the_background_by_itself_asks_nobody(
         home=tmp_path / "home",
         environ=environ,
         settings=settings,
-        ask=answer,  # type: ignore[arg-type]
+        ask=answer,
     )
     async with session:
         await session.ask("start")

@@ -14,6 +14,7 @@ from sevenfold.core.request import Request, encode_prefix, find_open_uses
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Reply
 from sevenfold.testing import ScriptedModel
+from sevenfold.tools.toolbox import PermissionQuestion
 
 pytestmark = pytest.mark.anyio
 
@@ -114,8 +115,8 @@ async def test_what_nobody_can_be_asked_about_is_refused_to_an_agent_in_the_back
 ) -> None:
     asked: list[str] = []
 
-    async def yes(use: ToolUse, why: str, rules: tuple[str, ...]) -> bool:
-        asked.append(why)
+    async def yes(question: PermissionQuestion) -> bool:
+        asked.append(question.reason)
         return True
 
     write = ToolUse("w", "Write", {"file_path": "new.txt", "content": "x"})

@@ -11,7 +11,14 @@ from tools.conftest import names
 from sevenfold.core.events import Denied, Event
 from sevenfold.core.messages import ToolUse
 from sevenfold.tools.permissions import PermissionRules, Permissions
-from sevenfold.tools.toolbox import PermissionAnswer, Toolbox, ToolGate, make_standard_tools
+from sevenfold.tools.toolbox import (
+    PermissionAnswer,
+    PermissionQuestion,
+    RefusalReason,
+    Toolbox,
+    ToolGate,
+    make_standard_tools,
+)
 from sevenfold.tools.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
@@ -27,13 +34,13 @@ class Person:
         self.most_at_once = 0
         self._now = 0
 
-    async def __call__(self, use: ToolUse, reason: str, rules: tuple[str, ...]) -> PermissionAnswer:
+    async def __call__(self, question: PermissionQuestion) -> PermissionAnswer:
         self._now += 1
         self.most_at_once = max(self.most_at_once, self._now)
         await anyio.lowlevel.checkpoint()
         self._now -= 1
-        self.asked.append((use.id, reason))
-        self.offered.append(rules)
+        self.asked.append((question.use.id, question.reason))
+        self.offered.append(question.always)
         return self._answers.pop(0)
 
 
@@ -73,6 +80,32 @@ async def test_always_holds_for_the_same_thing_in_this_session(workspace: Worksp
     assert await asking(bash("npm test --other")) is not None
     assert len(person.asked) == 2
     assert person.offered[0] == ("Bash(npm test)", "Bash(make)"), "the person sees what it grants"
+
+
+async def test_no_with_a_reason_tells_the_reason(workspace: Workspace) -> None:
+    said = await gate(workspace, Person(RefusalReason("it takes an hour")))(bash("make"))
+
+    assert said == "the person said no to it, because: it takes an hour"
+
+
+@pytest.mark.parametrize(
+    ("command", "again", "other"),
+    [
+        ("make", "ls && make", "make all"),
+        ("npm test && rm -rf build", "npm test && rm -rf build", "npm test"),
+        ("echo $(date) > x", "echo $(date) > x", "touch x"),
+    ],
+)
+async def test_never_holds_for_the_same_thing_and_nothing_else(
+    workspace: Workspace, command: str, again: str, other: str
+) -> None:
+    person = Person("never", True)
+    asking = gate(workspace, person)
+
+    assert await asking(bash(command)) == "the person said never to it: do not try it again"
+    assert await asking(bash(again)) == f"the rule Bash({command}) denies it"
+    assert await asking(bash(other)) is None
+    assert len(person.asked) == 2
 
 
 async def test_a_rule_that_denies_is_never_asked_about(workspace: Workspace) -> None:

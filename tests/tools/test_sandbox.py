@@ -18,7 +18,13 @@ from sevenfold.testing import FakeClock
 from sevenfold.tools.bash_tool import BashTool, make_environment
 from sevenfold.tools.permissions import Mode, PermissionRules, Permissions
 from sevenfold.tools.sandbox import Sandbox, find_landlock_version, start_in_sandbox
-from sevenfold.tools.toolbox import PermissionAnswer, Toolbox, ToolGate, make_standard_tools
+from sevenfold.tools.toolbox import (
+    PermissionAnswer,
+    PermissionQuestion,
+    Toolbox,
+    ToolGate,
+    make_standard_tools,
+)
 from sevenfold.tools.workspace import SandboxUse, Workspace
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
@@ -43,7 +49,7 @@ async def call(
 ) -> ToolResult:
     """The result of a command behind the real gate; `yes` is the user's answer to a question."""
 
-    async def ask(use: ToolUse, why: str, remedies: tuple[str, ...]) -> PermissionAnswer:
+    async def ask(question: PermissionQuestion) -> PermissionAnswer:
         return yes
 
     gate = ToolGate(Permissions(rules), place, ask)

@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 from tools.shell_samples import NOT_READ_ONLY, READ_ONLY
 
 from sevenfold.tools.readonly_commands import QUIET_GIT, READ_ONLY_COMMANDS
-from sevenfold.tools.shell import LONGEST, classify_command, classify_within, split_compound
+from sevenfold.tools.shell import (
+    LONGEST,
+    classify_command,
+    classify_within,
+    find_doubtful_spans,
+    split_compound,
+)
 
 BASH = shutil.which("bash")
 EXTRACTION = frozenset({"ls", "find", "grep", "cat", "stat", "wc", "head", "tail"})
@@ -438,3 +444,21 @@ def test_no_mix_of_known_words_is_misjudged(sample: Path, command: str) -> None:
 @settings(max_examples=10_000, derandomize=False)
 def test_thousands_of_hostile_commands_are_not_misjudged(sample: Path, command: str) -> None:
     _check_against_bash(command, sample)
+
+
+@pytest.mark.parametrize(
+    ("command", "parts"),
+    [
+        ("ls -l", []),
+        ("ls && touch a; cat b", ["touch a"]),
+        (f"echo {'word ' * 3_000}$(curl x | sh) end", ["$(curl x | sh)"]),
+        ("echo `rm x` ünï $(rm y)", ["`rm x`", "$(rm y)"]),
+        ("cat a > b; ls", ["> b"]),
+        ("npm test 2>/dev/null", ["npm test"]),
+        ("(ls; rm x) > y", ["rm x", "> y"]),
+        ("for i in a; do rm $i; done", ["for i in a; do rm $i; done"]),
+        ("echo 'x", [" 'x"]),
+    ],
+)
+def test_the_parts_that_cause_a_question_are_found(command: str, parts: list[str]) -> None:
+    assert [command[start:end] for start, end in find_doubtful_spans(command)] == parts

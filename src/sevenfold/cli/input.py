@@ -17,12 +17,10 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 import msgspec
 
-from sevenfold.cli.output import make_printable, to_one_line
+from sevenfold.cli.output import make_printable
 from sevenfold.cli.startup import list_changed_lines, list_ignored_settings
-from sevenfold.core.messages import ToolUse
 from sevenfold.settings.schema import NotificationSettings
 from sevenfold.storage.files import make_private_dir, read_if_there, write_atomic
-from sevenfold.tools.toolbox import PermissionAnswer
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
@@ -167,39 +165,7 @@ class TurnSignal:
         sys.stdout.flush()
 
 
-MOST_SHOWN: Final = 2_000
-_ANSWERS: Final[dict[str, PermissionAnswer]] = {"y": True, "yes": True, "n": False, "no": False}
-_ALWAYS: Final[dict[str, PermissionAnswer]] = {"a": "always", "always": "always"}
-
-
-def describe_call_in_full(use: ToolUse) -> str:
-    """The tool call with all that matters for the user's decision."""
-    lines = [use.name]
-    for name, value in use.input.items():
-        text = value if isinstance(value, str) else msgspec.json.encode(value).decode("utf-8")
-        text = make_printable(text)
-        if len(text) > MOST_SHOWN:
-            text = f"{text[:MOST_SHOWN]}\n… and {len(text) - MOST_SHOWN:,} characters more"
-        shown = text if "\n" not in text else "\n    " + text.replace("\n", "\n    ")
-        lines.append(f"  {make_printable(name)}: {shown}")
-    return "\n".join(lines)
-
-
-async def ask_permission(
-    prompts: PromptSession[str], use: ToolUse, reason: str, rules: tuple[str, ...]
-) -> PermissionAnswer:
-    """Yes, no, or always in this session. Ctrl-D is no; Ctrl-C is the caller's."""
-    print(f"{describe_call_in_full(use)}\n  asked because: {to_one_line(reason, 200)}", flush=True)
-    answer = await ask_choice(prompts, *make_permission_question(rules))
-    return False if answer is None else answer
-
-
-def make_permission_question(rules: tuple[str, ...]) -> tuple[str, dict[str, PermissionAnswer]]:
-    """The question and its possible answers; without a rule to add there is no "always"."""
-    if not rules:
-        return "Run it? [y]es, [n]o: ", _ANSWERS
-    added = to_one_line(", ".join(rules), MOST_SHOWN)
-    return f"Run it? [y]es, [n]o, [a]lways in this session ({added}): ", {**_ANSWERS, **_ALWAYS}
+_ANSWERS: Final = {"y": True, "yes": True, "n": False, "no": False}
 
 
 async def ask_choice(prompts: PromptSession[str], text: str, answers: dict[str, Any]) -> Any:

@@ -6,7 +6,7 @@ import datetime
 import re
 import sys
 import unicodedata
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -67,17 +67,53 @@ def fit_line(line: str, columns: int) -> str:
     return f"{line}…"
 
 
+def break_line(line: str, columns: int) -> Iterator[str]:
+    """The line in pieces that fit, broken behind a blank where there is one; joined they are the line."""
+    from rich.cells import cell_len
+
+    def measure(text: str) -> int:
+        return len(text) if text.isascii() else cell_len(text)
+
+    start, used, blank = 0, 0, 0
+    for at, char in enumerate(line):
+        used += measure(char)
+        while used > columns and at > start:
+            end = blank if blank > start else at
+            yield line[start:end]
+            start, used = end, measure(line[end : at + 1])
+        if char == " ":
+            blank = at + 1
+    yield line[start:]
+
+
+def wrap_text(text: str, columns: int, indent: str = "") -> str:
+    """Break long lines at words; what follows a break is indented like its line, and by `indent`."""
+    lines: list[str] = []
+    for line in text.split("\n"):
+        if len(line) <= columns // 2:  # it fits, also if all of its characters are wide
+            lines.append(line)
+            continue
+        before = (line[: len(line) - len(line.lstrip())] + indent)[: columns // 2]
+        first, *_ = break_line(line, columns)
+        lines.append(first.rstrip())
+        lines += [
+            before + piece.rstrip()
+            for piece in break_line(line[len(first) :], columns - len(before))
+            if piece
+        ]
+    return "\n".join(lines)
+
+
 def wrap_line(line: str) -> str:
     """A line broken at words for the width of the terminal; what is piped on stays one line."""
-    if not sys.stdout.isatty():
-        return line
-    import shutil
-    import textwrap
+    return wrap_text(line, get_columns() - 1, "      ") if sys.stdout.isatty() else line
 
-    columns = shutil.get_terminal_size().columns
-    if len(line) < columns:
-        return line
-    return "\n".join(textwrap.wrap(line, max(20, columns - 1), subsequent_indent="      "))
+
+def get_columns() -> int:
+    """The width of the terminal, at least 20."""
+    import shutil
+
+    return max(20, shutil.get_terminal_size().columns)
 
 
 def format_count(number: int, one: str, many: str = "") -> str:
@@ -138,12 +174,34 @@ def format_time(at: float) -> str:
 
 
 def format_call(use: ToolUse, most: int = 100) -> str:
-    """`Read src/a.py`"""
+    """`Read src/a.py`; a call that starts or tells an agent is a sentence."""
+    if sentence := describe_agent_call(use):
+        return to_one_line(sentence, most)
     for name in _MAIN_ARGUMENT:
         if isinstance(value := use.input.get(name), str) and value:
             return to_one_line(f"{use.name} {value}", most)
-    rest = msgspec.json.encode(use.input).decode("utf-8") if use.input else ""
+    rest = ", ".join(f"{name}: {format_argument(value)}" for name, value in use.input.items())
     return to_one_line(f"{use.name} {rest}", most)
+
+
+def format_argument(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode("utf-8")
+
+
+def describe_agent_call(use: ToolUse) -> str:
+    """The sentence for a call of Agent or SendMessage; empty for other tools."""
+    args = {name: value for name, value in use.input.items() if isinstance(value, str)}
+    if use.name == "Agent":
+        kind, name = args.get("subagent_type") or "general-purpose", args.get("name", "")
+        article = "the" if name else "an" if kind[:1].lower() in "aeiou" else "a"
+        member = "teammate" if use.input.get("teammate") else "agent"
+        where = " in a work tree of its own" if args.get("isolation") else ""
+        where += " in the background" if use.input.get("run_in_background") else ""
+        who = " ".join(filter(None, (article, kind, member, name)))
+        return f"Start {who}{where}: {args.get('description') or args.get('prompt', '')}"
+    if use.name == "SendMessage":
+        return f"Tell {args.get('to', '')}: {args.get('summary') or args.get('message', '')}"
+    return ""
 
 
 def format_outcome(result: ToolResult) -> str:
@@ -377,6 +435,8 @@ class SideOutput:
             return
         text = make_printable(line.text)
         style = self._styles.get(line.level)
+        if self._terminal:
+            text = wrap_text(text, get_columns() - 1, "  ")
         styled = f"{style}{text}\x1b[0m" if style else text
         print(styled if self._terminal else f"sevenfold: {text}", file=sys.stderr, flush=True)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
@@ -20,9 +21,19 @@ from sevenfold.cli.output import (
     to_one_line,
 )
 from sevenfold.cli.themes import DEFAULT_THEME, THEMES, Theme
-from sevenfold.core.events import Asked, Delta, Ended, Event, Progress, Replied, Sending, ToolStarted
+from sevenfold.core.events import (
+    Asked,
+    Delta,
+    Ended,
+    Event,
+    Progress,
+    Replied,
+    Retrying,
+    Sending,
+    ToolStarted,
+)
 from sevenfold.layers.l3_session_memory.notes_update import NotesUpdater
-from sevenfold.layers.l5_durable_memory.extraction import Extraction
+from sevenfold.layers.l5_durable_memory.extraction import Extraction, LateExtraction
 from sevenfold.layers.l6_dreaming.dreaming import Dreaming
 
 if TYPE_CHECKING:
@@ -73,6 +84,11 @@ class MarkdownStream:
         self._console, self._code_theme = console, code_theme
         self._tail = ""
         self._begun = False
+
+    @property
+    def is_open(self) -> bool:
+        """Never: the paragraph that is being written is only drawn, so a line can be printed above it."""
+        return False
 
     def feed(self, text: str) -> None:
         self._tail += make_printable(text)
@@ -125,29 +141,73 @@ class _RenderedLines:
 
 
 class PlainStream:
-    """One reply as plain text, for output without colour or without a terminal."""
+    """One reply as plain text, for output without colour or terminal; at a terminal it breaks at words."""
 
     def __init__(self, console: Console) -> None:
-        self._file = console.file
+        self._console, self._file = console, console.file
+        self._line, self._blanks, self._word, self._fence = "", "", "", ""
+        self._used = 0  # Columns of the current row
         self._last = ""
+
+    @property
+    def is_open(self) -> bool:
+        """True while the reply is not complete: what is printed now would split it."""
+        return bool(self._last)
 
     def feed(self, text: str) -> None:
         text = make_printable(text)
-        self._file.write(text)
+        if self._console.is_terminal:
+            for piece in re.findall(r"\n|[^\S\n]+|\S+", text):
+                self._add(piece)
+        else:
+            self._file.write(text)
         self._file.flush()
         self._last = text[-1:] or self._last
 
+    def _add(self, piece: str) -> None:
+        """A word is written when it is complete."""
+        if not piece.isspace():
+            self._word += piece
+            return
+        self._write_word()
+        if piece == "\n":
+            self._file.write("\n")
+            self._fence = _find_open_fence(self._fence, self._line)
+            self._line, self._blanks, self._used = "", "", 0
+        else:
+            self._blanks += piece
+
+    def _write_word(self) -> None:
+        from rich.cells import cell_len
+
+        text = self._blanks + self._word
+        fits = self._used + cell_len(text) < self._console.width
+        if self._word and self._used and not fits and not self._fence:
+            self._file.write("\n")
+            self._used, text = 0, self._word
+        self._file.write(text)
+        self._used += cell_len(text)
+        self._line += text
+        self._blanks = self._word = ""
+
     def finish(self) -> None:
+        self._write_word()
         if self._last and self._last != "\n":
             self._file.write("\n")
-            self._file.flush()
-        self._last = ""
+        self._file.flush()
+        self._line = self._last = self._fence = ""
+        self._used = 0
 
 
 TICK: Final = 0.1
 DREAM: Final = "dream"
 # The names that people are shown for background work, by the label of its layer
-TASK_NAMES: Final = {Dreaming.label: DREAM, Extraction.label: "extraction", NotesUpdater.label: "notes"}
+TASK_NAMES: Final = {
+    Dreaming.label: DREAM,
+    Extraction.label: "extraction",
+    LateExtraction.label: "extraction",
+    NotesUpdater.label: "notes",
+}
 ASIDE: Final = frozenset({*TASK_NAMES, DREAM})  # Background work, whose progress is in the footer
 _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
@@ -175,9 +235,11 @@ class Screen:
         footer: Callable[[], str] = str,
         chat: bool = False,
         theme: Theme = THEMES[DEFAULT_THEME],
+        write: Callable[[Callable[[], None]], object] = lambda print_line: print_line(),
     ) -> None:
+        """`write` is called with a function that prints a line, and says when that may run."""
         self._out, self._aside, self._draws = out, aside, not plain and not quiet
-        self._footer = footer
+        self._footer, self._write = footer, write
         self._narrator = EventNarrator(chat=chat)
         self._stream = PlainStream(out) if plain else MarkdownStream(out, theme.code)
         self._live: Live | None = None
@@ -185,6 +247,7 @@ class Screen:
         self._doing, self._work = "", "working"
         self._streamed = False
         self._delayed: list[Event] | None = None
+        self._held: list[StatusLine] = []  # Lines that wait for the end of the reply
 
     def __call__(self, event: Event) -> None:
         if self._delayed is not None:
@@ -210,8 +273,10 @@ class Screen:
                     self.redraw()
             case Replied(message, source="main"):
                 self._finish_reply(message.text)
+            case Retrying():
+                self._finish_stream()
             case ToolStarted(use):
-                self._stream.finish()
+                self._finish_stream()
                 self._doing = format_call(use, 60)
             case Progress(by, said, done) if by not in ASIDE:
                 self._doing = "" if done else to_one_line(f"{by}: {said}", 60)
@@ -221,8 +286,15 @@ class Screen:
     def _finish_reply(self, text: str) -> None:
         if not self._streamed and text.strip():  # a model that does not stream
             self._stream.feed(text)
-        self._stream.finish()
+        self._finish_stream()
         self._streamed = False
+
+    def _finish_stream(self) -> None:
+        """End the reply, and print the lines that waited for its end."""
+        self._stream.finish()
+        held, self._held = self._held, []
+        for line in held:
+            self.say(line)
 
     def show_earlier_reply(self, text: str) -> None:
         """Show a reply of an earlier time as it was shown then."""
@@ -233,10 +305,15 @@ class Screen:
         self._narrator.currency = currency
 
     def say(self, line: StatusLine) -> None:
-        """Print a status line; the reply is interrupted for it at a line end."""
+        """Print a status line, never in the middle of a paragraph of the reply."""
         if not self._aside.is_shown(line):
             return
-        self._stream.finish()
+        if self._stream.is_open:
+            self._held.append(line)
+        else:
+            self._write(partial(self._print_line, line))
+
+    def _print_line(self, line: StatusLine) -> None:
         with self.pause():
             self._aside.say(line)
 
@@ -261,7 +338,7 @@ class Screen:
         return live
 
     def _stop(self) -> None:
-        self._stream.finish()
+        self._finish_stream()
         if self._live is not None:
             self._live.stop()
         self._live, self._doing = None, ""
@@ -304,7 +381,7 @@ class Screen:
     def pause_for_question(self) -> Iterator[None]:
         """Stop drawing; events of the meantime are shown when the question is answered."""
         with self.pause():
-            self._stream.finish()
+            self._finish_stream()
             self._delayed = []
             try:
                 yield

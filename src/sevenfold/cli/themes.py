@@ -13,6 +13,7 @@ class Theme(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     plain: bool = False
     status: dict[str, str]  # The escape code of a status line, by its level
+    call: dict[str, str] = {}  # The escape code of a line of a call that is asked about, by its kind
     code: str = "ansi_dark"  # The colours of code in replies, by rich's name
     markdown: dict[str, str] = {}  # Styles of rich that are another
     editor: dict[str, str] = {}  # Styles of prompt_toolkit that are another
@@ -23,6 +24,13 @@ THEMES: Final = {
     "dark": Theme(
         name="dark",
         status={"progress": "\x1b[2m", "info": "\x1b[36m", "warning": "\x1b[33m"},
+        call={
+            "title": "\x1b[1m",
+            "added": "\x1b[32m",
+            "removed": "\x1b[31m",
+            "cause": "\x1b[1;33m",
+            "note": "\x1b[2m",
+        },
         editor={
             "bottom-toolbar": "noreverse ansibrightblack",
             "completion-menu": "bg:#303030 #d0d0d0",
@@ -34,6 +42,13 @@ THEMES: Final = {
     "light": Theme(
         name="light",
         status={"progress": "\x1b[2m", "info": "\x1b[34m", "warning": "\x1b[35m"},
+        call={
+            "title": "\x1b[1m",
+            "added": "\x1b[38;5;28m",
+            "removed": "\x1b[38;5;124m",
+            "cause": "\x1b[1;35m",
+            "note": "\x1b[2m",
+        },
         code="ansi_light",
         markdown={
             "markdown.code": "bold blue",

@@ -26,7 +26,14 @@ from sevenfold.storage.cleanup import StorageLimits
 from sevenfold.storage.files import read_bounded
 from sevenfold.storage.places import ProjectPaths, find_places
 from sevenfold.tools.permissions import PermissionRule, PermissionRules, Permissions
-from sevenfold.tools.toolbox import AskPermission, PermissionAnswer, Toolbox, ToolGate, make_standard_tools
+from sevenfold.tools.toolbox import (
+    AskPermission,
+    PermissionAnswer,
+    PermissionQuestion,
+    Toolbox,
+    ToolGate,
+    make_standard_tools,
+)
 from sevenfold.tools.workspace import FileKeeper, Workspace, resolve_path
 
 DEFAULT_MODEL: Final = "claude-sonnet-5-5"  # With a key and nothing else said
@@ -208,11 +215,10 @@ class Toolset:
         if isinstance(event, Ended):
             self._tell("idle_prompt", "the turn has ended, and it waits for you")
 
-    async def _asking(
-        self, ask: AskPermission, use: ToolUse, why: str, rules: tuple[str, ...]
-    ) -> PermissionAnswer:
-        self._tell("permission_prompt", f"it wants to use {use.name} and asks you: {why}")
-        return await ask(use, why, rules)
+    async def _asking(self, ask: AskPermission, question: PermissionQuestion) -> PermissionAnswer:
+        text = f"it wants to use {question.use.name} and asks you: {question.reason}"
+        self._tell("permission_prompt", text)
+        return await ask(question)
 
     def _tell(self, kind: str, text: str) -> None:
         if self._start is not None:

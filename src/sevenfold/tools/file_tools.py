@@ -1,4 +1,4 @@
-"""The Read tool: a bounded page of a text file with line numbers, or an image."""
+"""The tools Read, Write and Edit, and the preview of a change that has not run yet."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import anyio.to_thread
 import msgspec
 
 from sevenfold.core.errors import StorageFailure
-from sevenfold.core.messages import Block, Image, Json, Text
+from sevenfold.core.messages import Block, Image, Json, Text, ToolUse
 from sevenfold.core.protocols import Tool, ToolFailed
 from sevenfold.core.tokens import JSON_RATE, TEXT_RATE, scale_constant
 from sevenfold.storage.files import PRIVATE_FILE, make_private_dir, write_atomic
@@ -419,33 +419,78 @@ class EditTool:
     def _edit(self, asked: str, old: str, new: str, every: bool) -> str:
         path = self._workspace.locate(asked)
         shown = self._workspace.format_path(path)
-        old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
-        if not old:
-            raise ToolFailed("old_string is empty; name the text to replace, or use Write")
-        if old == new:
-            raise ToolFailed("old_string and new_string are the same; nothing would change")
-        loaded = _load_text(self._workspace, path)
-        spans = find_occurrences(loaded.text, old)
-        if not spans:
-            raise ToolFailed(
-                f"{shown} does not contain old_string{explain_not_found(loaded.text, old, new)}"
-            )
-        if len(spans) > 1 and not every:
-            where = ", ".join(str(_count_line(loaded.text, start)) for start, _ in spans[:_PLACES])
-            raise ToolFailed(
-                f"old_string occurs {len(spans)} times in {shown} (lines {where}"
-                f"{', …' if len(spans) > _PLACES else ''}); add lines around it, or set replace_all"
-            )
-        if len(loaded.text) + len(spans) * len(new) > 2 * LARGEST_EDIT:
-            raise ToolFailed(f"the result would be larger than {format_size(2 * LARGEST_EDIT)}")
-        after = loaded.encode(replace_spans(loaded.text, spans, new))
-        said = store_file(self._workspace, path, after, loaded.seen)
+        plan = _plan_edit(self._workspace, path, old, new, every)
+        loaded = plan.loaded
+        said = store_file(self._workspace, path, loaded.encode(plan.after), loaded.seen)
         if said.instead:
             return said.instead
-        line = _count_line(loaded.text, spans[0][0])
-        if len(spans) == 1:
+        line = _count_line(loaded.text, plan.first)
+        if plan.count == 1:
             return f"Edited {shown} at line {line}.{said.also}"
-        return f"Edited {shown}: {len(spans)} replacements, the first at line {line}.{said.also}"
+        return f"Edited {shown}: {plan.count} replacements, the first at line {line}.{said.also}"
+
+
+class _EditPlan(msgspec.Struct, frozen=True):
+    """A file, and its text after an edit."""
+
+    loaded: _LoadedText
+    after: str
+    count: int  # Replacements
+    first: int  # Where the first of them begins
+
+
+def _plan_edit(workspace: Workspace, path: Path, old: str, new: str, every: bool) -> _EditPlan:
+    """What an edit would make of a file; raises `ToolFailed` if it cannot be done."""
+    shown = workspace.format_path(path)
+    old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
+    if not old:
+        raise ToolFailed("old_string is empty; name the text to replace, or use Write")
+    if old == new:
+        raise ToolFailed("old_string and new_string are the same; nothing would change")
+    loaded = _load_text(workspace, path)
+    spans = find_occurrences(loaded.text, old)
+    if not spans:
+        raise ToolFailed(f"{shown} does not contain old_string{explain_not_found(loaded.text, old, new)}")
+    if len(spans) > 1 and not every:
+        where = ", ".join(str(_count_line(loaded.text, start)) for start, _ in spans[:_PLACES])
+        raise ToolFailed(
+            f"old_string occurs {len(spans)} times in {shown} (lines {where}"
+            f"{', …' if len(spans) > _PLACES else ''}); add lines around it, or set replace_all"
+        )
+    if len(loaded.text) + len(spans) * len(new) > 2 * LARGEST_EDIT:
+        raise ToolFailed(f"the result would be larger than {format_size(2 * LARGEST_EDIT)}")
+    return _EditPlan(loaded, replace_spans(loaded.text, spans, new), len(spans), spans[0][0])
+
+
+class FileChange(msgspec.Struct, frozen=True):
+    """A file before and after a Write or an Edit that has not run yet."""
+
+    path: Path
+    before: str | None  # None: there is no such file
+    after: str
+    problem: str = ""  # The reason why the call will fail as things are
+
+
+def preview_change(workspace: Workspace, use: ToolUse) -> FileChange:
+    """The effect of a Write or Edit; of an Edit that will fail, the two strings of the call."""
+    path = workspace.locate(use.input["file_path"])
+    if use.name == "Edit":
+        old, new = use.input["old_string"], use.input["new_string"]
+        try:
+            plan = _plan_edit(workspace, path, old, new, use.input.get("replace_all", False))
+        except (ToolFailed, OSError) as error:
+            return FileChange(path, old, new, str(error))
+        return FileChange(path, plan.loaded.text, plan.after)
+    if not os.path.lexists(path):
+        return FileChange(path, None, use.input["content"])
+    before, problem = "", ""
+    try:
+        with open_ordinary(workspace, path) as file:
+            before = file.read(LARGEST_EDIT).decode("utf-8", "replace")
+            check_unchanged(workspace, path, look_at_file(file, 0.0), "overwriting")
+    except (ToolFailed, OSError) as error:
+        problem = str(error)
+    return FileChange(path, before, use.input["content"], problem)
 
 
 class _LoadedText(msgspec.Struct, frozen=True):

@@ -498,7 +498,12 @@ def _is_restricted_at(root: Path, rule: PermissionRule, call: PermissionCall, wo
         place = call.places[0] if call.places else None
         return rule.is_match(call.use, place, root, workspace.home, loose=True)
     if rule.tool == "Bash":
-        return rule.about is None or command_rules.can_contain(rule.about, call.command)
+        about, command = rule.about, call.command
+        return (
+            about is None
+            or command_rules.is_exact_command(about, command)
+            or command_rules.can_contain(about, command)
+        )
     if rule.about is None or rule.tool not in EDITORS | {"Read"}:
         return False
     if rule.tool in EDITORS and call.read_only:
@@ -526,3 +531,18 @@ def _find_remedies(call: PermissionCall, workspace: Workspace) -> tuple[str, ...
         return (f"Read({make_path_pattern(place, workspace.root)})",)
     folder = place if place.is_dir() else place.parent
     return (f"Read({make_path_pattern(folder, workspace.root, below=True)})",)
+
+
+def find_refusal_rules(use: ToolUse, workspace: Workspace) -> tuple[str, ...]:
+    """The rules that would deny this very call."""
+    try:
+        call = parse_call(use, workspace)
+    except ToolFailed:
+        return ()
+    if call.kind == "run":
+        parts = call.parts or ()
+        return (PermissionRule.make_exact(parts[0] if len(parts) == 1 else call.command).text,)
+    if not call.places:
+        return (use.name,)
+    tool = "Edit" if call.kind == "edit" else "Read"
+    return (f"{tool}({make_path_pattern(call.places[0].real, workspace.root)})",)

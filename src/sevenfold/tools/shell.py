@@ -94,6 +94,41 @@ def classify_within(command: str, allowed: frozenset[str]) -> CommandVerdict:
     return CommandVerdict(True, "every command in it only reads")
 
 
+_WORKED_OUT = frozenset({"command_substitution", "process_substitution", "ERROR"})
+_MOST_DOUBTS = 200
+
+
+def find_doubtful_spans(command: str) -> tuple[tuple[int, int], ...]:
+    """The first parts of a command that are not known to only read, as character positions."""
+    source = command.encode("utf-8")
+    found: list[Node] = []
+    waiting = [_parse_source(source)]
+    while waiting and len(found) < _MOST_DOUBTS:
+        node = waiting.pop()
+        before = "ls " if node.type.endswith("_redirect") else ""
+        if node.type in (*_HOLDERS, "redirected_statement") and node.named_child_count:
+            waiting.extend(reversed(node.named_children))
+        elif node.type != "comment" and not classify_command(before + _get_text(node, source)).read_only:
+            found += _find_worked_out(node) or [node]
+    return tuple((len(source[: n.start_byte].decode()), len(source[: n.end_byte].decode())) for n in found)
+
+
+def _find_worked_out(node: Node) -> list[Node]:
+    """The outermost substitutions below a node, in the order of the source."""
+    found: list[Node] = []
+    waiting = [node]
+    while waiting:
+        if (one := waiting.pop()).type in _WORKED_OUT:
+            found.append(one)
+        else:
+            waiting.extend(reversed(one.children))
+    return found
+
+
+def _get_text(node: Node, source: bytes) -> str:
+    return source[node.start_byte : node.end_byte].decode("utf-8")
+
+
 def split_compound(command: str) -> tuple[str, ...] | None:
     """The simple commands of a compound one, or None when they are not certain.
 

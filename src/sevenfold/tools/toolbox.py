@@ -18,7 +18,7 @@ from sevenfold.core.messages import Block, Json, Text, ToolResult, ToolUse, stri
 from sevenfold.core.protocols import Tool, ToolFailed, Tools
 from sevenfold.tools.bash_tool import BashTool
 from sevenfold.tools.file_tools import EditTool, ReadTool, WriteTool
-from sevenfold.tools.permissions import PermissionDecision, Permissions
+from sevenfold.tools.permissions import PermissionDecision, Permissions, find_refusal_rules
 from sevenfold.tools.search_tools import GlobTool, GrepTool
 from sevenfold.tools.workspace import Workspace
 
@@ -193,9 +193,25 @@ def make_standard_tools(workspace: Workspace) -> list[Tool]:
     ]
 
 
-PermissionAnswer: TypeAlias = bool | Literal["always"]
-AskPermission: TypeAlias = Callable[[ToolUse, str, tuple[str, ...]], Awaitable[PermissionAnswer]]
-"""Asks the user: the call, the reason for the question, and the rules that "always" adds."""
+class PermissionQuestion(msgspec.Struct, frozen=True):
+    """A call that the user is asked about, and the rules that settle it for the future."""
+
+    use: ToolUse
+    reason: str
+    workspace: Workspace  # Where the call would run: an agent may have a folder of its own
+    always: tuple[str, ...] = ()  # Allow rules that "always" adds
+    never: tuple[str, ...] = ()  # Deny rules that "never" adds
+
+
+class RefusalReason(msgspec.Struct, frozen=True):
+    """No, and the user's reason, which the model is told."""
+
+    why: str
+
+
+PermissionAnswer: TypeAlias = bool | Literal["always", "never"] | RefusalReason
+AskPermission: TypeAlias = Callable[[PermissionQuestion], Awaitable[PermissionAnswer]]
+"""Asks the user."""
 
 
 class ToolGate:
@@ -268,12 +284,19 @@ class ToolGate:
 
     async def _ask_user(self, use: ToolUse, decision: PermissionDecision, ask: AskPermission) -> str | None:
         why = f"{self._who}: {decision.reason}" if self._who else decision.reason
-        answer = await ask(use, why, decision.remedies)
+        never = find_refusal_rules(use, self._workspace)
+        answer = await ask(PermissionQuestion(use, why, self._workspace, decision.remedies, never))
+        if answer == "never":
+            for rule in never:
+                self.permissions.add_rule("deny", rule)
+            return "the person said never to it: do not try it again"
+        if isinstance(answer, RefusalReason):
+            return f"the person said no to it, because: {answer.why}"
+        if not answer:
+            return "the person said no to it"
         if answer == "always":
             for rule in decision.remedies:
                 self.permissions.allow(rule)
-        if not answer:
-            return "the person said no to it"
         self._note_approval(use, given=True)
         return None
 

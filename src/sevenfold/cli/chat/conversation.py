@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import anyio
 import anyio.to_thread
 from msgspec.structs import replace
+from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.formatted_text import ANSI
 
 from sevenfold import __version__
@@ -23,7 +25,7 @@ from sevenfold.cli.chat.line_editor import EditorActions, InputHistory, make_ans
 from sevenfold.cli.chat.picker import RowPicker
 from sevenfold.cli.chat.slash import find_session_currency, offer_sessions, run_slash_command
 from sevenfold.cli.chat.status_line import StatusCommand
-from sevenfold.cli.chat.tasks import list_tasks
+from sevenfold.cli.chat.tasks import describe_background, describe_stops, describe_wait
 from sevenfold.cli.commands.sessions import collect_results, format_conversation
 from sevenfold.cli.failures import INTERRUPTED, describe_error, exit_now, watch_signals
 from sevenfold.cli.input import (
@@ -32,7 +34,6 @@ from sevenfold.cli.input import (
     TrustQuestions,
     TurnSignal,
     ask_choice,
-    ask_permission,
     ask_trust,
 )
 from sevenfold.cli.options import ChatOptions
@@ -47,29 +48,31 @@ from sevenfold.cli.output import (
     SideOutput,
     SlowCommand,
     StatusLine,
-    format_count,
     format_money,
     format_percent,
     format_tokens,
-    format_work_name,
+    get_columns,
     is_command,
+    wrap_text,
 )
 from sevenfold.cli.startup import CommandContext, describe_unknown_model, open_session, read_command_context
 from sevenfold.cli.terminal import Screen, make_console
 from sevenfold.cli.themes import THEMES, find_theme
 from sevenfold.core.clock import SystemClock
-from sevenfold.core.errors import SessionNotFound, SevenfoldError
+from sevenfold.core.errors import Mistake, SessionNotFound, SevenfoldError
 from sevenfold.core.events import Event, Notice
-from sevenfold.core.messages import ToolUse
 from sevenfold.core.transcript import Reply
 from sevenfold.layers.shared.background import open_task_group
 from sevenfold.session.session import Session
 from sevenfold.tools.permissions import Mode
-from sevenfold.tools.toolbox import PermissionAnswer
+from sevenfold.tools.toolbox import PermissionAnswer, PermissionQuestion
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
+    from prompt_toolkit.application import Application
     from prompt_toolkit.formatted_text import AnyFormattedText
+
+    from sevenfold.cli.chat.project_rules import ProjectRules
 
 MODES: Final[dict[Mode, str]] = {  # What the footer says of a mode; Shift-Tab goes through the first three
     "default": "",
@@ -82,7 +85,7 @@ CYCLE: Final[tuple[Mode, ...]] = ("default", "acceptEdits", "plan")
 
 
 def format_footer(session: Session, currency: str = "USD") -> str:
-    """Model, use of the window, money, cache, background: one line."""
+    """Model, use of the window, money, cache; below it the agents, tasks and commands at work."""
     pressure, ledger = session.turn.pressure(), session.ledger
     total = ledger.total
     parts = [session.model.name, f"{format_percent(pressure.share)} of {format_tokens(pressure.window)}"]
@@ -93,12 +96,10 @@ def format_footer(session: Session, currency: str = "USD") -> str:
     used = total.usage
     if session.model.capabilities.caches_prompts and (used.cache_read or used.cache_write):
         parts.append(f"cache {format_percent(total.usage.hit_rate)}")
-    if running := list_tasks(session):
-        shown = ", ".join(f"{task.name} ({task.said})" if task.said else task.name for task in running[:3])
-        parts.append(f"{format_count(len(running), 'task')} in the background: {shown}")
-    return " · ".join(parts)
+    return "\n".join(filter(None, [" · ".join(parts), describe_background(session)]))
 
 
+PATIENCE: Final = 0.5  # Seconds of waiting at the end of a session before a message says for what
 RECALLED: Final = 2  # Last messages of a resumed conversation that are shown again
 
 
@@ -131,6 +132,7 @@ class Chat:
             footer=self._format_footer,
             chat=True,
             theme=theme,
+            write=self._print_beside_prompt,
         )
         self._interrupts = InterruptCounter()
         self._key_listener = KeyListener(sys.stdin.fileno(), self._on_escape, self._cycle_mode)
@@ -153,13 +155,35 @@ class Chat:
         self._currency, self._closing = "USD", False
         self._ignored_settings: tuple[str, ...] = ()
         self._turn_scope: anyio.CancelScope | None = None
+        self._unprinted: list[Callable[[], None]] = []
+
+    @property
+    def _open_prompt(self) -> Application[str] | None:
+        """The prompt, question or list that is on the screen now."""
+        apps = [one.app for one in (self._lines, self._questions, self._picker) if one is not None]
+        return next((app for app in apps if app.is_running and not app.is_done), None)
+
+    def _print_beside_prompt(self, print_line: Callable[[], None]) -> None:
+        """Print a line: above an open prompt, which is drawn anew below it, or at once."""
+        prompt = self._open_prompt
+        if prompt is None or prompt.loop is None:
+            print_line()
+            return
+        self._unprinted.append(print_line)
+        prompt.loop.call_soon_threadsafe(run_in_terminal, self._print_waiting)
+
+    def _print_waiting(self) -> None:
+        waiting, self._unprinted = self._unprinted, []
+        for print_line in waiting:
+            print_line()
 
     def _format_footer(self) -> str:
         if self._session is None:
             return ""
         if self._status is not None and self._status.text:
             mode = MODES[self._session.tools.permissions.mode]
-            return "\n".join(filter(None, [self._status.text, mode]))
+            lines = [self._status.text, mode, describe_background(self._session)]
+            return "\n".join(filter(None, lines))
         return format_footer(self._session, self._currency)
 
     def _format_toolbar(self) -> AnyFormattedText:
@@ -178,8 +202,6 @@ class Chat:
 
     async def _paste_image(self) -> str:
         """Save the image of the clipboard; returns the mention of its file."""
-        from prompt_toolkit.application import run_in_terminal
-
         from sevenfold.cli.chat.clipboard import save_clipboard_image
 
         if self._session is None:
@@ -230,7 +252,7 @@ class Chat:
         self._closing = False
         session = open_session(options, self._context, self._ask_permission, started_by, interactive=True)
         try:
-            async with session:
+            async with open_task_group() as leaving, session:
                 self._session, self._told_mode = session, None
                 if self._mode is not None:
                     session.tools.permissions.mode = self._mode
@@ -241,9 +263,9 @@ class Chat:
                 self._closing = True
                 self._check_quick_exit()
                 await session.catch_up()
-                if running := session.tray.running:
-                    names = ", ".join(map(format_work_name, running))
-                    self._aside.say(StatusLine(f"waiting for {names}; Ctrl-C leaves without it"))
+                if stops := describe_stops(session):
+                    self._aside.say(StatusLine(stops))
+                leaving.start_soon(self._explain_wait, session)
         except SevenfoldError as error:
             if after is None:
                 raise
@@ -252,6 +274,12 @@ class Chat:
             pass
         assert after is not None
         return session, after
+
+    async def _explain_wait(self, session: Session) -> None:
+        """Say what a session that does not end at once waits for."""
+        await anyio.sleep(PATIENCE)
+        if wait := describe_wait(session):
+            self._aside.say(StatusLine(wait))
 
     def _check_quick_exit(self) -> None:
         if self._interrupts.leaving:
@@ -304,7 +332,8 @@ class Chat:
             if not isinstance(after, CommandReply):
                 return after
             self._draft = after.draft or self._draft
-            print(f"{after.text}\n" if after.text else "", flush=True)
+            text = wrap_text(after.text, get_columns() - 1) if is_command(line) else after.text
+            print(f"{text}\n" if text else "", flush=True)
         return ExitChat()
 
     def _refresh_status(self) -> None:
@@ -335,11 +364,13 @@ class Chat:
 
     async def _ask_choice(self, offer: CommandChoice) -> str:
         """The command that was chosen; empty for none."""
-        print(offer.text, flush=True)
+        print(wrap_text(offer.text, get_columns() - 1), flush=True)
         try:
             return await ask_choice(self._questions, offer.question, offer.choices) or ""
         except KeyboardInterrupt:
             return ""
+        finally:
+            self._print_waiting()
 
     async def _pick_row(self, menu: CommandMenu) -> str:
         """The command of the row that was picked; empty for none."""
@@ -350,6 +381,7 @@ class Chat:
             return ""
         finally:
             self._picker = None
+            self._print_waiting()
 
     async def _run_slow_command(self, doing: SlowCommand) -> CommandReply:
         """Run a command that takes a while; Ctrl-C and Esc stop it."""
@@ -394,6 +426,8 @@ class Chat:
                 return None
             self._aside.say(StatusLine("Ctrl-C again leaves"))
             return ""
+        finally:
+            self._print_waiting()
 
     async def _take_turn(self, session: Session, line: str | None) -> None:
         """Take a turn with this line; without one the mail of agents is the input."""
@@ -429,17 +463,39 @@ class Chat:
 
     # --- questions and interruptions ----------------------------------------------------------------------
 
-    async def _ask_permission(self, use: ToolUse, reason: str, rules: tuple[str, ...]) -> PermissionAnswer:
+    async def _ask_permission(self, question: PermissionQuestion) -> PermissionAnswer:
+        from sevenfold.cli.chat.permission_prompt import PermissionPrompt
+        from sevenfold.cli.chat.project_rules import ProjectRules
+
+        rules = ProjectRules(self._context.places, self._context.trust)
+        place = rules.describe_place() if question.workspace.project is None else None
+        prompt = await anyio.to_thread.run_sync(PermissionPrompt, question, self._theme, place)
         async with self._key_listener.pause():
             with self._screen.pause_for_question():
-                self._signal.call_user(f"it asks about {use.name}")
+                self._signal.call_user(f"it asks about {question.use.name}")
                 try:
-                    return await ask_permission(self._questions, use, reason, rules)
+                    choice = await prompt.ask(self._questions)
                 except KeyboardInterrupt:
                     self._interrupt()
                     return False
                 finally:
                     self._signal.begin()
+                if choice.keeps:
+                    self._keep_rules(rules, question, choice.answer)
+                return choice.answer
+
+    def _keep_rules(
+        self, rules: ProjectRules, question: PermissionQuestion, answer: PermissionAnswer
+    ) -> None:
+        """Keep the rules of "always" or "never" for the project, and say where."""
+        try:
+            if answer == "never":
+                text = rules.keep("deny", question.never)
+            else:
+                text = rules.keep("allow", question.always)
+            self._aside.say(StatusLine(text))
+        except Mistake as error:
+            self._aside.say(StatusLine(f"it holds for this session only: {error}", "warning"))
 
     def _on_escape(self) -> None:
         if self._session is not None and self._session.stop():
@@ -458,10 +514,7 @@ class Chat:
             self._key_listener.restore_terminal()
             exit_now()
         self._interrupts.leaving = self._interrupts.leaving or not pressed
-        apps = [one.app for one in (self._lines, self._questions, self._picker) if one is not None]
-        prompts = [app for app in apps if app.is_running and not app.is_done]
-        # A prompt that is open takes the signal as the key Ctrl-C.
-        for prompt in prompts:
+        if (prompt := self._open_prompt) is not None:  # it takes the signal as the key Ctrl-C
             prompt.exit(exception=KeyboardInterrupt())
-        if not prompts:
+        else:
             self._interrupt()

@@ -35,6 +35,7 @@ from sevenfold.memory.history.revisions import Author
 from sevenfold.session.session import Session
 
 USAGE: Final = "/agents [show NAME|stop NAME]"
+MOST_NAMED: Final = 3  # Agents, tasks or commands that the footer names
 
 
 def run_agents(session: Session, rest: str) -> CommandOutcome:
@@ -275,6 +276,44 @@ def list_tasks(session: Session) -> list[BackgroundTaskRow]:
     return [
         BackgroundTaskRow(name, progress.last.get(name, "").removeprefix("dreaming: ")) for name in names
     ]
+
+
+def describe_background(session: Session) -> str:
+    """The agents, tasks and commands that are at work now, in one line; empty if there are none."""
+    agents = [one for one in session.agents.agents if one.status == "running"]
+    session.tools.workspace.forget_ended()
+    parts = [
+        _list_work("agent", [(one.name, one.doing or one.description) for one in agents]),
+        _list_work("task", [(task.name, task.said) for task in list_tasks(session)]),
+        _list_work("command", [(f"process {one.pid}", "") for one in session.tools.workspace.background]),
+    ]
+    return " · ".join(filter(None, parts))
+
+
+def describe_stops(session: Session) -> str:
+    """The agents and commands that the end of a session stops; empty: none."""
+    stops = [f"agent {name}" for name in session.agents.busy]
+    session.tools.workspace.forget_ended()
+    if commands := len(session.tools.workspace.background):
+        stops.append(format_count(commands, "background command"))
+    return f"stopping {', '.join(stops)}" if stops else ""
+
+
+def describe_wait(session: Session) -> str:
+    """What the end of a session waits for, and how to leave at once; empty: nothing."""
+    if not (waits := dict.fromkeys(_name_task(label) for label in session.tray.running)):
+        return ""
+    most = session.settings.extraction.drain_seconds
+    return (
+        f"waiting for {', '.join(waits)}, at most {most:g} s; Ctrl-C leaves now, and what was said is kept"
+    )
+
+
+def _list_work(kind: str, rows: list[tuple[str, str]]) -> str:
+    """`2 agents: scout (reads the tests), tidy`; empty without any."""
+    shown = [f"{name} ({to_one_line(doing, 40)})" if doing else name for name, doing in rows[:MOST_NAMED]]
+    more = [f"{len(rows) - MOST_NAMED} more"] if len(rows) > MOST_NAMED else []
+    return f"{format_count(len(rows), kind)}: {', '.join(shown + more)}" if rows else ""
 
 
 def _name_task(label: str) -> str:
