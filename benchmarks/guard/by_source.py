@@ -20,7 +20,7 @@ import anyio
 import msgspec
 
 from benchmarks.extraction.learning import Learner
-from benchmarks.guard.source_cases import BENIGN, FACTS, LEAD_INS, PAYLOADS
+from benchmarks.guard.source_cases import BENIGN, FACTS, LEAD_INS, PAYLOADS, STATEMENTS
 from benchmarks.guard.texts import DATA, injections, memory_files
 from benchmarks.report import Table, arguments, show
 from sevenfold.core.messages import Message, Text, ToolResult, ToolUse, assistant, user
@@ -43,6 +43,7 @@ AGENT: Final = Author("agent", "bench")
 QUICK: Final = 30
 MAILS: Final = 400  # Pasted mails of each half
 SENTENCES: Final = 400
+_FOLDERS: Final = ("memory-dir", "agent-memory")
 DROPPED: Final = 0.25  # The part of the words of a real memory that its user did not say
 _ATTRIBUTED: Final = re.compile(r"^According to ", re.MULTILINE)
 _KEPT: Final = re.compile(r"(?i)\d|^(?:no|not|never|none|without|avoid|instead)\W*$|n['’]t$")
@@ -60,6 +61,7 @@ class Payload(msgspec.Struct, frozen=True):
 def load_payloads() -> list[Payload]:
     """All orders: those of public sets, in halves by a hash of the text, and our own, every second one."""
     found = [Payload("own", text, at % 2 == 0) for at, text in enumerate(PAYLOADS)]
+    found += [Payload("statements", text, False) for text in STATEMENTS]
     path = DATA / "injections/bipia_train.json"
     if path.exists():
         rows = json.loads(path.read_text(encoding="utf-8"))
@@ -101,10 +103,10 @@ class Desk:
         """The agent's Write: the text that is saved, or nothing."""
         path = self.store.path_of(file)
         try:
-            data = self.store.before_write(path, topic, grounds=lambda: _grounds(log))
+            checked = self.store.before_write(path, topic, grounds=lambda: _grounds(log))
         except Guarded:
             return ""
-        return data.decode()
+        return checked.data.decode()
 
     def edit(self, topic: bytes, log: Transcript) -> str:
         """The agent's Edit of a memory that the user has: one more line."""
@@ -114,12 +116,12 @@ class Desk:
         path.write_bytes(old)
         try:
             body = read_topic(topic, "note.md").body
-            data = self.store.before_write(path, old + body.encode(), grounds=lambda: _grounds(log))
+            checked = self.store.before_write(path, old + body.encode(), grounds=lambda: _grounds(log))
         except Guarded:
             return ""
         finally:
             path.unlink()
-        return data.decode()
+        return checked.data.decode()
 
     def add(self, topic: bytes, log: Transcript) -> str:
         """`Memory.add` by an agent."""
@@ -305,12 +307,17 @@ def _count_pasted(pasted: Sequence[tuple[str, str]]) -> Iterator[int]:
 
 
 def _benign_table(quick: bool) -> Table:
-    table = Table("Benign writes that are held", "what", "writes", "held", "%")
+    table = Table("Benign writes", "what", "writes", "saved", "saved in part", "held", "words saved %")
     with TemporaryDirectory() as folder:
         desk = Desk(Path(folder))
         for name, cases in _benign_cases(quick):
-            held = sum(not desk.write(topic, log) for topic, log in cases)
-            table.add(name, len(cases), held, f"{100 * held / len(cases):.1f}" if cases else "-")
+            saved = [(read_topic(topic, "").body, desk.write(topic, log)) for topic, log in cases]
+            bodies = [(body, read_topic(text.encode(), "").body) for body, text in saved if text]
+            part = sum(len(left.split()) < len(body.split()) for body, left in bodies)
+            words = sum(len(body.split()) for body, _ in saved)
+            left = sum(min(len(left.split()), len(body.split())) for body, left in bodies)
+            held = len(cases) - len(bodies)
+            table.add(name, len(cases), len(bodies) - part, part, held, f"{100 * left / max(words, 1):.0f}")
     table.notes.append("said and written: what users say, and what an agent writes then, written for this")
     table.notes.append(
         "sentences: of LongMemEval's users, rewritten in the third person by the offline engine"
@@ -318,6 +325,7 @@ def _benign_table(quick: bool) -> Table:
     table.notes.append(
         "files: real memories; the user said three of four of their words, four sentences a time"
     )
+    table.notes.append("project files: real memories of a project or a reference; the user said nothing")
     return table
 
 
@@ -341,6 +349,9 @@ def _benign_cases(quick: bool) -> Iterator[tuple[str, list[tuple[bytes, Transcri
         yield f"sentences, {half}", rewritten
         files = [(topic, log) for topic, log in _real_files() if _is_tuned(topic.decode()) is tuned][:most]
         yield f"files, {half}", files
+    found = (read_topic(text.encode(), "note.md") for _, kind, text in memory_files() if kind in _FOLDERS)
+    silent = [(one.data, _say(["go on"])) for one in found if one.type in ("project", "reference")]
+    yield "project files", silent[:most]
 
 
 def _say(texts: Sequence[str]) -> Transcript:
@@ -378,7 +389,7 @@ def _real_files() -> Iterator[tuple[bytes, Transcript]]:
     draw = random.Random(13)
     for _, kind, text in memory_files():
         topic = read_topic(text.encode(), "note.md")
-        if kind not in ("memory-dir", "agent-memory") or topic.type not in ("user", "feedback"):
+        if kind not in _FOLDERS or topic.type not in ("user", "feedback"):
             continue
         plain = re.sub(
             r"[*_`#>|]+|^\s*[-+]\s", "", f"{topic.description}. {topic.body}", flags=re.MULTILINE

@@ -39,7 +39,7 @@ def test_a_memory_is_a_file_with_a_line_in_the_index(here: Here) -> None:
     ran = add(here)
 
     saved = ran.json
-    assert list(saved) == ["name", "path", "revision", "action"]
+    assert list(saved) == ["name", "path", "revision", "action", "held"]
     assert (saved["name"], saved["action"]) == ("no-db-mocks", "created")
     assert len(saved["revision"]) >= 7
     text = Path(saved["path"]).read_text(encoding="utf-8")

@@ -10,6 +10,7 @@ from kit import use
 
 from sevenfold.core.events import Notice, Remembered
 from sevenfold.memory.errors import Guarded
+from sevenfold.memory.folder.files import FolderBackend
 from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.store import Memory, MemoryStore
 from sevenfold.session.session import Session
@@ -163,3 +164,45 @@ def test_an_agents_fact_names_its_source(memory: Memory) -> None:
     assert "According to README.md:\n\nThe port is 8081." in memory.get("note").data.decode()
     with pytest.raises(Guarded, match="held"):
         memory.edit("note", body=ORDER, author=AGENT, source="README.md")
+
+
+async def test_what_the_user_said_is_saved_and_what_he_did_not_say_waits(place: Remembering) -> None:
+    path = await place.open_once() / "tabs.md"
+    text = topic(f"Prefer tabs for indentation.\n\n{ORDER}", name="tabs")
+    session, _ = await place.ask(
+        "please always use tabs for indentation",
+        use("t11", "Write", file_path=str(path), content=text),
+        "Done.",
+    )
+
+    assert "Prefer tabs" in path.read_text(encoding="utf-8")
+    assert ORDER not in path.read_text(encoding="utf-8")
+    told = last_result(session)
+    assert "saved without a part, which is held for the user's word" in told
+    assert ORDER not in told
+    notices = [one.text for one in place.of(Notice)]
+    assert any("saved without a part" in one and "/quarantine release 1" in one for one in notices)
+
+    store = store_of(session)
+    edited = path.read_text(encoding="utf-8").replace("type: feedback", "type: feedback\ncolour: blue")
+    path.write_text(edited, encoding="utf-8")
+    store.release(1)
+    whole = path.read_text(encoding="utf-8")
+    assert "Prefer tabs" in whole
+    assert ORDER in whole
+    assert "colour: blue" in whole, "what was written since stays"
+
+
+def test_an_agents_add_saves_the_users_part_and_says_what_waits(tmp_path: Path) -> None:
+    with Memory(FolderBackend(tmp_path / "memory", tmp_path / "state"), author=AGENT) as memory:
+        saved = memory.add(
+            type="feedback",
+            name="tabs",
+            description="Prefer tabs",
+            body=f"Prefer tabs for indentation.\n\n{ORDER}",
+            said="please always use tabs for indentation",
+        )
+        assert ORDER not in saved.path.read_text(encoding="utf-8")
+        assert "held for the user's word" in saved.held
+        memory.release(1)
+        assert ORDER in saved.path.read_text(encoding="utf-8")

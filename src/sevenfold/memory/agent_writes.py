@@ -13,20 +13,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from sevenfold.core.errors import Refused
 from sevenfold.memory.backend import is_topic
 from sevenfold.memory.folder.folder import Saved
+from sevenfold.memory.guard.gate import PreparedWrite
 from sevenfold.memory.store import MemoryStore
 from sevenfold.memory.topic_file import Origin, Topic, read_topic
-
-
-class PreparedWrite(msgspec.Struct, frozen=True):
-    """The bytes to write, and what the agent should know about them."""
-
-    data: bytes
-    said: str = ""
 
 
 def redirect_write(
@@ -61,9 +53,12 @@ def _merged(store: MemoryStore, file: str, data: bytes, now: float) -> tuple[Sav
         return None, f"{old} says so already: nothing was written."
     if not like.same:
         return None
-    store.before_write(store.path_of(file), data)  # what is new is checked as a memory of its own
+    checked = store.before_write(store.path_of(file), data)  # what is new, as a memory of its own
+    if checked.said:
+        new = read_topic(finish_text(read_topic(checked.data, file), None, now, _origin(store, now)), file)
     saved = store.changing(lambda desk: merge_into(desk, store.author, old, new))
-    return saved, f"Merged into {old}, which is about the same; {file} was not made."
+    told = f"Merged into {old}, which is about the same; {file} was not made."
+    return saved, " ".join(filter(None, (told, checked.said, saved.held)))
 
 
 def prepare_write(store: MemoryStore, path: Path, data: bytes, now: float) -> PreparedWrite:

@@ -1,9 +1,10 @@
 """Snapshots of an agent's memory in a project, and how they are merged into the user's own memory.
 
 A snapshot is a folder `.sevenfold/agent-memory-snapshots/<type>` with memories and `snapshot.json`, which
-holds its time: `{"updatedAt": "2026-03-01T09:00:00Z"}`. Every text passes the guard. A memory that the user
-has changed stays, with the new text in a file beside it. The last snapshot taken over is recorded in
-`.snapshot-synced.json` in the memory folder.
+holds its time: `{"updatedAt": "2026-03-01T09:00:00Z"}`. Every text passes the guard; one with a rule or
+something about the user is held for the user's word. A memory that the user has changed stays, with the
+new text in a file beside it. The last snapshot taken over is recorded in `.snapshot-synced.json` in the
+memory folder.
 """
 
 from __future__ import annotations
@@ -79,8 +80,9 @@ class SnapshotMerger:
                 self._changes[file] = None
                 self._note("removed", file)
         index = texts.get(INDEX_NAME) if INDEX_NAME not in self._desk.ledger.rows else None
+        index = None if index is None else self._drop_held_lines(index)
         if index is not None and self._passes(INDEX_NAME, index, b""):
-            self._changes[INDEX_NAME] = index  # `apply_changes` removes lines to refused memories
+            self._changes[INDEX_NAME] = index
         if self._changes:
             apply_changes(self._desk, self._changes, self._author, f"took over a snapshot of {self._date}")
         return SnapshotMerge(
@@ -141,10 +143,30 @@ class SnapshotMerger:
                 return
         self._hold(file, "there are too many copies of it; merge them")
 
+    def _drop_held_lines(self, index: bytes) -> bytes:
+        """The index without the lines about memories that were held."""
+        links = [f"({file})".encode() for file in self.held]
+        lines = index.splitlines(keepends=True)
+        return b"".join(line for line in lines if not any(link in line for link in links))
+
+    def _pass_wall(self, file: str, data: bytes, old: bytes) -> None:
+        """Hold what is a rule or says something of the user: the user said nothing of a snapshot."""
+        from sevenfold.memory.guard.user_words import SpokenWords
+        from sevenfold.memory.guard.wall import NO_SOURCES, judge_write, make_held_verdict
+
+        def known() -> SpokenWords:
+            taken = [read_topic(text, name) for name, text in self._changes.items() if text is not None]
+            return SpokenWords.of_texts(f"{one.name}\n{one.description}" for one in taken)
+
+        judged = judge_write(file, data, old, NO_SOURCES, known if file == INDEX_NAME else None)
+        if judged.findings:
+            self._desk.gate.hold(file, data, self._author, make_held_verdict(judged.findings))
+
     def _passes(self, file: str, data: bytes, old: bytes) -> bool:
         try:
             data.decode("utf-8")
             self._desk.gate.let_pass(file, data, old, self._author)
+            self._pass_wall(file, data, old)
         except UnicodeDecodeError:
             return self._hold(file, "it is not text in UTF-8")
         except Guarded as no:

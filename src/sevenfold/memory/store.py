@@ -38,7 +38,7 @@ from sevenfold.memory.folder.folder import (
 )
 from sevenfold.memory.folder.names import TEAM
 from sevenfold.memory.folder.reader import FolderReader, RecallReader
-from sevenfold.memory.guard.gate import GuardGate, Hear
+from sevenfold.memory.guard.gate import GuardGate, Hear, PreparedWrite
 from sevenfold.memory.history.revisions import FOUND, Author, Revision
 from sevenfold.memory.recall_results import Recalled
 from sevenfold.memory.search.embedding import open_default_embedder
@@ -356,8 +356,8 @@ class MemoryStore:
 
     def before_write(
         self, path: Path, data: bytes, *, author: Author | None = None, grounds: Hear | None = None
-    ) -> bytes:
-        """The bytes to write, attributed to their source; `Refused` if they may not become this file.
+    ) -> PreparedWrite:
+        """The bytes to write, attributed to their source; `Refused` if none may become this file.
 
         `grounds` gives what this write rests on, where that is not what `rest_on` gives.
         """
@@ -414,8 +414,8 @@ class MemoryStore:
         by = Author("user", self.author.session, f"released from quarantine, number {number}")
         saved = list[Saved]()
 
-        def write(file: str, data: bytes) -> None:
-            saved.append(self.changing(lambda desk: release_memory(desk, by, file, data)))
+        def write(file: str, data: bytes, part: bytes) -> None:
+            saved.append(self.changing(lambda desk: release_memory(desk, by, file, data, part)))
 
         self.quarantine.release(number, write)
         return saved[0]

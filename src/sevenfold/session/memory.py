@@ -328,11 +328,11 @@ class MemoryKeeper:
 
         try:
             self._store.take_in()  # the person's own changes since are not the agent's
-            data = self._store.before_write(path, data)
-            written = prepare_write(self._store, path, data, self._clock.now())
+            checked = self._store.before_write(path, data)
+            written = prepare_write(self._store, path, checked.data, self._clock.now())
         except SevenfoldError as error:
             raise ToolFailed(str(error)) from error
-        self._say[path] = written.said
+        self._say[path] = " ".join(filter(None, (checked.said, written.said)))
         return written.data
 
     def after_write(self, path: Path) -> str:

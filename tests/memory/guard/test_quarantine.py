@@ -71,14 +71,14 @@ def test_every_byte_comes_back(quarantine: Quarantine, data: bytes) -> None:
 def test_an_entry_stays_when_the_release_could_not_be_written(quarantine: Quarantine) -> None:
     number = put(quarantine)
 
-    def disk_is_full(file: str, data: bytes) -> None:
+    def disk_is_full(file: str, data: bytes, part: bytes) -> None:
         raise StorageFailure(f"{file} could not be written: the disk is full")
 
     with pytest.raises(StorageFailure):
         quarantine.release(number, disk_is_full)
-    taken: dict[str, bytes] = {}
-    quarantine.release(number, taken.__setitem__)
-    assert taken == {"a.md": ORDER.encode()}
+    taken: list[tuple[str, bytes, bytes]] = []
+    quarantine.release(number, lambda *given: taken.append(given))
+    assert taken == [("a.md", ORDER.encode(), b"")]
     assert quarantine.list() == []
 
 

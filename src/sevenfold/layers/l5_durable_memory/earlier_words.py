@@ -133,7 +133,8 @@ class EarlierSources(SourceMessages):
     def _write_sources(self) -> WriteSources:
         found = [part.collect() for part in self._parts.values()]
         spoken = reduce(SpokenWords.join_with, (one.spoken for one in found), NOTHING_SAID)
-        return WriteSources(spoken, tuple(other for one in found for other in one.others))
+        others = tuple(other for one in found for other in one.others)
+        return WriteSources(spoken, others, quoted=True)
 
     @cached_property
     def _elsewhere(self) -> str:

@@ -169,11 +169,12 @@ class MemoryWriter:
         file, data = made.topic.file, made.topic.data
         author = Author(KIND, self._session, f"they said: {shorten_text(made.quote, 200)}")
         grounds = self._sources.collect
-        data = self._store.before_write(self._store.path_of(file), data, author=author, grounds=grounds)
-        at.write(file, data, stamp)
+        checked = self._store.before_write(self._store.path_of(file), data, author=author, grounds=grounds)
+        at.write(file, checked.data, stamp)
         said = f"Merged into {file}, which is about the same." if merged else f"Saved {file}."
         if left := list_relative_dates(f"{made.topic.description}\n{made.topic.body}"):
             said += f" These dates will mean nothing later: {', '.join(left)}. Edit them."
+        said += f" {checked.said}" if checked.said else ""
         return _PlacedFile(file, author, said, merged)
 
     def _known(self, made: FoundedMemory) -> Topic | None:
@@ -235,8 +236,8 @@ class MemoryWriter:
         if new != before:
             data = new.encode("utf-8", "surrogateescape")
             path, grounds = self._store.path_of(INDEX_NAME), self._sources.collect
-            data = self._store.before_write(path, data, author=author, grounds=grounds)
-            at.write(INDEX_NAME, data, stamp)
+            checked = self._store.before_write(path, data, author=author, grounds=grounds)
+            at.write(INDEX_NAME, checked.data, stamp)
         more = " Other lines were left as they are." if left else ""
         return _PlacedFile(INDEX_NAME, author, f"The index is up to date.{more}")
 

@@ -99,7 +99,7 @@ class SourceMessages:
     def _write_sources(self) -> WriteSources:
         found = collect_write_sources(self._entries)
         said = SpokenWords(one.text for one in self.said if one.by_user)  # of other sessions, too
-        return msgspec.structs.replace(found, spoken=found.spoken.join_with(said))
+        return msgspec.structs.replace(found, spoken=found.spoken.join_with(said), quoted=True)
 
     def find(self, quote: str, *, assistant: bool) -> SourceQuote | None:
         """The newest text that says this word for word; of the assistant, one without objection."""

@@ -52,6 +52,7 @@ from sevenfold.memory.guard.gate import make_size_verdict
 from sevenfold.memory.guard.text import GuardFinding
 from sevenfold.memory.history.revisions import FOUND, Author
 from sevenfold.memory.index_update import plan_changed_indexes, plan_index_update
+from sevenfold.memory.merge import merge_texts
 from sevenfold.memory.similarity import digest_statement, extract_statement, find_similar, is_quote
 from sevenfold.memory.text.words import split_words
 from sevenfold.memory.topic_file import (
@@ -252,9 +253,9 @@ def write_file(
 ) -> Saved:
     """Write one memory that the guard lets pass."""
     check_private(data, file)
-    data = desk.gate.let_pass(file, data, _bytes(desk, file) or b"", author)
-    revision = apply_changes(desk, {file: data}, author, summary)
-    return Saved(read_topic(data, file).name, desk.folder / file, revision, action)
+    checked = desk.gate.let_pass(file, data, _bytes(desk, file) or b"", author)
+    revision = apply_changes(desk, {file: checked.data}, author, summary)
+    return Saved(read_topic(data, file).name, desk.folder / file, revision, action, checked.said)
 
 
 def apply_changes(
@@ -345,8 +346,15 @@ def _index_written(
     return None
 
 
-def release_memory(desk: FolderTransaction, author: Author, file: str, data: bytes) -> Saved:
-    """Make a memory of what the user lets out of the quarantine; one that is there is replaced."""
+def release_memory(
+    desk: FolderTransaction, author: Author, file: str, data: bytes, part: bytes = b""
+) -> Saved:
+    """Make a memory of what the user lets out of the quarantine; one that is there is replaced.
+
+    `part`: what was saved of it. What the file says beside that stays, if both can be merged.
+    """
+    if part and file in desk.ledger.rows:
+        data = merge_texts(part, _bytes(desk, file) or b"", data) or data
     desk.gate.refuse_secrets(data)
     topic = read_topic(data, file)
     there = file in desk.ledger.rows

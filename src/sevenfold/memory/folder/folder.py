@@ -459,6 +459,7 @@ class Saved(msgspec.Struct, frozen=True):
     path: Path
     revision: str  # Empty when nothing changed, or the history could not be written
     action: Action
+    held: str = ""  # If a part of it waits for the user's word: the sentence that says so
 
 
 @dataclass(slots=True)

@@ -1,15 +1,17 @@
 """The check that every text passes on its way into memory: size, secrets, orders to the agent, provenance.
 
 A secret is refused and written nowhere. A text that gives orders, or a rule of an agent that the user did
-not say, is put into the quarantine, from where the user may release it. What stood in the file before is
-not held against the writer: the user wrote it by hand, or has released it.
+not say, is put into the quarantine, from where the user may release it; the sentences that pass are saved.
+What stood in the file before is not held against the writer: the user wrote it, or has released it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
+
+import msgspec
 
 from sevenfold.core.protocols import Clock
 from sevenfold.memory.backend import HEAD, StateRecords
@@ -24,6 +26,13 @@ if TYPE_CHECKING:
 
 Hear = Callable[[], "WriteSources"]
 """Gives what a write may rest on, at the time of the write."""
+
+
+class PreparedWrite(msgspec.Struct, frozen=True):
+    """The bytes to write, and what the writer should know about them."""
+
+    data: bytes
+    said: str = ""
 
 
 class GuardGate:
@@ -68,34 +77,50 @@ class GuardGate:
             self._guard = Guard(largest=HEAD, agent=self._agent)
         return self._guard.check(data, source=source)
 
-    def let_pass(self, file: str, data: bytes, old: bytes, author: Author) -> bytes:
-        """The bytes to write, attributed to their source; `Guarded` when this may not become the file."""
+    def let_pass(self, file: str, data: bytes, old: bytes, author: Author) -> PreparedWrite:
+        """The bytes to write, attributed to their source; `Guarded` when none of it may become the file."""
         verdict = self.check(data, _source(author))
         if verdict.action == "refuse":
             raise Guarded(verdict)
         if verdict.action == "quarantine" and not self._known(verdict, old, author):
             self.hold(file, data, author, verdict)
         if author.kind not in ("agent", "extraction"):  # a dream is judged by what was in the folder
-            return data
+            return PreparedWrite(data)
+        return self.pass_wall(file, data, old, author)
+
+    def pass_wall(self, file: str, data: bytes, old: bytes, author: Author) -> PreparedWrite:
+        """What the user's words and the sources of this write allow; the rest is held."""
         from sevenfold.memory.guard.wall import NO_SOURCES, add_attribution, judge_write, make_held_verdict
 
         sources = self._hear() if self._hear is not None else NO_SOURCES
         known = partial(self._rules, file) if self._rules is not None else None
         judged = judge_write(file, data, old, sources, known)
-        if judged.findings:
-            self.hold(file, data, author, make_held_verdict(judged.findings))
-        return add_attribution(data, file, judged.source)
+        if not judged.findings:
+            return PreparedWrite(add_attribution(data, file, judged.source))
+        alone = judged.part if author.kind == "agent" else b""  # an extraction saves one statement a file
+        part = add_attribution(alone, file, judged.source) if alone else b""
+        verdict = make_held_verdict(judged.findings, in_part=bool(part))
+        if not part:
+            self.hold(file, data, author, verdict)
+        return PreparedWrite(part, str(self._keep_back(file, data, author, verdict, part)))
 
-    def hold(self, file: str, data: bytes, author: Author, verdict: GuardVerdict) -> None:
+    def hold(self, file: str, data: bytes, author: Author, verdict: GuardVerdict) -> NoReturn:
         """Put a text into the quarantine, tell the user, and raise `Guarded`."""
-        who = " ".join(part for part in (author.kind, author.session) if part)
+        raise self._keep_back(file, data, author, verdict)
+
+    def _keep_back(
+        self, file: str, data: bytes, author: Author, verdict: GuardVerdict, part: bytes = b""
+    ) -> Guarded:
+        """`part`: what is saved of the text."""
+        who = " ".join(one for one in (author.kind, author.session) if one)
         source = author.reason or author.kind
-        number = self.quarantine.put(file, data, source, verdict.findings, author=who)
+        number = self.quarantine.put(file, data, source, verdict.findings, author=who, part=part)
         held = Guarded(verdict, quarantined=number, agent=self._agent)
         if self._say is not None:
             chat = "" if self._agent else f"'/quarantine release {number}' in a chat or "
-            self._say(_describe_held(file, verdict.findings, f"{chat}'{held.release_command}'"))
-        raise held
+            release = f"{chat}'{held.release_command}'"
+            self._say(_describe_held(file, verdict.findings, release, in_part=bool(part)))
+        return held
 
     def refuse_secrets(self, data: bytes) -> None:
         """For what the user wants although it gives orders."""
@@ -115,9 +140,11 @@ def _source(author: Author) -> str:
     return "" if author.kind == "user" else author.kind
 
 
-def _describe_held(file: str, findings: Sequence[GuardFinding], release: str) -> str:
+def _describe_held(file: str, findings: Sequence[GuardFinding], release: str, *, in_part: bool) -> str:
     """The notice for the user; it does not repeat the text."""
     what = " and ".join(dict.fromkeys(one.what for one in findings))
+    if in_part:
+        return f"{file} was saved without a part, which waits for your word: it {what}. {release} saves all"
     return f"{file} was not saved, it waits for your word: it {what}. {release} saves it"
 
 

@@ -120,6 +120,7 @@ class _QuarantineEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     findings: tuple[GuardFinding, ...]
     text: str | None = None
     base64: bytes | None = None
+    part: str = ""  # What was saved of the text
 
     @property
     def data(self) -> bytes:
@@ -138,9 +139,19 @@ class Quarantine:
         self._texts, self._clock, self._agent = texts, clock, agent
 
     def put(
-        self, file: str, data: bytes, source: str, findings: Sequence[GuardFinding], *, author: str = ""
+        self,
+        file: str,
+        data: bytes,
+        source: str,
+        findings: Sequence[GuardFinding],
+        *,
+        author: str = "",
+        part: bytes = b"",
     ) -> int:
-        """Keep a text and say under which number; the same text for the same file is kept once."""
+        """Keep a text and say under which number; the same text for the same file is kept once.
+
+        `part`: what was saved of it; a release merges the rest into what the file says then.
+        """
         if len(data) > LARGEST:
             raise Refused(f"{file[:_WORDS]} is too large for the quarantine: {len(data):,} bytes")
         told = data.decode("utf-8", "replace")
@@ -149,7 +160,7 @@ class Quarantine:
                 "the text also holds a secret, so it was not kept in quarantine either; "
                 "take the secret out and save it again"
             )
-        entry = self._entry(file, data, source, findings, author)
+        entry = self._entry(file, data, source, findings, author, part)
         with self._texts.lock():
             numbers = self._numbers()
             if (same := self._same(entry, numbers)) is not None:
@@ -167,19 +178,21 @@ class Quarantine:
         return held
 
     def release(
-        self, number: int, write: Callable[[str, bytes], object] | None = None
+        self, number: int, write: Callable[[str, bytes, bytes], object] | None = None
     ) -> tuple[str, bytes]:
         """The text and the memory it is for; the entry goes when `write` has taken it.
 
-        Without `write` it goes at once, and the caller answers for the text.
+        `write` also gets the part that was saved of it. Without `write` the entry goes at once, and the
+        caller answers for the text.
         """
         with self._texts.lock():
             held = self.show(number)
             if held.damaged:
                 raise Refused(f"entry {number} is damaged: {held.damaged}; drop it")
-            data = self._read(number).data
+            entry = self._read(number)
+            data = entry.data
         if write is not None:
-            write(held.file, data)
+            write(held.file, data, entry.part.encode())
         self._remove(number)
         return held.file, data
 
@@ -195,7 +208,13 @@ class Quarantine:
             self._texts.remove(_name(number))
 
     def _entry(
-        self, file: str, data: bytes, source: str, findings: Sequence[GuardFinding], author: str
+        self,
+        file: str,
+        data: bytes,
+        source: str,
+        findings: Sequence[GuardFinding],
+        author: str,
+        part: bytes,
     ) -> _QuarantineEntry:
         if find_secrets(source):  # an address can carry a token
             source = source.split(":", 1)[0] if not find_secrets(source.split(":", 1)[0]) else ""
@@ -213,6 +232,7 @@ class Quarantine:
             tuple(findings),
             text,
             raw,
+            part.decode("utf-8", "replace"),
         )
 
     def _same(self, entry: _QuarantineEntry, numbers: Sequence[int]) -> int | None:

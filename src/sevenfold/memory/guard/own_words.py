@@ -70,7 +70,7 @@ def split_pasted_text(text: str) -> TypedText:
     spans += _reported_speech(_blanked(text, spans))
     rest = _blanked(text, spans)
     spans.append((min(_announced(rest), _mail(rest)), len(text)))
-    spans += _asked_about(_blanked(text, spans))
+    spans += _asked_about(rest)
     own = _blanked(text, spans)
     if len(own.strip()) > LONG:
         cut = own.rfind("\n", 0, _KEPT)

@@ -22,18 +22,23 @@ from sevenfold.memory.text.words import make_word_set, stem_word
 
 TABLE: Final = Path(__file__).with_name("rules.toml")
 
+_OTHER_SCRIPT: Final = re.compile(r"[\u0370-\u1fff\u3040-\u30ff\uac00-\ud7af]{2,}")  # Cyrillic, kana …
 _MARKUP: Final = re.compile(
     r"\[\[[\w./-]{1,80}\]\]|[*_`~]+|^#+\s*|\[\[|\]\]|!?\[([^\]]*)\]\([^)]*\)|</?\w+[^>]*>|<!--|-->"
 )
 _BULLET: Final = re.compile(r"^\s*(?:[-*+•>]|\d{1,3}[.)]|\[[ xX]\])\s+")
 _ENDS: Final = re.compile(
-    r"(?<=[.!?;])[\"”’)]*\s+|[。！？；;\n]+|\s+[—–]\s+|,\s+(?=(?:and|but|so|then|also|plus|however|und|aber)\b)"
+    r"(?<=[.!?;])[\"”’)]*\s+|[。！？；;\n]+|\s+[—–-]\s+|\\n|,\s+(?=(?:and|but|so|then|also|plus|however|und|aber)\b)"
     r"|\s+(?:then|plus|as well as|and also|but)\s+"
 )
 _WORD: Final = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?|\d+")
 _LATIN: Final = re.compile(r"[^\W\d_]+")
 _PATH: Final = re.compile(r"\S*(?:\w[/\\]|\w\.\w|[/\\]\w)\S*")
-_ASKS: Final = re.compile(r"[?？][\s.\"”’)]*$|[吗嗎呢]\s*$")
+_ASKS: Final = re.compile(
+    r"(?i)[?？](?:[\s.\"”’)]*$|\\n)|[吗嗎呢]\s*$"
+    r"|^\W*(?:(?:what|who|where|when|why|how|which)(?:['’]s|\s+(?:is|are|was|were|do|does|did|can|could|will|would))"
+    r"|(?:can|could|would|will|do|does|did|is|are)\s+(?:you|it|there|this|that|the|he|she|they|we|i))\b"
+)
 _LEAD: Final = re.compile(
     r"(?i)^\W+|^(?:\w+(?:[ -]\w+){0,3}:\s+)+|^\w+ing\b[^,]{2,80},\s*"
     r"|^(?:so|also|and|then|but|plus|or|next|first|second|finally|lastly|again"
@@ -55,6 +60,7 @@ _FINITE: Final = make_word_set(
 _SUBORDINATE: Final = make_word_set("that which who whose why how where when if because while so to until")
 _HEADING: Final = 4  # Words of an order that is no heading
 _JOINING: Final = make_word_set("and or not be been but than so also then per via")
+_LABEL: Final = 3  # Words of a label before a colon
 _MANY: Final = 8  # Words without one of those that every English sentence has
 _OBJECT: Final = make_word_set(
     "the a an this that these those it its them him her us me my your their our his all any every each "
@@ -132,26 +138,39 @@ def _coordinated(clause: str) -> Iterator[str]:
         yield clause[start:]
 
 
+def _is_labelled_order(clause: str) -> bool:
+    """True for "write: …" and "Order: forget it", where the label is an order or stands before one."""
+    label, colon, rest = clause.partition(":")
+    first, after = _LATIN.search(label), _LATIN.search(rest)
+    if not colon or first is None or after is None or len(label.split()) > _LABEL:
+        return False
+    acting = list_rule_words("verbs") - list_rule_words("nouns")
+    return first[0].lower() in acting or (not rest[:1].isspace() and after[0].lower() in acting)
+
+
 def is_rule(clause: str) -> bool:
     """True for an order, a duty, a wish or a question, and for what is said about or as the user."""
     clause = _PATH.sub(" ", clause)
     words = [word.lower() for word in _LATIN.findall(clause)]
     if _ASKS.search(clause) or _cues().search(clause.lower()) or _is_habit(clause.lower(), words):
         return True
+    if _OTHER_SCRIPT.search(clause):
+        return True
     if len(words) < 2:
         return False
-    return _is_order(clause) or _is_strange(clause, words)
+    return is_order(clause) or _is_labelled_order(clause) or _is_strange(clause, words)
 
 
 def _is_habit(clause: str, words: list[str]) -> bool:
     """True for "every reply ends with a poem" and "commands are always approved"."""
     if not _habits().search(clause):
         return False
-    stems = set(map(stem_word, words))
+    same = load_same_words()
+    stems = {same.get(stem, stem) for stem in map(stem_word, words)}
     return any(stems & list_rule_words(kind) for kind in ("acts", "sensitive", "careful"))
 
 
-def _is_order(clause: str) -> bool:
+def is_order(clause: str) -> bool:
     """True if it begins with a verb and goes on as an order; "Build times are long" does not."""
     bare = clause.strip()
     while (cut := _LEAD.sub("", bare, count=1)) != bare and cut:
@@ -171,8 +190,6 @@ def _is_order(clause: str) -> bool:
 
 def _is_strange(clause: str, words: list[str]) -> bool:
     """True for a language in which orders are not recognised, and for a German one."""
-    if re.search(r"[\u0370-\u1fff\u3040-\u30ff\uac00-\ud7af]{2,}", clause):  # Cyrillic, kana, hangul …
-        return True
     found = set(words)
     if len(found & list_rule_words("german")) >= 2:
         first = words[0]

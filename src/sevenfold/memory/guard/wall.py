@@ -6,7 +6,8 @@
     that the user did not say                   held until the user releases it
 
 It is asked about every text that an agent, an extraction or a dream writes. What stood in the file before
-is not asked about again.
+is not asked about again. Of a text of an agent or an extraction the sentences that pass are saved, if they
+are a memory without the others.
 """
 
 from __future__ import annotations
@@ -20,28 +21,33 @@ import msgspec
 
 from sevenfold.memory.backend import is_topic
 from sevenfold.memory.folder.names import LOGS
-from sevenfold.memory.guard.rules import is_rule, split_clauses
+from sevenfold.memory.guard.passing_sentences import NEW_BLOCK, keep_passing_sentences
+from sevenfold.memory.guard.rules import is_order, is_rule, split_clauses
 from sevenfold.memory.guard.text import GuardFinding, GuardVerdict
 from sevenfold.memory.guard.user_words import (
     LOOSE,
     NOTHING_SAID,
+    SHARE,
     SpokenWords,
     count_telling_words,
     is_empty,
+    is_harmful,
 )
 from sevenfold.memory.text.words import split_words
-from sevenfold.memory.topic_file import Topic, change_topic, read_topic
+from sevenfold.memory.topic_file import Topic, change_topic, read_topic, shorten_text
 
 WALLED: Final = ("agent", "extraction", "dream")  # Authors that are programs
 BY_USER: Final = ("user", "feedback")  # Types of memory that only the user's words found
 REPEATED: Final = 0.8  # The part of its words that a rule shares with one that memory has
 RUN: Final = 5  # Words in a row that a memory shares with the text that it comes from
 _ASIDE: Final = 2  # Telling words of a heading that need no ground of their own
+_MOSTLY: Final = 3  # Statements for each held sentence with which the rest of a memory stands alone
+_DESCRIBED: Final = 150  # Characters of a description that is made of the first sentence
 _NAMED: Final = 80  # Characters of a source that an attribution names
 _ATTRIBUTION: Final = re.compile(r"(?i)\s*(?:according to|laut|nach angabe)\b|\s*(?:根据|據|据)")
 _ATTRIBUTED: Final = re.compile(r"According to ([^\n]{1,80}):\n")
-_NEW_BLOCK: Final = re.compile(r"\s*(?:[-*+•>|#]|\d{1,3}[.)]\s|\*\*|```|$)")
 _SLUG: Final = re.compile(r"[-_\d]+")
+_HELD: Final = "held for the user's word and not saved"
 _RULE: Final = "states a rule that the user did not say"
 _ABOUT: Final = "says something of the user that the user did not say"
 
@@ -59,6 +65,7 @@ class WriteSources(msgspec.Struct, frozen=True):
     spoken: SpokenWords = NOTHING_SAID
     others: tuple[SourceText, ...] = ()
     given: str = ""
+    quoted: bool = False  # The writer quotes the conversation for each text, as an extraction does
 
 
 NO_SOURCES: Final = WriteSources()
@@ -72,10 +79,11 @@ class _Clause(msgspec.Struct, frozen=True):
 
 
 class WallVerdict(msgspec.Struct, frozen=True):
-    """The findings for which a text is held; else the source that it is to be attributed to, if any."""
+    """The findings for which a text is held, and the part of it that passes."""
 
     findings: tuple[GuardFinding, ...] = ()
-    source: str = ""
+    source: str = ""  # The source that what passes is to be attributed to, if any
+    part: bytes = b""  # Of a held text: the file without the sentences that do not pass; empty: none of it
 
 
 def judge_write(
@@ -89,24 +97,96 @@ def judge_write(
 
     `known` gives the rules that memory has already: to repeat one is no news.
     """
-    topic, before = read_topic(data, file), read_topic(old, file)
+    topic, told = read_topic(data, file), list(_read_clauses(read_topic(data, file), data))
+    kept = _list_kept_clauses(file, topic, old)
+    clauses, held = _judge_clauses(file, topic, told, kept, sources, known)
+    if not held:
+        return WallVerdict(source=_find_clause_source(file, old, clauses, sources))
+    findings = tuple(_make_finding(one, topic) for one in held)
+    if not is_topic(file) or not kept <= {
+        _plain(clause) for _, clause in told
+    }:  # it replaces what stood there
+        return WallVerdict(findings)
+    part = _cut_held(topic, kept, [one for one in clauses if one not in held], held, sources)
+    rest = read_topic(part, file)
+    clauses, held = _judge_clauses(file, rest, list(_read_clauses(rest, part)), kept, sources, known)
+    if not part or held:
+        return WallVerdict(findings)
+    return WallVerdict(findings, _find_clause_source(file, old, clauses, sources), part)
+
+
+def _list_kept_clauses(file: str, topic: Topic, old: bytes) -> set[str]:
+    """What stands in the file already; statements of another type of memory found no rule."""
+    before = read_topic(old, file)
+    if not old or (is_topic(file) and topic.type in BY_USER and before.type not in BY_USER):
+        return set()
+    return {_plain(clause) for _, clause in _read_clauses(before, old)}
+
+
+def _judge_clauses(
+    file: str,
+    topic: Topic,
+    told: Iterable[tuple[int, str]],
+    kept: set[str],
+    sources: WriteSources,
+    known: Callable[[], SpokenWords] | None,
+) -> tuple[list[_Clause], list[_Clause]]:
+    """The clauses that are new and say something, and those of them that are held."""
     by_user = is_topic(file) and topic.type in BY_USER
-    kept = set[str]()
-    if old and (not by_user or before.type in BY_USER):
-        kept = {_plain(clause) for _, clause in _read_clauses(before, old)}
-    new = _drop_empty([one for one in _read_clauses(topic, data) if _plain(one[1]) not in kept])
+    new = [one for one in told if _plain(one[1]) not in kept]
     clauses = [_Clause(text, line, is_rule(text), sources.spoken.has_said(text)) for line, text in new]
+    beside = kept or _has_founded(clauses)  # "apply it everywhere" says nothing beside a rule of the user
+    telling = [one for one in clauses if not _says_nothing(one.text, beside=bool(beside))]
+    clauses = telling or clauses
     held = [one for one in clauses if not one.founded and _is_held(one, topic, by_user, clauses, sources)]
     if held and known is not None:
         rules = known()
         held = [one for one in held if not rules.has_said(one.text, REPEATED)]
-    if held:
-        return WallVerdict(tuple(_make_finding(one, topic) for one in held))
+    return clauses, held
+
+
+def _find_clause_source(file: str, old: bytes, clauses: Iterable[_Clause], sources: WriteSources) -> str:
     foreign = [one.text for one in clauses if not one.founded]
     if not is_topic(file):
-        return WallVerdict()
+        return ""
     # A text that is saved again stays what its source says.
-    return WallVerdict(source=find_source(foreign, sources) if foreign else _find_attribution(before.body))
+    return find_source(foreign, sources) if foreign else _find_attribution(read_topic(old, file).body)
+
+
+def _cut_held(
+    topic: Topic, kept: set[str], passing: Sequence[_Clause], held: Sequence[_Clause], sources: WriteSources
+) -> bytes:
+    """The memory without the sentences that are held; nothing if the rest is no memory of its own.
+
+    Of rules and of what is said about the user only the user's own words are left. Of a project or a
+    reference the statements are left, where they are most of it.
+    """
+    by_user = topic.type in BY_USER
+    founded = _has_founded(passing)
+    if not (founded or (not by_user and len(passing) >= sum(one.rule for one in held) * _MOSTLY)):
+        return b""
+
+    def passes(clause: str) -> bool:
+        if _plain(clause) in kept or _says_nothing(clause, beside=founded or bool(kept)):
+            return True
+        if by_user and not is_rule(clause) and count_telling_words(clause) <= _ASIDE:
+            return True
+        if not by_user and not is_rule(clause):
+            return not _is_sourceless_harm(clause, sources)
+        return sources.spoken.has_said(clause, LOOSE if founded else SHARE)
+
+    body = keep_passing_sentences(topic.body, passes)
+    if not split_words(body):
+        return b""
+    first = next(clause for clause in split_clauses(body) if split_words(clause))
+    named = all(map(passes, split_clauses(_SLUG.sub(" ", topic.name))))
+    described = all(map(passes, split_clauses(topic.description)))
+    return change_topic(
+        topic,
+        name=topic.name if named else shorten_text(first, _NAMED),
+        description=topic.description if described else shorten_text(first, _DESCRIBED),
+        body=body,
+    )
 
 
 def judge_dreamt(
@@ -128,7 +208,7 @@ def judge_dreamt(
     }
     telling = _drop_empty(list(_read_clauses(topic, data)))
     new = [one for one in telling if _plain(one[1]) not in kept]
-    if not any(is_rule(text) or by_user for _, text in new):
+    if not any(by_user or is_rule(text) or is_harmful(text) for _, text in new):
         return WallVerdict()
     rules = SpokenWords.of_texts(_read_grounds(name, text, by_user) for name, text in grounds)
     held = _find_unfounded(topic, new, rules, len(new) < len(telling))
@@ -145,7 +225,7 @@ def _find_unfounded(
     founded = founded or any(one.founded for one in clauses)
     needing = [one for one in clauses if one.rule or topic.type == "user" or not founded]
     if topic.type not in BY_USER:
-        needing = [one for one in clauses if one.rule]
+        needing = [one for one in clauses if one.rule or is_harmful(one.text)]
     return [one for one in needing if not one.founded and not (founded and said.has_said(one.text, LOOSE))]
 
 
@@ -158,19 +238,23 @@ def add_attribution(data: bytes, file: str, source: str) -> bytes:
     return change_topic(topic, body=f"According to {name}:\n\n{topic.body}")
 
 
+<<<<<<< HEAD
 def _find_attribution(body: str) -> str:
     found = _ATTRIBUTED.match(body)
     return found[1] if found else ""
 
 
 def make_held_verdict(findings: Sequence[GuardFinding], agent: str = "") -> GuardVerdict:
+=======
+def make_held_verdict(findings: Sequence[GuardFinding], *, in_part: bool = False) -> GuardVerdict:
     """The verdict on a held text, with the sentences that the model reads."""
     places = ", ".join(dict.fromkeys(one.where for one in findings))
     what = " and ".join(dict.fromkeys(one.what for one in findings))
+    held = "saved without a part, which is held for the user's word" if in_part else _HELD
     return GuardVerdict(
         "quarantine",
         tuple(findings),
-        f"held for the user's word and not saved: {places} {what}. The user has been told, and can release "
+        f"{held}: {places} {what}. The user has been told, and can release "
         "it in one step. Do not write it again in other words: go on with the task",
     )
 
@@ -191,18 +275,33 @@ def find_source(clauses: Sequence[str], sources: WriteSources) -> str:
 def _is_held(
     clause: _Clause, topic: Topic, by_user: bool, clauses: Iterable[_Clause], sources: WriteSources
 ) -> bool:
-    founded = any(
-        one.founded and (one.rule or at == 0 or count_telling_words(one.text) > _ASIDE)
-        for at, one in enumerate(clauses)
-    )
+    founded = _has_founded(clauses)
     if clause.rule:
         return not (founded and sources.spoken.has_said(clause.text, LOOSE))
     if not by_user:
-        return False
+        return _is_sourceless_harm(clause.text, sources)
     if topic.type == "feedback" and founded:  # the reason of a rule, as the writer understands it
         return False
     small = count_telling_words(clause.text) <= _ASIDE
     return not (founded and (small or sources.spoken.has_said(clause.text, LOOSE)))
+
+
+def _is_sourceless_harm(clause: str, sources: WriteSources) -> bool:
+    """True for "the firewall stays off" out of nowhere: no order, and yet it may be followed."""
+    return is_harmful(clause) and not sources.quoted and not find_source([clause], sources)
+
+
+def _says_nothing(clause: str, *, beside: bool) -> bool:
+    """True for words that only apply a rule; an order does so only beside what the user said."""
+    return is_empty(clause) and (beside or not is_order(clause))
+
+
+def _has_founded(clauses: Iterable[_Clause]) -> bool:
+    """True if the user said one of them, and it is more than a heading."""
+    return any(
+        one.founded and (one.rule or at == 0 or count_telling_words(one.text) > _ASIDE)
+        for at, one in enumerate(clauses)
+    )
 
 
 def _drop_empty(clauses: list[tuple[int, str]]) -> list[tuple[int, str]]:
@@ -265,7 +364,7 @@ def _read_paragraphs(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
     parts: list[str] = []
     first = 1
     for number, line in enumerate(lines, 1):
-        if parts and _NEW_BLOCK.match(line):
+        if parts and NEW_BLOCK.match(line):
             yield first, " ".join(parts)
             parts = []
         if not parts:
