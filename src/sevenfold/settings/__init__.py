@@ -91,7 +91,9 @@ def _load_claude_user(
     if not environment.variables.get("HOME"):  # an environment that was made up has no user
         return None
     ours = own.values if own is not None else {}
-    return loading.of_claude(environment.claude_folder / "settings.json", [key for key in HONOURED if key not in ours])
+    return loading.of_claude(
+        environment.claude_folder / "settings.json", [key for key in HONOURED if key not in ours]
+    )
 
 
 def _load_claude_project(

@@ -238,14 +238,11 @@ def add_attribution(data: bytes, file: str, source: str) -> bytes:
     return change_topic(topic, body=f"According to {name}:\n\n{topic.body}")
 
 
-<<<<<<< HEAD
 def _find_attribution(body: str) -> str:
     found = _ATTRIBUTED.match(body)
     return found[1] if found else ""
 
 
-def make_held_verdict(findings: Sequence[GuardFinding], agent: str = "") -> GuardVerdict:
-=======
 def make_held_verdict(findings: Sequence[GuardFinding], *, in_part: bool = False) -> GuardVerdict:
     """The verdict on a held text, with the sentences that the model reads."""
     places = ", ".join(dict.fromkeys(one.where for one in findings))
