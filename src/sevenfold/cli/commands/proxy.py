@@ -21,7 +21,7 @@ from sevenfold.models.capabilities import ANTHROPIC_URL
 from sevenfold.proxy.receipt import Receipt
 from sevenfold.proxy.server import FOLDER, Proxy
 from sevenfold.proxy.upstream import Upstream
-from sevenfold.settings.environment import CLAUDE_FOLDER
+from sevenfold.settings.claude_files import CLAUDE_FOLDER
 from sevenfold.storage.files import make_private_dir
 
 LOG: Final = "proxy.log"
@@ -94,7 +94,9 @@ def _make_proxy(
 ) -> Proxy:
     around = read_command_context(shared)
     settings, variables = around.load_settings().settings, around.environment.variables
-    config = variables.get("CLAUDE_CONFIG_DIR") or str(Path(variables.get("HOME") or Path.home()) / CLAUDE_FOLDER)
+    config = variables.get("CLAUDE_CONFIG_DIR") or str(
+        Path(variables.get("HOME") or Path.home()) / CLAUDE_FOLDER
+    )
     return Proxy(
         Upstream(upstream or settings.anthropic_base_url, upstream or settings.openai_base_url),
         home=around.environment.home,
