@@ -26,6 +26,7 @@ HERE = Path(__file__).parent
 SLOW = """
 benchmarks browser faults memory/team properties replay
 cli/test_agents_cli.py cli/test_bad_input.py cli/test_compact_command.py cli/test_conversation.py
+cli/test_permission_prompt.py cli/test_screens.py cli/test_work_shown.py
 cli/test_demo.py cli/test_dream_cli.py cli/test_interrupts.py cli/test_memory_chat.py cli/test_memory_cli.py
 cli/test_memory_history_cli.py cli/test_replay_command.py cli/test_replay_honesty.py cli/test_showing.py
 cli/test_simulate_command.py cli/test_team_cli.py

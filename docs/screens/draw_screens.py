@@ -166,11 +166,11 @@ def draw_command(screen: TmuxScreen) -> None:
 
 def draw_resume(screen: TmuxScreen) -> None:
     draw_chat(screen)
-    for words in ("which files are there?", "what does the tax mean?"):
+    for words, reply in (("which files are there?", "One file"), ("who uses receipt()?", "Nothing yet")):
         screen.type("/clear")
         screen.wait_for(PROMPT)
         screen.type(words)
-        screen.wait_for("Seven per cent")
+        screen.wait_for(reply)
         screen.wait_for(PROMPT)
     screen.type("/resume")
     screen.wait_for("Esc leaves")
@@ -189,7 +189,10 @@ SCREENS: Final[dict[str, tuple[Callable[[TmuxScreen], None], tuple[str, ...]]]] 
     "chat": (draw_chat, EDIT),
     "diff": (draw_diff, EDIT),
     "command": (draw_command, (make_reply(tool="Bash", command=HIDDEN),)),
-    "resume": (draw_resume, (*EDIT, *[make_reply("Seven per cent is the tax.")] * 2)),
+    "resume": (
+        draw_resume,
+        (*EDIT, make_reply("One file: `shop.py`, with the prices."), make_reply("Nothing yet.")),
+    ),
     "context": (draw_context, EDIT),
 }
 

@@ -143,6 +143,15 @@ def test_an_agent_is_described_in_a_sentence(workspace: Workspace) -> None:
     assert text.title == "Start a general-purpose agent: find the tests"
     assert [line.text for line in text.lines] == ["  prompt: Look in tests/.", "    Report."]
 
+    asked = question(
+        workspace, "SendMessage", to="scout", summary="done?", message="x", frame={"type": "t"}
+    )
+    text = describe_question(asked, 80)
+    assert text.title == "Tell scout: done?"
+    assert [line.text for line in text.lines] == ["  message: x", '  frame: {"type":"t"}'], (
+        "nothing is hidden"
+    )
+
 
 def test_another_tool_is_shown_with_all_its_arguments(workspace: Workspace) -> None:
     text = describe_question(question(workspace, "Odd", text="a\x1b[2J", of=[1, {"b": 2}]), 80)

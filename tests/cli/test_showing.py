@@ -19,6 +19,7 @@ from rich.console import Console
 from sevenfold.cli.input import KeyListener
 from sevenfold.cli.output import (
     EventNarrator,
+    SideOutput,
     StatusLine,
     fit_line,
     format_call,
@@ -30,20 +31,23 @@ from sevenfold.cli.output import (
     make_printable,
     to_one_line,
 )
-from sevenfold.cli.terminal import MarkdownStream, PlainStream, measure_first_block
+from sevenfold.cli.terminal import MarkdownStream, PlainStream, Screen, measure_first_block
 from sevenfold.core.events import (
     Acted,
     CacheBroke,
+    Delta,
     Denied,
     Event,
     Failed,
     HookRan,
     Notice,
+    Replied,
     Retrying,
     Sending,
     ToolStarted,
 )
-from sevenfold.core.messages import Image, Text, ToolResult, ToolUse
+from sevenfold.core.messages import Image, Text, ToolResult, ToolUse, assistant
+from sevenfold.core.tokens import Usage
 
 # --- Markdown as it grows -------------------------------------------------------------------------------
 
@@ -131,6 +135,26 @@ def test_plain_text_comes_as_it_is_and_ends_its_line() -> None:
 
     assert isinstance(out.file, io.StringIO)
     assert out.file.getvalue() == "**as it** is�[2J\n"
+
+
+def make_screen(*, plain: bool) -> tuple[Screen, Console]:
+    out = Console(file=io.StringIO(), width=60, color_system=None, force_terminal=True)
+    aside = SideOutput()
+    return Screen(out, aside, plain=plain, quiet=True), out
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_retry_beside_the_conversation_does_not_end_a_paragraph_and_its_own_does(plain: bool) -> None:
+    screen, out = make_screen(plain=plain)
+
+    screen(Delta("one "))
+    screen(Retrying("busy", 1, 0.5, beside=True))
+    screen(Delta("two "))
+    screen(Retrying("busy", 1, 0.5))
+    screen(Delta("three"))
+    screen(Replied(assistant(Text("one two three")), Usage(), "end_turn"))
+
+    assert [line.strip() for line in written(out).splitlines()] == ["one two", "three"]
 
 
 # --- events in one line ---------------------------------------------------------------------------------

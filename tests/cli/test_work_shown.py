@@ -73,19 +73,21 @@ def test_a_notice_that_comes_while_a_line_is_typed_stands_above_it(world: World)
 
 
 def test_exit_says_what_it_waits_for_and_ctrl_c_leaves_now(world: World) -> None:
-    hook = {"hooks": [{"type": "command", "command": "sleep 9783"}]}
-    world.settings({"hooks": {"Notification": [hook]}})
-    with at_terminal(world) as t:
-        t.wait_for(PROMPT)
-        t.ask("hello", "offline engine")
-        t.wait_for("notification")
-        t.line("/exit")
-        t.wait_for("waiting for notification, at most ", " s; Ctrl-C leaves now, and what was said is kept")
-        t.press(CTRL_C)
-        assert t.wait_for_end() == 130
+    steps = ['{"reply": {"text": "Noted."}}', '{"hang": true, "times": 9}']
+    with run_in_thread(script=Script(parse_steps("\n".join(steps)))) as sim:
+        world.at(sim.url)
+        with at_terminal(world) as t:
+            t.wait_for(PROMPT)
+            t.line("remember that we deploy on Tuesdays")
+            t.wait_for("Noted.", PROMPT, "extraction (")
+            t.line("/exit")
+            t.wait_for(
+                "waiting for extraction, at most ", " s; Ctrl-C leaves now, and what was said is kept"
+            )
+            t.press(CTRL_C)
+            assert t.wait_for_end() == 130
 
-    assert "user: hello" in list(world.kept())
-    assert not is_running("sleep 9783")
+    assert "user: remember that we deploy on Tuesdays" in list(world.kept())
 
 
 @pytest.mark.parametrize("words", [(), ("--no-color",)])

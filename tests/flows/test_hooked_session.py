@@ -15,6 +15,7 @@ from sevenfold.core.messages import ToolUse, assistant
 from sevenfold.core.transcript import Transcript
 from sevenfold.storage.jsonl import read_log
 from sevenfold.testing import ScriptedModel
+from sevenfold.tools.toolbox import PermissionQuestion
 
 pytestmark = pytest.mark.anyio
 LS = assistant(ToolUse("t1", "Bash", {"command": "ls"}))
@@ -142,8 +143,8 @@ async def test_the_user_is_told_when_they_are_asked_and_when_it_waits_for_them(h
     heard = here.home / "heard"
     asked: list[str] = []
 
-    async def ask(use: ToolUse, why: str, rules: tuple[str, ...]) -> bool:
-        asked.append(use.name)
+    async def ask(question: PermissionQuestion) -> bool:
+        asked.append(question.use.name)
         return True
 
     here.home.mkdir()

@@ -40,6 +40,13 @@ from sevenfold.core.messages import Image, ToolResult, ToolUse
 
 # A tool call is shown with the first of these arguments that it has
 _MAIN_ARGUMENT: Final = ("file_path", "path", "command", "pattern", "query", "url", "name")
+# The arguments of Agent and SendMessage that `describe_agent_call` says
+AGENT_WORDS: Final = frozenset(
+    {
+        *("description", "subagent_type", "name", "teammate", "isolation", "run_in_background"),
+        *("to", "summary"),
+    }
+)
 _MOVES: Final = frozenset({"Cc", "Cf", "Zl", "Zp", "Cs"})  # They move the cursor, turn text or hide it
 
 

@@ -273,7 +273,7 @@ class Screen:
                     self.redraw()
             case Replied(message, source="main"):
                 self._finish_reply(message.text)
-            case Retrying():
+            case Retrying(beside=False):  # the reply begins anew
                 self._finish_stream()
             case ToolStarted(use):
                 self._finish_stream()

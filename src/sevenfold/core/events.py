@@ -251,6 +251,7 @@ class Retrying(Event, frozen=True):
     cause: str
     attempt: int
     wait: float
+    beside: bool = False  # True for a request beside the conversation, of a fork or an agent
 
 
 class HookRan(Event, frozen=True):

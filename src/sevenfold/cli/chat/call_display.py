@@ -10,12 +10,14 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from sevenfold.cli.output import (
+    AGENT_WORDS,
     break_line,
     describe_agent_call,
     format_argument,
     format_count,
     format_duration,
     make_printable,
+    to_one_line,
 )
 from sevenfold.core.messages import ToolUse
 from sevenfold.tools.file_tools import preview_change
@@ -26,6 +28,7 @@ from sevenfold.tools.toolbox import PermissionQuestion
 LineKind: TypeAlias = Literal["", "added", "removed", "cause", "note"]
 CONTEXT: Final = 3  # Unchanged lines shown around a change
 _MOST_COMPARED: Final = 1_000  # Changed lines that are compared one by one; more are all shown as new
+MOST_WORDS: Final = 200  # Characters of a note: the question must stay on the screen
 _INDENT: Final = "    "
 _MARK: Final = "  > "  # Before the lines that caused the question
 
@@ -52,24 +55,20 @@ def describe_question(question: PermissionQuestion, columns: int) -> CallText:
         return _describe_command(question, columns)
     if use.name in EDITORS:
         return _describe_change(question, columns)
-    title, shown = use.name, use.input
-    if sentence := describe_agent_call(use):
-        title, shown = (
-            sentence,
-            {name: use.input[name] for name in ("prompt", "message") if name in use.input},
-        )
+    sentence = describe_agent_call(use)
+    shown = {name: value for name, value in use.input.items() if not sentence or name not in AGENT_WORDS}
     lines: list[CallLine] = []
     for name, value in shown.items():
         first, *more = make_printable(f"{name}: {format_argument(value)}").split("\n")
         lines += _wrap(first, columns, "  ")
         lines += [piece for line in more for piece in _wrap(line, columns, _INDENT)]
-    return CallText(make_printable(title), tuple(lines))
+    return CallText(make_printable(sentence or use.name), tuple(lines))
 
 
-def _wrap(line: str, columns: int, indent: str, kind: LineKind = "") -> Iterator[CallLine]:
+def _wrap(line: str, columns: int, indent: str) -> Iterator[CallLine]:
     """A line in pieces that fit; nothing of it is left out."""
     for piece in break_line(line.replace("\t", "    "), max(10, columns - len(indent))):
-        yield CallLine(indent + piece, kind)
+        yield CallLine(indent + piece)
 
 
 # --- commands -------------------------------------------------------------------------------------------
@@ -94,7 +93,7 @@ def _describe_command(question: PermissionQuestion, columns: int) -> CallText:
     if timeout := use.input.get("timeout"):
         notes.append(f"it is stopped after {format_duration(timeout / 1000)}")
     if purpose := use.input.get("description"):
-        notes.append(f"the model says: {make_printable(' '.join(purpose.split()))}")
+        notes.append(f"the model says: {to_one_line(purpose, MOST_WORDS)}")
     return CallText(f"Run this command{where}", tuple(lines), tuple(notes))
 
 
@@ -121,7 +120,7 @@ def _describe_change(question: PermissionQuestion, columns: int) -> CallText:
     if after and not after.endswith("\n") and question.use.name == "Write":
         notes.append("its last line has no line end")
     if change.problem:
-        notes.append(f"as things are it will fail: {change.problem}")
+        notes.append(f"as things are it will fail: {to_one_line(change.problem, MOST_WORDS)}")
     compared = compare_lines(_split_lines(before), _split_lines(after))
     counts = [
         f"{format_count(number, 'line')} {kind}"
@@ -214,14 +213,15 @@ def _describe_command_rules(abouts: list[str], command: str, denies: bool) -> st
     commands, parts = [re.sub(r"\\(.)", r"\1", about) for about in abouts], split_compound(command)
     if commands in ([command.strip()], [*(parts or ())]) and len(commands) == 1:
         if parts is None and denies:
-            program = make_printable(command.split()[0])
+            program = to_one_line(command.split()[0], 40)
             return f"this very command, and others with {program} that cannot be taken apart with certainty"
         return (
             "this very command, also as a part of another"
             if parts and len(parts) == 1
             else "this very command"
         )
-    listed = ", ".join(make_printable(" ".join(one.split())) for one in commands)
+    if len(listed := ", ".join(to_one_line(one, len(one)) for one in commands)) > MOST_WORDS:
+        return f"exactly {format_count(len(commands), 'command')} in it, as marked above"
     return f"exactly {'this command' if len(commands) == 1 else 'these commands'}: {listed}"
 
 
@@ -235,4 +235,4 @@ def _describe_rule(rule: PermissionRule) -> str:
         return f"{doing} any file of the project{but}"
     path = re.sub(r"\\(.)", r"\1", about.removesuffix("/**")).removeprefix("/")
     below = " and everything below it" if about.endswith("/**") else ""
-    return f"{doing} {make_printable(path)}{below}"
+    return f"{doing} {to_one_line(path, MOST_WORDS)}{below}"

@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 
-from sevenfold.cli.chat.call_display import CallLine, CallText, describe_question, describe_rules
-from sevenfold.cli.output import format_count, get_columns, make_printable, wrap_text
+from sevenfold.cli.chat.call_display import (
+    MOST_WORDS,
+    CallLine,
+    CallText,
+    describe_question,
+    describe_rules,
+)
+from sevenfold.cli.output import format_count, get_columns, make_printable, to_one_line, wrap_text
 from sevenfold.cli.themes import Theme
 from sevenfold.tools.permissions import EDITORS
 from sevenfold.tools.toolbox import PermissionAnswer, PermissionQuestion, RefusalReason
@@ -144,10 +150,7 @@ class PermissionPrompt:
         return None
 
     def _format_notes(self) -> str:
-        notes = [
-            *self._call.notes,
-            f"asked because: {make_printable(' '.join(self._question.reason.split()))}",
-        ]
+        notes = [*self._call.notes, f"asked because: {to_one_line(self._question.reason, 2 * MOST_WORDS)}"]
         return "\n".join(wrap_text(f"  {note}", self._columns, "  ") for note in notes)
 
     def _format_answers(self, left: int) -> str:

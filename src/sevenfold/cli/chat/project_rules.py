@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
+from sevenfold.cli.output import to_one_line
 from sevenfold.core.errors import Mistake, Refused, SettingsError, StorageFailure
 from sevenfold.core.messages import Json
 from sevenfold.settings.checks import FOLDER, check_document
@@ -46,7 +47,7 @@ class ProjectRules:
                 self._trust_own_rules(rules)
         except (SettingsError, StorageFailure, Refused, OSError) as error:
             raise Mistake(str(error)) from error
-        return f"{behaviour}: {', '.join(rules)}, kept in {NAME}"
+        return f"{behaviour}: {to_one_line(', '.join(rules), 200)}, kept in {NAME}"
 
     def _write(self, behaviour: Behaviour, rules: tuple[str, ...]) -> None:
         if is_outside(self._path, self._tree):

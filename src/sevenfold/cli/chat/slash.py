@@ -81,7 +81,7 @@ from sevenfold.storage.places import ProjectPaths, find_session
 
 _PART: Final = re.compile(r"(from|up_to|up to)(?:\s+([0-9]{1,9}))?(?:\s+(.*))?", re.DOTALL)
 _NUMBER: Final = re.compile("[0-9]{1,9}")
-_SIGNS: Final = r"[`*#|]+|-{3,}"  # Of Markdown
+_SIGNS, _RULES = r"[`*#]+", r"\||-{3,}"  # Signs of Markdown within words, and between them
 LONGEST_DRAFT: Final = 2_000  # A longer message (characters) is not brought back to be edited
 _KINDS: Final = {"identifiers": "names", "urls": "addresses"}  # Other kinds of facts have their own names
 
@@ -459,7 +459,7 @@ def offer_sessions(places: ProjectPaths, now: float, *, besides: str = "") -> Co
             one.first_words or "(nothing said)",
             f"/resume {one.id}",
             f" · {format_elapsed(now - one.at)} · {format_bytes(one.bytes)}",
-            " ".join(re.sub(_SIGNS, " ", one.last_words).split()),
+            " ".join(re.sub(_RULES, " ", re.sub(_SIGNS, "", one.last_words)).split()),
         )
         for one in known
     )

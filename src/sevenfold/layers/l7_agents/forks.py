@@ -37,6 +37,8 @@ def filter_event(event: Event, kinds: tuple[type[Event], ...] = PASSED_ON) -> Ev
     """The event as the session passes it on: of a reply only its usage; None: it is not passed on."""
     if isinstance(event, Replied):
         return replace(event, message=assistant())
+    if isinstance(event, Retrying) and Retrying in kinds:
+        return replace(event, beside=True)
     return event if isinstance(event, kinds) else None
 
 
