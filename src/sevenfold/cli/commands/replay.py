@@ -78,7 +78,6 @@ from sevenfold.replay.runner import (
     replay_files,
 )
 
-
 DIRECT, PROXY = "direct", "proxy"
 """Policies of a replay as the proxy: the client alone, and the client through it."""
 
