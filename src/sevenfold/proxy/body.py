@@ -61,9 +61,9 @@ def decode_raw(raw: Raw) -> Any:
     return None if raw is NO_RAW else _decode(raw)
 
 
-def replace_messages(body: bytes, messages: Iterable[bytes | Raw]) -> bytes:
-    """The body with other messages; every other field stays as the client wrote it."""
-    fields: dict[str, bytes | Raw] = dict(_decode_fields(body))
+def replace_messages(body: bytes, messages: Iterable[bytes | Raw], **others: bytes | Raw) -> bytes:
+    """The body with other messages; every field that is not named stays as the client wrote it."""
+    fields: dict[str, bytes | Raw] = {**_decode_fields(body), **others}
     fields["messages"] = b"[" + b",".join(messages) + b"]"
     return b"{" + b",".join(_encode(name) + b":" + value for name, value in fields.items()) + b"}"
 

@@ -22,7 +22,14 @@ from sevenfold.core.protocols import Clock
 from sevenfold.core.request import TTL_SECONDS
 from sevenfold.core.tokens import MessageSize, Usage, measure_message
 from sevenfold.core.transcript import Reply
-from sevenfold.proxy.body import ClientBody, decode_raw, encode_message, find_marked, replace_messages
+from sevenfold.proxy.body import (
+    NO_RAW,
+    ClientBody,
+    decode_raw,
+    encode_message,
+    find_marked,
+    replace_messages,
+)
 from sevenfold.settings.layers import CLEARABLE
 
 OFF: Final = {
@@ -37,6 +44,7 @@ NO_LAYER: Final = {
 """Flags for a client that could not read back what was cleared: only accounts are kept."""
 
 
+NEW_THREAD: Final = b'{"type":"create"}'
 MARKED: Final = 4
 """Messages at the end among which a client's cache marks on messages stand."""
 
@@ -113,8 +121,11 @@ class RelayedConversation:
 
     # --- out --------------------------------------------------------------------------------------------
 
-    def shorten(self, data: bytes, body: ClientBody) -> OutgoingBody:
-        """The body to send. Whatever is raised here, the client's own bytes are still right."""
+    def shorten(self, data: bytes, body: ClientBody, held: int = 0) -> OutgoingBody:
+        """The body to send. Whatever is raised here, the client's own bytes are still right.
+
+        `held` messages at the beginning are the provider's already, in a thread: `data` has the others.
+        """
         said = self._read_messages(body.messages)
         self._events.clear()
         written: list[Json] = self.context.prepare(
@@ -126,7 +137,9 @@ class RelayedConversation:
         )["messages"]
         heard = self._events
         breaks = any(isinstance(event, Cleared | Compacted) for event in heard)
-        self._check_prefix(written, breaks or any(isinstance(event, Added) for event in heard))
+        extends = len(written) >= len(self._written) and all(map(_is_equal, self._written, written))
+        if not extends and not breaks and not any(isinstance(event, Added) for event in heard):
+            raise PrefixLost(self._describe_difference(written))
         acts = tuple(act for event in heard if (act := describe_act(event)))
         failures = tuple(f"{e.by} failed: {e.cause}" for e in heard if isinstance(e, Failed))
         self._raws, self._said, self._written = body.messages, said, written
@@ -134,7 +147,17 @@ class RelayedConversation:
         if len(written) == len(said) and all(map(_is_same, written, said)):
             self._encoded, self._sizes = {}, {}
             return OutgoingBody(data, False, acts, breaks, failures)
-        whole, hidden = self._assemble(data, body), self._measure_hidden()
+        messages, hidden = self._list_outgoing(body), self._measure_hidden()
+        if not held:
+            whole = replace_messages(data, messages)
+        elif extends:  # what the provider holds is still right
+            new = len(said) - held
+            same = all(map(_is_same, written[-new:], said[-new:]))
+            whole = data if same else replace_messages(data, messages[-new:])
+        else:
+            fields = {"system": body.system, "tools": body.tools}
+            given = {name: raw for name, raw in fields.items() if raw is not NO_RAW}
+            whole = replace_messages(data, messages, thread=NEW_THREAD, **given)
         return OutgoingBody(whole, True, acts, breaks, failures, hidden)
 
     @property
@@ -164,15 +187,13 @@ class RelayedConversation:
             last = self._frame[name] = raw, decode_raw(raw)
         return last[1]
 
-    def _check_prefix(self, written: list[Json], explained: bool) -> None:
-        """Raise `PrefixLost` unless the last request's messages lead this one, or a reason is on record."""
-        last = self._written
-        if explained or (len(written) >= len(last) and all(map(_is_equal, last, written))):
-            return
-        at = next((i for i, pair in enumerate(zip(last, written, strict=False)) if not _is_equal(*pair)), 0)
-        raise PrefixLost(f"messages[{at}] differs from the last request and nothing says why")
+    def _describe_difference(self, written: list[Json]) -> str:
+        pairs = enumerate(zip(self._written, written, strict=False))
+        at = next((at for at, pair in pairs if not _is_equal(*pair)), len(written))
+        return f"messages[{at}] differs from the last request and nothing says why"
 
-    def _assemble(self, data: bytes, body: ClientBody) -> bytes:
+    def _list_outgoing(self, body: ClientBody) -> list[bytes | Raw]:
+        """The messages to send: the client's bytes, except where a layer wrote others."""
         places = {id(message): at for at, message in enumerate(self._said)}
         marked = find_marked(body.messages[-MARKED:])
         encoded: dict[int, tuple[Json, bytes]] = {}
@@ -188,7 +209,7 @@ class RelayedConversation:
                 encoded[id(message)] = message, wire
                 out.append(wire)
         self._encoded = encoded
-        return replace_messages(data, out)
+        return out
 
     def _measure_hidden(self) -> int:
         """Tokens of what the client sent and is not sent on, less what stands in its place."""
