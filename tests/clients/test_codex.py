@@ -23,3 +23,16 @@ def test_forty_calls_read_what_was_sent_before(start_provider: StartProvider, co
     assert [
         row["n"] for row in rows[1:] if row["shared"]["tokens"] - row["tokens"]["cache_read"] >= STEP
     ] == []
+
+
+def test_wrap_leads_it_to_the_proxy_without_a_setting(start_provider: StartProvider, codex: Codex) -> None:
+    """Its own provider would rather have a WebSocket; refused, it goes on over HTTP at once."""
+    provider = start_provider(make_long_session(1, print_numbers_in_codex))
+
+    ran = codex.wrap("Print numbers.", provider.url)
+
+    assert ran.code == 0, ran.out + ran.err
+    assert "All done." in ran.out
+    assert "Reconnecting" not in ran.out
+    assert [row["status"] for row in provider.read_requests()] == [200, 200]
+    assert not (codex.place.home / ".codex" / "config.toml").exists()
