@@ -61,9 +61,10 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 class AnthropicFormat:
-    """Implements `formats.Format`."""
+    """Implements `formats.WireFormat`."""
 
     is_messages_api = True
+    has_reply_items = False
 
     def count_leading(self, messages: Sequence[Any]) -> int:
         return 0  # the system prompt is not among the messages
@@ -126,6 +127,9 @@ class AnthropicFormat:
 
     def decode_reply(self, response: Json) -> Reply | None:
         return decode_reply(response)
+
+    def read_reply_messages(self, response: Json) -> list[Json]:
+        return [{"role": "assistant", "content": response["content"]}]
 
     def encode_tool(self, schema: Json) -> Json:
         return copy_value(schema)  # type: ignore[no-any-return]
