@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
-from proxy.scripted import Json, make_output, proxy_to
 
+from benchmarks.proxy.scripted import Json, make_output, proxy_to
 from sevenfold.loopback import HttpAnswer, HttpCall, LoopbackServer
 from sevenfold.proxy.receipt import Receipt
 from sevenfold.simulator import ManualClock, Simulator, parse_steps

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from proxy.scripted import Json, ScriptedClient, client_of, make_output, proxy_to, script_calls
 
+from benchmarks.proxy.scripted import Json, ScriptedClient, client_of, make_output, proxy_to, script_calls
 from sevenfold.proxy.server import Proxy
 from sevenfold.simulator import ManualClock, Simulator, parse_steps
 

@@ -7,6 +7,7 @@ without a reason on record, is not ours to send: the client's own goes out inste
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import is_
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ from sevenfold.core.events import Added, CacheBroke, Cleared, Compacted, Event, 
 from sevenfold.core.messages import Json, Message
 from sevenfold.core.protocols import Clock
 from sevenfold.core.request import TTL_SECONDS
-from sevenfold.core.tokens import MessageSize, Usage, measure_message
+from sevenfold.core.tokens import MessageSize, Usage, add_sizes, measure_message
 from sevenfold.core.transcript import Reply
 from sevenfold.proxy.body import (
     NO_RAW,
@@ -108,7 +109,7 @@ class RelayedConversation:
         self._written: list[Json] = []
         self._frame: dict[str, tuple[Raw, Any]] = {}
         self._encoded: dict[int, tuple[Json, bytes]] = {}
-        self._sizes: dict[int, tuple[Json, MessageSize]] = {}
+        self._hidden = MessageSize()
         self._turn = 0
         self.direct = DirectCache()
 
@@ -137,27 +138,30 @@ class RelayedConversation:
         )["messages"]
         heard = self._events
         breaks = any(isinstance(event, Cleared | Compacted) for event in heard)
-        extends = len(written) >= len(self._written) and all(map(_is_equal, self._written, written))
+        extends = self._leads_to(written)
         if not extends and not breaks and not any(isinstance(event, Added) for event in heard):
             raise PrefixLost(self._describe_difference(written))
         acts = tuple(act for event in heard if (act := describe_act(event)))
         failures = tuple(f"{e.by} failed: {e.cause}" for e in heard if isinstance(e, Failed))
         self._raws, self._said, self._written = body.messages, said, written
         self._turn += 1
-        if len(written) == len(said) and all(map(_is_same, written, said)):
-            self._encoded, self._sizes = {}, {}
+        if len(written) == len(said) and all(map(is_, written, said)):
+            self._encoded, self._hidden = {}, MessageSize()
             return OutgoingBody(data, False, acts, breaks, failures)
-        messages, hidden = self._list_outgoing(body), self._measure_hidden()
+        if heard or not extends:
+            self._hidden = self._measure_hidden()
+        hidden = max(0, self.context.view.calibration.tokens(self._hidden))
+        messages = self._list_outgoing(body)
         if not held:
-            whole = replace_messages(data, messages)
+            whole = replace_messages(data, body.messages, messages)
         elif extends:  # what the provider holds is still right
             new = len(said) - held
-            same = all(map(_is_same, written[-new:], said[-new:]))
-            whole = data if same else replace_messages(data, messages[-new:])
+            same = all(map(is_, written[-new:], said[-new:]))
+            whole = data if same else replace_messages(data, body.messages[-new:], messages[-new:])
         else:
             fields = {"system": body.system, "tools": body.tools}
             given = {name: raw for name, raw in fields.items() if raw is not NO_RAW}
-            whole = replace_messages(data, messages, thread=NEW_THREAD, **given)
+            whole = replace_messages(data, body.messages[held:], messages, thread=NEW_THREAD, **given)
         return OutgoingBody(whole, True, acts, breaks, failures, hidden)
 
     @property
@@ -168,8 +172,9 @@ class RelayedConversation:
     def _read_messages(self, raws: Sequence[Raw]) -> list[Json]:
         """The messages without marks; one that is as it was last time is the same object again."""
         old, known = self._raws, self._said
-        said: list[Json] = []
-        for at, raw in enumerate(raws):
+        same = max(0, len(old) - MARKED)
+        said = known[:same] if same and raws[:same] == old[:same] else []
+        for at, raw in enumerate(raws[len(said) :], len(said)):
             if at < len(old) and raw == old[at]:
                 said.append(known[at])
                 continue
@@ -177,9 +182,16 @@ class RelayedConversation:
             if not isinstance(message, dict):
                 raise Mistake(f"messages[{at}] is no object")
             message = strip_cache_marks(message)
-            same = at < len(known) and _is_equal(message, known[at])
-            said.append(known[at] if same else message)
+            is_known = at < len(known) and _is_equal(message, known[at])
+            said.append(known[at] if is_known else message)
         return said
+
+    def _leads_to(self, written: list[Json]) -> bool:
+        """True if the messages of the last request lead these."""
+        last = self._written
+        return written[: len(last)] == last or (
+            len(written) >= len(last) and all(map(_is_equal, last, written))
+        )
 
     def _read_field(self, name: str, raw: Raw) -> Any:
         last = self._frame.get(name)
@@ -194,38 +206,34 @@ class RelayedConversation:
 
     def _list_outgoing(self, body: ClientBody) -> list[bytes | Raw]:
         """The messages to send: the client's bytes, except where a layer wrote others."""
-        places = {id(message): at for at, message in enumerate(self._said)}
-        marked = find_marked(body.messages[-MARKED:])
+        raws, written = body.messages, self._written
+        places = dict(zip(map(id, self._said), raws, strict=True))
+        wires: list[bytes | Raw | None] = list(map(places.get, map(id, written)))
         encoded: dict[int, tuple[Json, bytes]] = {}
-        out: list[bytes | Raw] = []
-        for n, message in enumerate(self._written, 1):
-            if (at := places.get(id(message))) is not None:
-                out.append(body.messages[at])
-            elif n > len(self._written) - MARKED:  # its mark moves on with the next request
-                out.append(encode_message(message, marked))
+        last = len(written) - MARKED  # marks on these move on with the next request
+        marked = find_marked(raws[-MARKED:]) if None in wires[last:] else ()
+        for at, message in enumerate(written):
+            if wires[at] is not None:
+                continue
+            known = self._encoded.get(id(message))
+            if at >= last:
+                wires[at] = encode_message(message, marked)
+            elif known is not None and known[0] is message:
+                encoded[id(message)], wires[at] = known, known[1]
             else:
-                known = self._encoded.get(id(message))
-                wire = known[1] if known and known[0] is message else encode_message(message)
+                wires[at] = wire = encode_message(message)
                 encoded[id(message)] = message, wire
-                out.append(wire)
         self._encoded = encoded
-        return out
+        return [wire for wire in wires if wire is not None]
 
-    def _measure_hidden(self) -> int:
-        """Tokens of what the client sent and is not sent on, less what stands in its place."""
+    def _measure_hidden(self) -> MessageSize:
+        """The size of what the client sent and is not sent on, less what stands in its place."""
         kept = set(map(id, self._written)) & set(map(id, self._said))
-        sizes: dict[int, tuple[Json, MessageSize]] = {}
-        total = MessageSize()
-        for messages, sign in ((self._said, 1), (self._written, -1)):
-            for message in messages:
-                if id(message) in kept:
-                    continue
-                known = self._sizes.get(id(message))
-                size = known[1] if known and known[0] is message else self._measure(message)
-                sizes[id(message)] = message, size
-                total = total + size if sign > 0 else total - size
-        self._sizes = sizes
-        return max(0, self.context.view.calibration.tokens(total))
+        gone, shown = (
+            add_sizes(self._measure(message) for message in messages if id(message) not in kept)
+            for messages in (self._said, self._written)
+        )
+        return gone - shown
 
     def _measure(self, message: Json) -> MessageSize:
         spoken = self._form.decode_message(message, "a message")
@@ -292,10 +300,6 @@ def describe_act(event: Event) -> str:
         case Stored():
             return f"layer 1 stored a result of {event.tool}, {event.why}"
     return ""
-
-
-def _is_same(a: Json, b: Json) -> bool:
-    return a is b
 
 
 def _is_equal(a: Json, b: Json) -> bool:
