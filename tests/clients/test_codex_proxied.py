@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from pathlib import Path
 
 import pytest
 from clients.conftest import StartProvider, StartProxy
 from clients.programs import Codex
-from clients.sessions import use
+from clients.sessions import Json, use
 
 pytestmark = [pytest.mark.clients, pytest.mark.real]
 
@@ -18,7 +20,10 @@ def test_forty_calls_cost_less_and_every_break_is_explained(
     calls = [
         use("exec_command", cmd=f"seq {n}000000 {n}002900", max_output_tokens=20_000) for n in range(1, 41)
     ]
-    steps = [*({"reply": {"content": [call]}} for call in calls), {"reply": {"text": "All done."}}]
+    steps: list[Json] = [
+        *({"reply": {"content": [call]}} for call in calls),
+        {"reply": {"text": "All done."}},
+    ]
     provider = start_provider([*steps, *steps])
     codex.run("Print numbers.", provider.url)
     direct = provider.read_requests()
@@ -34,3 +39,19 @@ def test_forty_calls_cost_less_and_every_break_is_explained(
     assert totals["requests"] == 41
     assert totals["unexplained"] == totals["passed"] == totals["failed"] == 0
     assert proxy_log.read_text("utf-8") == ""
+
+
+def test_wrap_runs_it_and_says_what_it_saved(start_provider: StartProvider, codex: Codex) -> None:
+    call = use("exec_command", cmd="echo 21 degrees")
+    provider = start_provider([{"reply": {"content": [call]}}, {"reply": {"text": "Wrapped."}}])
+    folder = codex.place.home / "bin"
+    folder.mkdir()
+    (folder / "codex").symlink_to(codex.program)
+    words = ("exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "Go.")
+    line = (sys.executable, "-m", "sevenfold", "wrap", "--upstream", provider.url, "codex", *words)
+    keys = {"CODEX_API_KEY": "sk-test", "OPENAI_API_KEY": "sk-test"}
+
+    ran = codex.place.run(line, {**keys, "PATH": f"{folder}:{codex.place.path}"})
+
+    assert "Wrapped." in ran.out, ran.out + ran.err
+    assert re.search(r"sevenfold: 2 requests; sent [\d.]+ kB instead of", ran.err), ran.err
