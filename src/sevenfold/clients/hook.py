@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sevenfold.clients.events import (
     NAMES,
@@ -36,6 +36,9 @@ from sevenfold.memory.history.revisions import FOUND, Author
 from sevenfold.memory.recall_results import Recalled
 from sevenfold.memory.store import Memory, MemoryOff
 from sevenfold.settings.environment import Environment
+
+if TYPE_CHECKING:
+    from sevenfold.clients.background import ClientBackground
 
 LIMIT: Final = 5  # Memories that are put behind one message
 TOKENS: Final = 1_500  # Tokens that they take together, at most
@@ -74,6 +77,7 @@ class ClientHooks:
         self._clock = clock or SystemClock()
         self._memory: Memory | None = None
         self._notes: ClientNotes | None = None
+        self._background: ClientBackground | None = None
 
     def answer(self, event: ClientEvent) -> dict[str, Any]:
         """The answer to an event, as an object; an empty one means: go on. Raises `Mistake`."""
@@ -148,7 +152,18 @@ class ClientHooks:
                 memory.take_in(author, memory.file_of(path), tidy=False)
         if event.moment != "after_tool" and memory.has_news():
             memory.take_in(tidy=False)
+        if event.moment in ("rest", "end") and event.transcript_path:
+            self._begin_background(event)
         return {}
+
+    def _begin_background(self, event: ClientEvent) -> None:
+        if self._background is None:
+            from sevenfold.clients.background import ClientBackground
+
+            folder = find_project_folder(event, self._environment)
+            self._background = ClientBackground(folder, self._environment, self._clock)
+        if self._background.is_on:
+            self._background.begin(event, self._open_memory(event), self._load_notes(event))
 
     def _give_back(self, event: ClientEvent) -> str:
         """The memories of this session that are not in the summary; all of them if it is not known."""
