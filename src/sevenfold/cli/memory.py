@@ -147,7 +147,7 @@ def learn(shared: SharedOptions, path: option.RecordedPath, model: option.ModelN
 
     What was looked at once is not looked at again. It spends at most what dailyBackgroundLimit allows.
     """
-    from sevenfold.cli.commands.memory_learning import run_learn
+    from sevenfold.cli.commands.memory_changes import run_learn
 
     return run_learn(shared, path, model)
 
