@@ -250,6 +250,24 @@ def test_an_event_and_a_project_that_are_not_there(hook: Hook) -> None:
     assert ran.err == "sevenfold: the project /not/there is not there\n"
 
 
+def test_ten_megabytes_are_no_trouble(hook: Hook, native: Path) -> None:
+    long = "deploy the service " * 550_000
+
+    assert FACT in context_of(hook("UserPromptSubmit", prompt=f"{ASKED} {long}"))
+    given = {"file_path": str(native / "long.md"), "content": long}
+    said = hook("PreToolUse", tool_name="Write", tool_input=given).json["hookSpecificOutput"]
+    assert "bytes, and a memory has at most" in said["permissionDecisionReason"]
+
+
+def test_a_home_folder_is_a_project_like_any_other(hook: Hook, here: Here, world: World) -> None:
+    words = ("--home", str(world.user / ".claude"), "--project", str(world.user))
+    folder = Path(here("memory", "path", *words).out.strip())
+    folder.mkdir(parents=True)
+    write_memory(folder / "deploy-day.md", FACT)
+
+    assert FACT in context_of(hook("UserPromptSubmit", prompt=ASKED, cwd=str(world.user)))
+
+
 @pytest.mark.parametrize("event", MOMENTS)
 def test_every_event_is_answered_where_there_is_no_memory_yet(hook: Hook, event: str, world: World) -> None:
     ran = hook(event, prompt=ASKED, tool_name="Write", tool_input={"file_path": "a", "content": "b"})
