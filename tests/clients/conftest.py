@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import pytest
 from clients.loopback import has_only_loopback
 from clients.programs import ClaudeCode, ClientPlace, Codex, find_claude_code, find_codex, make_place
-from clients.provider import SimulatedProvider, run_provider
+from clients.provider import RunningProxy, SimulatedProvider, run_provider, run_proxy
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -40,6 +40,27 @@ def start_provider(tmp_path: Path) -> Iterator[StartProvider]:
 @pytest.fixture
 def place(tmp_path: Path) -> ClientPlace:
     return make_place(tmp_path)
+
+
+class StartProxy(Protocol):
+    def __call__(self, upstream: str) -> RunningProxy: ...
+
+
+@pytest.fixture
+def proxy_log(tmp_path: Path) -> Path:
+    """What the proxies of a test had to say."""
+    return tmp_path / "proxy.log"
+
+
+@pytest.fixture
+def start_proxy(place: ClientPlace, proxy_log: Path) -> Iterator[StartProxy]:
+    """Start `sevenfold proxy` before a provider; ended with the test."""
+    with ExitStack() as stack:
+
+        def start(upstream: str) -> RunningProxy:
+            return stack.enter_context(run_proxy(place.home, upstream, proxy_log))
+
+        yield start
 
 
 @pytest.fixture

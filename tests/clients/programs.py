@@ -15,6 +15,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -70,6 +71,16 @@ class ClientPlace:
             process.wait()
         return ClientRun(process.returncode, out, err)
 
+    def wrap(
+        self, upstream: str, program: Path, words: Sequence[str], environment: Mapping[str, str]
+    ) -> ClientRun:
+        """`sevenfold wrap PROGRAM WORDS`, with the program in the PATH as its user has it."""
+        folder = self.home / "bin"
+        folder.mkdir()
+        (folder / program.name).symlink_to(program)
+        line = (sys.executable, "-m", "sevenfold", "wrap", "--upstream", upstream, program.name, *words)
+        return self.run(line, {**environment, "PATH": f"{folder}:{self.path}"})
+
     def start(
         self, command: Sequence[str | Path], environment: Mapping[str, str] | None = None
     ) -> subprocess.Popen[str]:
@@ -107,13 +118,25 @@ class ClaudeCode:
         prompt: str,
         url: str,
         *options: str,
+        trusted: bool = True,
         environment: Mapping[str, str] | None = None,
         patience: float = PATIENCE,
     ) -> ClientRun:
-        """`claude -p PROMPT` against a provider. The last of two equal options counts."""
-        words = ("-p", prompt, "--output-format", "json", "--dangerously-skip-permissions", *options)
+        """`claude -p PROMPT` against a provider; `trusted` lets it use every tool unasked.
+
+        The last of two equal options counts.
+        """
+        skip = ("--dangerously-skip-permissions",) if trusted else ()
+        words = ("-p", prompt, "--output-format", "json", *skip, *options)
         environment = {**self.make_environment(url), **(environment or {})}
         return self.place.run((self.program, *words), environment, patience=patience)
+
+    def wrap(self, prompt: str, upstream: str) -> ClientRun:
+        """`sevenfold wrap claude -p PROMPT`; no address of a provider is in its environment."""
+        words = ("-p", prompt, "--output-format", "json", "--dangerously-skip-permissions")
+        environment = self.make_environment("")
+        del environment["ANTHROPIC_BASE_URL"]
+        return self.place.wrap(upstream, self.program, words, environment)
 
     def call(self, *words: str, environment: Mapping[str, str] | None = None) -> ClientRun:
         """`claude WORDS`, for what asks no model: `plugin validate`, `mcp list`."""
@@ -147,6 +170,11 @@ class Codex:
         self.configure(url, settings)
         words = ("exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
         return self.place.run((self.program, *words, *options, prompt), {"SIMULATOR_KEY": "sk-test"})
+
+    def wrap(self, prompt: str, upstream: str) -> ClientRun:
+        """`sevenfold wrap codex exec PROMPT` without settings, on the provider that Codex comes with."""
+        words = ("exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
+        return self.place.wrap(upstream, self.program, (*words, prompt), {"CODEX_API_KEY": "sk-test"})
 
     def configure(self, url: str, settings: str = "") -> None:
         folder = self.place.home / ".codex"

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clients.conftest import RecordRow, StartProvider
-from clients.environments import find_environment
+from clients.conftest import RecordRow, StartProvider, StartProxy
+from clients.environments import find_environment, read_environments
 from clients.programs import ClientPlace, ClientRun, find_claude_code, find_codex
 
 pytestmark = [pytest.mark.clients, pytest.mark.real]
@@ -38,7 +38,7 @@ def find_version(place: ClientPlace, environment: str) -> str:
     """The version of a client; Claude Code has another one than the package that holds it."""
     if environment == "claude-code":
         return find_claude_code(place).call("--version").out.split()[0]
-    return find_environment(environment).version
+    return read_environments()[environment].version
 
 
 def run_claude_code(place: ClientPlace, url: str, _environment: str) -> ClientRun:
@@ -134,17 +134,26 @@ CONVERSATIONS = [
 ]
 
 
+@pytest.mark.parametrize("way", ["direct", "through the proxy"])
 @pytest.mark.parametrize("conversation", CONVERSATIONS, ids=lambda c: c.environment)
 def test_client_holds_a_conversation(
-    conversation: Conversation, start_provider: StartProvider, place: ClientPlace, record_row: RecordRow
+    conversation: Conversation,
+    way: str,
+    start_provider: StartProvider,
+    start_proxy: StartProxy,
+    place: ClientPlace,
+    record_row: RecordRow,
 ) -> None:
-    record_row(conversation.client, find_version(place, conversation.environment), "direct")
+    record_row(conversation.client, find_version(place, conversation.environment), way)
     provider = start_provider(conversation.script)
+    proxy = start_proxy(provider.url) if way == "through the proxy" else None
 
-    ran = conversation.run(place, provider.url, conversation.environment)
+    ran = conversation.run(place, proxy.url if proxy else provider.url, conversation.environment)
 
     assert ran.code == 0, ran.out + ran.err
     assert [text for text in conversation.shows if text not in ran.out] == []
     rows = provider.read_requests()
     assert len(rows) >= 2
     assert {row["status"] for row in rows} == {200}
+    if proxy:
+        assert proxy.read_receipt()["totals"]["failed"] == 0

@@ -51,7 +51,8 @@ class Caller:
 
     def send(self, messages: list[Any], **more: Any) -> list[Any]:
         """The messages that go out, without our cache marks."""
-        out: list[Any] = remove_cache_marks(self.ctx.prepare(messages, **more)["messages"])
+        request = self.ctx.prepare(messages, **more)
+        out: list[Any] = remove_cache_marks(request.get("messages") or request["input"])
         return out
 
     def told(self, kind: type[Event]) -> list[Any]:

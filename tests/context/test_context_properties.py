@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import random
 import tempfile
 from dataclasses import dataclass, field
@@ -41,6 +42,9 @@ from sevenfold.testing import FakeClock
 SETTINGS: Json = {
     "toolResults": {"mostCharacters": 300, "previewBytes": 20, "mostPerMessage": 900},
     "micro": {"policy": "plain", "idleMinutes": 10, "keepRecent": 2},
+}
+IDLE: Json = {
+    "flags": dict.fromkeys(("tool_results", "micro_cost", "micro_api", "compact", "reactive"), False)
 }
 SMALL = Capabilities(window=3_000, max_output=300)
 WITHOUT_DIGEST: Json = {"flags": {"micro_api": False, "compact": False, "reactive": False}}
@@ -261,6 +265,23 @@ def test_what_goes_out_is_what_came_in_but_for_results_that_are_kept_elsewhere(
             out = play.step(*step)
             assert_as_it_came(play, out)
             play.check_break(out)
+        play.caller.ctx.close()
+
+
+@pytest.mark.parametrize("format", ["anthropic", "openai"])
+@given(steps=STEPS)
+@settings(max_examples=30)
+def test_with_no_layer_at_work_what_goes_out_is_what_came_in(
+    format: FormatName, steps: list[tuple[str, int, int]]
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        play = Play(Path(folder), format, IDLE)
+        for step in steps:
+            out, history = play.step(*step), as_said(play.host.history)
+            if format == "openai":  # no marks are placed, so every byte is the caller's
+                assert json.dumps(out) == json.dumps(history)
+            assert extends(history, out)
+            assert len(out) == len(history)
         play.caller.ctx.close()
 
 

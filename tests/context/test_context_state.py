@@ -299,3 +299,21 @@ def test_an_id_is_made_up_where_none_is_given(tmp_path: Path) -> None:
     environ: dict[str, Any] = {"HOME": str(tmp_path)}
     with Context("claude-sonnet-5", environ=environ) as a, Context("gpt-5", environ=environ) as b:
         assert a.id != b.id
+
+
+def test_whole_results_go_to_the_folder_that_the_caller_names(tmp_path: Path) -> None:
+    long = "a line of a long result\n" * 5_000
+    use = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {}}
+    history = [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": [use]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": long}]},
+    ]
+    for named in (tmp_path / "given", lambda: tmp_path / "given"):
+        environ, state = {"HOME": str(tmp_path)}, tmp_path / "state"
+        with Context("claude-sonnet-5", state=state, results=named, environ=environ) as ctx:
+            ctx.prepare(history)
+
+    (kept,) = (tmp_path / "given").iterdir()
+    assert kept.read_text("utf-8") == long
+    assert not list((tmp_path / "state").rglob("*.txt"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from typer import Argument, Option
 
@@ -53,6 +53,15 @@ PriceModel = Annotated[
 HtmlFile = Annotated[
     Path | None, Option("--html", metavar="FILE", help="Write a report that a browser shows offline.")
 ]
+Host = Annotated[
+    Literal["proxy"] | None,
+    Option(
+        "--as",
+        metavar="proxy",
+        help="What 'sevenfold proxy' would have done beside the client that was recorded, compared with "
+        "nothing.",
+    ),
+]
 Jobs = Annotated[
     int | None,
     Option("--jobs", metavar="N", min=1, help="So many sessions at a time; one for each core without it."),
@@ -69,6 +78,7 @@ def replay(
     price: PriceModel = None,
     html: HtmlFile = None,
     jobs: Jobs = None,
+    host: Host = None,
 ) -> int:
     """What recorded sessions would have cost and forgotten.
 
@@ -87,5 +97,6 @@ def replay(
             price=price,
             html=html,
             jobs=jobs,
+            host=host,
         ),
     )

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
@@ -22,9 +23,16 @@ import msgspec
 
 from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
-from sevenfold.context.anthropic import AnthropicFormat
-from sevenfold.context.follower import MessageFollower
-from sevenfold.context.formats import CallerRequest, WireFormat, copy_value, to_plain_json
+from sevenfold.context.anthropic import AnthropicFormat, add_thread
+from sevenfold.context.follower import AnsweredHistory, MessageFollower
+from sevenfold.context.formats import (
+    CallerRequest,
+    WireFormat,
+    WrittenMessages,
+    copy_value,
+    to_plain_json,
+    to_plain_text,
+)
 from sevenfold.context.history import BY, RequestWriter
 from sevenfold.context.loop import (
     CallerTools,
@@ -40,6 +48,7 @@ from sevenfold.context.loop import (
     read_refusal,
 )
 from sevenfold.context.openai import OpenAiFormat
+from sevenfold.context.responses import ResponsesFormat, find_server_history
 from sevenfold.core.clock import SystemClock, run_without_waiting
 from sevenfold.core.errors import Mistake, PromptTooLong
 from sevenfold.core.events import Added, Closed, EventSource, Notice, Replied, Started
@@ -55,6 +64,7 @@ from sevenfold.layers.l7_agents.forks import ForkRunner
 from sevenfold.layers.ladder import make_standard_layers
 from sevenfold.layers.parts import WITH_FILE_TOOLS, LayerParts, PlainConversation, ServerSummaries
 from sevenfold.models.jsontext import NotJson, decode_json_object
+from sevenfold.models.threads import ThreadRefused, ThreadStep, ThreadTracker, read_thread_refusal
 from sevenfold.session.frame import make_thresholds
 from sevenfold.session.spending import CappedForker, SpendingFile
 from sevenfold.session.wiring import wrap_ledger
@@ -67,8 +77,12 @@ from sevenfold.storage.results import ResultStore
 from sevenfold.telemetry import Telemetry
 from sevenfold.tools.toolbox import clean_arguments, find_argument_problem
 
-FormatName: TypeAlias = Literal["anthropic", "openai"]
-FORMATS: Final[dict[str, type[WireFormat]]] = {"anthropic": AnthropicFormat, "openai": OpenAiFormat}
+FormatName: TypeAlias = Literal["anthropic", "openai", "responses"]
+FORMATS: Final[dict[str, type[WireFormat]]] = {
+    "anthropic": AnthropicFormat,
+    "openai": OpenAiFormat,
+    "responses": ResponsesFormat,
+}
 
 
 class Context(EventSource):
@@ -85,6 +99,7 @@ class Context(EventSource):
         id: str | None = None,
         format: FormatName | WireFormat = "anthropic",
         results: str | Path | Callable[[], Path] | None = None,
+        threads: bool = False,
         settings: Mapping[str, Any] | None = None,
         home: str | Path | None = None,
         clock: Clock | None = None,
@@ -95,6 +110,8 @@ class Context(EventSource):
         if isinstance(format, str) and format not in FORMATS:
             raise Mistake(f"there is no format {format!r}: use {' or '.join(map(repr, FORMATS))}")
         self._form = FORMATS[format]() if isinstance(format, str) else format
+        if threads and not self._form.is_messages_api:
+            raise Mistake("threads are a feature of the Messages API: they need format='anthropic'")
         self._writer = RequestWriter(self._form)
         self.clock = clock or SystemClock()
         self.settings = self._read_settings(settings or {}, home, environ)
@@ -106,6 +123,12 @@ class Context(EventSource):
         self._asked: CallerRequest | None = None
         self._sent: Request | None = None
         self._sent_at = 0.0
+        self._given: list[Any] = []
+        self._threads = ThreadTracker() if threads else None
+        self._step: ThreadStep | None = None
+        self._fixed: Any = None
+        self._answered: AnsweredHistory | None = None
+        self._is_aside = self._is_told_aside = False
         self._refused: PromptTooLong | None = None
         self._unrested = self._told = self._closed = False
         self._loop = PrivateEventLoop()
@@ -215,19 +238,27 @@ class Context(EventSource):
     # --- the caller's loop ------------------------------------------------------------------------------
 
     def prepare(
-        self, messages: Sequence[Any], *, system: Any = None, tools: Any = None, **params: Any
+        self,
+        messages: Sequence[Any],
+        *,
+        after: str | None = None,
+        system: Any = None,
+        tools: Any = None,
+        **params: Any,
     ) -> Json:
         """The request to send for these messages: pass it to the SDK's call as `**request`.
 
-        `messages` is the whole conversation, as the caller has it. It is not changed, and what no layer
-        touches goes out as the caller wrote it. All `params` are passed on.
+        `messages` is the whole conversation, as the caller has it; with `after`, the id of the response
+        that was recorded last, only what came since. It is not changed, and what no layer touches goes out
+        as the caller wrote it. All `params` are passed on.
         """
         self._check_open()
-        given = messages if isinstance(messages, list) else list(messages)  # a long list is not copied
-        if not given:
-            raise Mistake("there are no messages: the model needs at least one to answer")
+        given = self._complete(messages, after)
         lead = self._form.count_leading(given)
         asked = self._read_request(given[:lead], system, tools, params)
+        if isinstance(self._form, ResponsesFormat) and find_server_history(params):
+            return self._step_aside(self._form.pass_request(asked, given), params)
+        self._given, self._is_aside = given, False
         said = given[lead:] if lead else given
         news = self._following.hear(said, lead)
         self._reframe(asked)
@@ -241,16 +272,22 @@ class Context(EventSource):
         following.catch_up()
         written = self._writer.write(request.view, following.history.groups, following.known, said)
         self._sent_at = perf_counter()
-        return self._form.make_request(asked, request, written, self.model.capabilities.max_output)
+        out = self._form.make_request(asked, request, written, self.model.capabilities.max_output)
+        return self._add_thread(out, request, written)
 
     def record(self, response: Any) -> None:
         """Take in what the model answered: an SDK's response, the same as a dict, or a `Reply`."""
         self._check_open()
+        if self._is_aside:
+            return
         if self._sent is None:
             raise Mistake("nothing was asked yet: record() takes the response to what prepare() made")
         took = perf_counter() - self._sent_at
         reply = response if isinstance(response, Reply) else self._read_reply(response)
+        self._answered = AnsweredHistory.of(self._given, reply, response, self._form)
         self._following.record(reply)
+        if self._threads and self._step:
+            self._threads.record(self._sent, reply, self._fixed)
         self._unrested = True
         cost = self._accounts.after(self._sent, reply)
         source = self._sent.source
@@ -259,13 +296,52 @@ class Context(EventSource):
     def refused(self, error: BaseException) -> bool:
         """Say that the provider refused what `prepare` made, with what your client raised.
 
-        True: it was too long, and the next `prepare` makes it shorter. False: it was about something else.
+        True: it was too long, and the next `prepare` makes it shorter, or the provider does not hold its
+        thread any more, and the next `prepare` sends all of it. False: it was about something else.
         """
         self._check_open()
+        if self._is_aside:
+            return False
         if self._sent is None:
             raise Mistake("nothing was asked yet: refused() is about what prepare() made")
+        if self._threads and self._step and (thread := read_thread_refusal(error)):
+            with suppress(ThreadRefused):
+                self._threads.recover(self._sent.source, self._step, thread)
+                return True
         self._refused = read_refusal(error, self._sent.frame.model)
         return self._refused is not None
+
+    def _complete(self, messages: Sequence[Any], after: str | None) -> list[Any]:
+        """The whole conversation, of which only the end was given where `after` says so."""
+        if isinstance(messages, str) and isinstance(self._form, ResponsesFormat):
+            messages = [{"role": "user", "content": to_plain_text(messages)}]
+        given = messages if isinstance(messages, list) else list(messages)  # a long list is not copied
+        if after is not None:
+            if self._answered is None or self._answered.id != after:
+                raise Mistake(
+                    f"no history is known up to the response {after!r}: give the whole conversation. "
+                    "after= takes the id of the response that record() was given last"
+                )
+            given = [*self._answered.messages, *given]
+        if not given:
+            raise Mistake("there are no messages: the model needs at least one to answer")
+        return given
+
+    def _add_thread(self, out: Json, request: Request, written: WrittenMessages) -> Json:
+        if self._threads is None:
+            return out
+        self._fixed = out.get("betas"), out.get("extra_headers")
+        self._step = self._threads.plan(request, self._fixed)
+        return add_thread(out, self._step, written.ends) if self._step else out
+
+    def _step_aside(self, request: Json, params: Json) -> Json:
+        """The caller's request as it is: the server adds a history to it that we do not see."""
+        if not self._is_told_aside:
+            names = ", ".join(find_server_history(params))
+            said = f"requests with {names} go out as they are: the server holds that conversation"
+            self.emit(Notice(said, "warning"))
+        self._is_aside = self._is_told_aside = True
+        return request
 
     def _fit(self) -> None:
         """Make it fit. What was refused and cannot be made any shorter would be refused again."""
@@ -311,8 +387,9 @@ class Context(EventSource):
     def read_back(self, arguments: Mapping[str, Any] | str) -> str:
         """The result of a call of `read_back_tool`; a senseless call gets an explanation."""
         try:
-            given = decode_json_object(arguments) if isinstance(arguments, str) else dict(arguments)
-            args = clean_arguments(given)
+            if isinstance(arguments, str):
+                arguments = decode_json_object(to_plain_text(arguments))
+            args = clean_arguments(dict(arguments))
             if wrong := find_argument_problem(ReadResultTool.schema["input_schema"], args):
                 return f"{ReadResultTool.name} was not run: {wrong}"
             return ReadResultTool(self.store, self._turn.thresholds.window).read(args)
@@ -328,10 +405,11 @@ class Context(EventSource):
             raise Mistake(f"the Context {self.id} is closed: make another one with the same id")
 
     def _read_request(self, leading: list[Any], system: Any, tools: Any, params: Json) -> CallerRequest:
+        model = params.get("model") or self.model.name
         return CallerRequest(
-            str(params.get("model") or self.model.name),
+            to_plain_text(model) if isinstance(model, str) else str(model),
             tuple(leading),
-            system if isinstance(system, str) or not system else list(system),
+            to_plain_text(system) if isinstance(system, str) else list(system) if system else system,
             list(tools) if tools else None,
             params,
         )

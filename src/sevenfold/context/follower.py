@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from sevenfold.context.formats import WireFormat
+from sevenfold.context.formats import WireFormat, to_plain_json
 from sevenfold.context.history import (
     ADOPTED,
     BY,
@@ -82,6 +82,25 @@ def _after(places: Sequence[int], at: int) -> int | None:
     """The first of these places behind `at`."""
     next_one = bisect_right(places, at)
     return places[next_one] if next_one < len(places) else None
+
+
+class AnsweredHistory(msgspec.Struct, frozen=True):
+    """The caller's messages up to and including a response, to go on from."""
+
+    id: str
+    messages: list[Any]
+
+    @classmethod
+    def of(
+        cls, given: Sequence[Any], reply: Reply, response: Any, form: WireFormat
+    ) -> AnsweredHistory | None:
+        """None if the response has no id."""
+        id = reply.diagnostics.get("message_id")
+        if not id:
+            return None
+        if isinstance(response, Reply):
+            return cls(id, [*given, *form.encode_message(reply.message)])
+        return cls(id, [*given, *form.read_reply_messages(to_plain_json(response, "the response"))])
 
 
 TakenIn: TypeAlias = Callable[[tuple[ToolResult, ...]], tuple[ToolResult, ...]]

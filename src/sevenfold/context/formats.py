@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from operator import is_
 from typing import Any, Final, Protocol
@@ -49,6 +49,11 @@ class WireFormat(Protocol):
         """True if we place cache marks and may use context management."""
         ...
 
+    @property
+    def has_reply_items(self) -> bool:
+        """True if one reply of the model is several messages in a row."""
+        ...
+
     def count_leading(self, messages: Sequence[Any]) -> int:
         """The number of messages at the beginning that belong to the frame."""
         ...
@@ -81,6 +86,10 @@ class WireFormat(Protocol):
         """The provider's reply; None if the response is not in this format."""
         ...
 
+    def read_reply_messages(self, response: Json) -> list[Json]:
+        """The messages that a caller appends to its history for this response."""
+        ...
+
     def encode_tool(self, schema: Json) -> Json:
         """A tool of ours as this format defines tools."""
         ...
@@ -108,7 +117,9 @@ def _is_plain(value: Any) -> bool:
 
 
 def _made_plain(value: Any, where: str) -> Any:
-    if isinstance(value, str | int | float | None):
+    if isinstance(value, str):
+        return to_plain_text(value)
+    if isinstance(value, int | float | None):
         return value
     if isinstance(value, Mapping):
         return {_key(key, where): _made_plain(item, where) for key, item in value.items()}
@@ -122,9 +133,14 @@ def _made_plain(value: Any, where: str) -> Any:
     )
 
 
+def to_plain_text(text: str) -> str:
+    """The same text as a plain `str`: some callers have texts with methods of their own."""
+    return str.__str__(text)
+
+
 def _key(key: Any, where: str) -> str:
     if isinstance(key, str):
-        return key
+        return to_plain_text(key)
     if isinstance(key, int | float | None):
         return str(_encode(key), "ascii")
     raise Mistake(f"{where} has a {type(key).__name__} for a key, and JSON only has texts there")
@@ -188,6 +204,18 @@ def make_frame(
         repair_characters(to_plain_json(params, "params")),
         ttl,
     )
+
+
+def read_instructions(asked: CallerRequest) -> Iterator[str]:
+    """Yields the system prompt in parts: what was given beside the messages, then what leads them."""
+    if asked.system:
+        if not isinstance(asked.system, str):
+            raise Mistake("system must be a text here; give parts as a message of the role 'system'")
+        yield asked.system
+    for message in asked.leading:
+        told = to_plain_json(message, "messages")
+        content = told.get("content")
+        yield content if isinstance(content, str) else str(_encode(told), "utf-8")
 
 
 def read_tool(tool: Any, where: str) -> Json:

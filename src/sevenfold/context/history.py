@@ -261,7 +261,7 @@ def match_changed_group(
 
 def group_messages(messages: Sequence[Any], form: WireFormat, first: int) -> list[CallerGroup]:
     """Read messages, of which the first has the number `first`."""
-    rounds = _ToolRounds()
+    rounds = _ToolRounds(form.has_reply_items)
     for number, given in enumerate(messages, first):
         rounds.take(read_message(given, form, f"messages[{number}]"))
     return rounds.end()
@@ -270,7 +270,8 @@ def group_messages(messages: Sequence[Any], form: WireFormat, first: int) -> lis
 class _ToolRounds:
     """Calls of tools and their answers, as they come."""
 
-    def __init__(self) -> None:
+    def __init__(self, has_reply_items: bool) -> None:
+        self._has_reply_items = has_reply_items
         self._done: list[CallerGroup] = []
         self._group: list[CallerMessage] = []
         self._open: dict[str, int] = {}  # Answers that each call of the last reply still needs
@@ -289,7 +290,7 @@ class _ToolRounds:
             self._calls[use.id] = f"{told.where} makes the tool call {use.id!r} of {use.name!r}"
         if role != "assistant":
             self._answer(told)
-        if not self._wanted:
+        if not self._wanted and not (self._has_reply_items and role == "assistant"):
             self._close()
 
     def _answer(self, told: CallerMessage) -> None:
@@ -320,6 +321,8 @@ class _ToolRounds:
     def end(self) -> list[CallerGroup]:
         if self._wanted:
             raise self._unanswered()
+        if self._group:
+            self._close()
         return self._done
 
 

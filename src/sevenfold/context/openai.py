@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from sevenfold.context.formats import (
     WrittenMessages,
     copy_value,
     make_frame,
+    read_instructions,
     read_tool,
     to_plain_json,
 )
@@ -36,14 +37,14 @@ from sevenfold.models.openai_wire import (
 INSTRUCTIONS: Final = frozenset({"system", "developer"})
 ROLES: Final = (*sorted(INSTRUCTIONS), "user", "assistant", "tool", "function")
 CACHED: Final = frozenset({"functions", "response_format"})  # The provider's cache depends on them
-_encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 
 class OpenAiFormat:
-    """Implements `formats.Format`."""
+    """Implements `formats.WireFormat`."""
 
     is_messages_api = False  # the cache of this API keeps by itself what it has seen
+    has_reply_items = False
 
     def count_leading(self, messages: Sequence[Any]) -> int:
         roles = (m.get("role") if isinstance(m, dict) else getattr(m, "role", None) for m in messages)
@@ -85,7 +86,7 @@ class OpenAiFormat:
 
     def make_frame(self, asked: CallerRequest, ttl: Ttl) -> Frame:
         tools = (_tool(read_tool(tool, f"tools[{n}]")) for n, tool in enumerate(asked.tools or ()))
-        return make_frame(asked, _instructions(asked), tools, CACHED, ttl)
+        return make_frame(asked, read_instructions(asked), tools, CACHED, ttl)
 
     def make_request(
         self, asked: CallerRequest, request: Request, written: WrittenMessages, most: int
@@ -113,22 +114,13 @@ class OpenAiFormat:
             diagnostics={"message_id": response["id"]} if response.get("id") else {},
         )
 
+    def read_reply_messages(self, response: Json) -> list[Json]:
+        return [response["choices"][0]["message"]]
+
     def encode_tool(self, schema: Json) -> Json:
         function = {"name": schema["name"], "description": schema["description"]}
         function["parameters"] = copy_value(schema["input_schema"])
         return {"type": "function", "function": function}
-
-
-def _instructions(asked: CallerRequest) -> Iterator[str]:
-    """The system prompt, in parts: what was given beside the messages, then what leads them."""
-    if asked.system:
-        if not isinstance(asked.system, str):
-            raise Mistake("system must be a text here; give parts as a message of the role 'system'")
-        yield asked.system
-    for message in asked.leading:
-        told = to_plain_json(message, "messages")
-        content = told.get("content")
-        yield content if isinstance(content, str) else str(_encode(told), "utf-8")
 
 
 def _tool(tool: Json) -> Json:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
+from operator import is_
 from typing import Any, Final
 
 import msgspec
@@ -12,8 +14,9 @@ from msgspec import Raw
 from sevenfold.context.anthropic import AnthropicFormat
 from sevenfold.context.formats import MARK, CallerRequest, WireFormat, WrittenMessages, strip_cache_marks
 from sevenfold.context.openai import OpenAiFormat
-from sevenfold.core.messages import Json
+from sevenfold.core.messages import Block, Json, ToolResult
 from sevenfold.core.request import Frame, Request, Ttl
+from sevenfold.layers.l1_tool_results.tool_results import is_empty
 
 MESSAGES: Final = "/v1/messages"
 CHAT: Final = ("/v1/chat/completions", "/chat/completions")
@@ -21,6 +24,7 @@ BILLING: Final = "x-anthropic-billing-header:"
 """Beginning of a system block that a client sends for the provider's books; it is no part of the prompt."""
 DIGEST: Final = 12  # Bytes
 NO_RAW: Final = Raw(b"null")
+_BEFORE: Final = re.compile(rb'"messages"\s*:\s*\[\s*$')
 _decode: Final = msgspec.json.Decoder().decode
 _encode: Final = msgspec.json.Encoder().encode
 _decode_fields: Final = msgspec.json.Decoder(dict[str, Raw]).decode
@@ -59,11 +63,32 @@ def decode_raw(raw: Raw) -> Any:
     return None if raw is NO_RAW else _decode(raw)
 
 
-def replace_messages(body: bytes, messages: Iterable[bytes | Raw]) -> bytes:
-    """The body with other messages; every other field stays as the client wrote it."""
-    fields: dict[str, bytes | Raw] = dict(_decode_fields(body))
-    fields["messages"] = b"[" + b",".join(messages) + b"]"
+def replace_messages(
+    data: bytes, old: Sequence[Raw], messages: Iterable[bytes | Raw], **others: bytes | Raw
+) -> bytes:
+    """The body with other messages; every field that is not named stays as the client wrote it."""
+    begin, end = _find_messages(data, old) if not others else (0, 0)
+    if end:
+        return b"".join((data[:begin], b",".join(messages), data[end:]))
+    fields: dict[str, bytes | Raw] = {**_decode_fields(data), **others}
+    fields["messages"] = b"".join((b"[", b",".join(messages), b"]"))
     return b"{" + b",".join(_encode(name) + b":" + value for name, value in fields.items()) + b"}"
+
+
+def _find_messages(data: bytes, messages: Sequence[Raw]) -> tuple[int, int]:
+    """Where the first of these messages begins and the last one ends; zeros if that is not certain.
+
+    It saves reading a long body a second time. No text holds a message as it is written: its quotes would
+    be escaped. Another field might, and then the length is not that of the messages and their commas.
+    """
+    first, last = bytes(messages[0]), bytes(messages[-1])
+    begin, end = data.find(first), data.rfind(last) + len(last)
+    after = begin + len(first)
+    gap = data.find(b"{", after, after + 8) - after if len(messages) > 1 else 0
+    length = sum(memoryview(raw).nbytes for raw in messages) + gap * (len(messages) - 1)
+    if gap < 0 or end - begin != length or not _BEFORE.search(data, max(0, begin - 40), begin):
+        return 0, 0
+    return begin, end
 
 
 def encode_message(message: Json, marked: Sequence[Json] = ()) -> bytes:
@@ -103,6 +128,13 @@ def make_digest(*parts: bytes | Raw) -> str:
     return digest.hexdigest()
 
 
+def _keep_empty_results(before: Sequence[Block], after: Sequence[Block | None]) -> Sequence[Block | None]:
+    """The blocks to show: a result that says nothing stays so, as the client is used to it."""
+    pairs = zip(before, after, strict=True)
+    shown = [old if isinstance(old, ToolResult) and is_empty(old) else new for old, new in pairs]
+    return before if all(map(is_, shown, before)) else shown
+
+
 class RelayedMessages(AnthropicFormat):
     """The Messages format of a client whose marks and parameters stay its own."""
 
@@ -116,6 +148,12 @@ class RelayedMessages(AnthropicFormat):
             system = [block for block in system if not str(block.get("text", "")).startswith(BILLING)]
         return super().make_frame(msgspec.structs.replace(asked, system=system), ttl)
 
+    def rewrite_message(
+        self, message: Json, before: Sequence[Block], after: Sequence[Block | None]
+    ) -> Json | None:
+        shown = _keep_empty_results(before, after)
+        return message if shown is before else super().rewrite_message(message, before, shown)
+
     def make_request(
         self, asked: CallerRequest, request: Request, written: WrittenMessages, most: int
     ) -> Json:
@@ -124,6 +162,12 @@ class RelayedMessages(AnthropicFormat):
 
 class RelayedChat(OpenAiFormat):
     """Chat completions of a client whose parameters stay its own."""
+
+    def rewrite_message(
+        self, message: Json, before: Sequence[Block], after: Sequence[Block | None]
+    ) -> Json | None:
+        shown = _keep_empty_results(before, after)
+        return message if shown is before else super().rewrite_message(message, before, shown)
 
     def make_request(
         self, asked: CallerRequest, request: Request, written: WrittenMessages, most: int

@@ -13,9 +13,9 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from sevenfold.models.threads import THREADS_BETA
 from sevenfold.simulator.errors import ApiError, Json, make_invalid_request
 
-THREADS_BETA: Final = "message-threads-2026-08-12"
 LIFE: Final = 300.0  # Seconds from the last request of a thread
 HELD_FIELDS: Final = ("system", "tools")  # Left out of a `continue`, or the same as in the `create`
 SAME_FIELDS: Final = ("model", "thinking", "tool_choice", "output_config", "cache_control")

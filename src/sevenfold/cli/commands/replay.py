@@ -78,6 +78,9 @@ from sevenfold.replay.runner import (
     replay_files,
 )
 
+DIRECT, PROXY = "direct", "proxy"
+"""Policies of a replay as the proxy: the client alone, and the client through it."""
+
 
 class PolicyChoice(msgspec.Struct, frozen=True):
     """A policy to replay: a row of the table."""
@@ -101,6 +104,48 @@ def choose_policies(
     if twice:
         raise Mistake(f"the policy {twice[0]!r} is named twice; leave one of them out")
     return (*base, *out)
+
+
+def choose_proxy_policies(shared: SharedOptions, wanted: ReplayOptions) -> tuple[PolicyChoice, ...]:
+    """The recorded client alone, and with the layers that the proxy has; both compact as recorded."""
+    from sevenfold.proxy.conversation import make_relay_settings
+    from sevenfold.proxy.keys import READING_TOOLS
+
+    if wanted.policies or wanted.without or wanted.compare:
+        raise Mistake("--as proxy has its own two policies: leave out --policy, --without and --compare")
+    around = read_command_context(shared)
+
+    def make(name: str, description: str, readers: Sequence[str]) -> PolicyChoice:
+        settings = around.load_settings(make_relay_settings(readers)).settings
+        policy = Policy(
+            name=name,
+            description=description,
+            cache_ttl="recorded",
+            compactions="recorded",
+            flags=settings.flags,
+            tool_results=settings.tool_results,
+            micro=settings.micro if readers else replace(settings.micro, thinking_replies=0),
+            notes=settings.notes,
+            compaction=settings.compaction,
+        )
+        return PolicyChoice(policy)
+
+    return (
+        make(DIRECT, "The client alone, as it was recorded.", ()),
+        make(PROXY, "The same client through 'sevenfold proxy'.", sorted(READING_TOOLS)),
+    )
+
+
+def describe_promise(done: Sequence[ReplayResult]) -> str:
+    """What the proxy would have saved, in one line."""
+    found = [one for one in done if {DIRECT, PROXY} <= one.by_policy.keys()]
+    direct, through = (sum_figures([one.by_policy[name] for one in found]) for name in (DIRECT, PROXY))
+    if not direct.cost.units:
+        return "no session that could be priced"
+    share = through.cost.units / direct.cost.units - 1
+    would, instead = _format_cost(through.cost), _format_cost(direct.cost)
+    again = format_count(through.extra, "request")
+    return f"through the proxy {would} instead of {instead} ({share:+.1%}); {again} to read things again"
 
 
 def _make_choice(one: Policy, left_out: Sequence[str], *, own: bool) -> PolicyChoice:
@@ -603,10 +648,14 @@ class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
     price: str | None = None
     html: Path | None = None
     jobs: int | None = None
+    host: str | None = None  # The proxy: its policy and the client's own way are compared
 
 
 def run_replay(shared: SharedOptions, wanted: ReplayOptions) -> int:
-    rows = choose_policies(wanted.policies, wanted.without, compare=wanted.compare)
+    if wanted.host is not None:
+        rows = choose_proxy_policies(shared, wanted)
+    else:
+        rows = choose_policies(wanted.policies, wanted.without, compare=wanted.compare)
     policies, notes = tuple(r.policy for r in rows), {r.policy.name: r.note for r in rows}
     prices = read_command_context(shared).load_settings().settings.prices
     if wanted.price is not None:
@@ -620,6 +669,8 @@ def run_replay(shared: SharedOptions, wanted: ReplayOptions) -> int:
         raise Mistake("there is no session in what was named; name files, or folders that have some")
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     print_result(shared, format_replay_tables(done, list(notes), width), replay_to_json(done, notes))
+    if wanted.host is not None:
+        print_message(shared, describe_promise(done))
     if wanted.html is not None:
         write_report(shared, wanted.html.expanduser(), done, policies, notes)
     return _print_errors(shared, done, notes)

@@ -1,0 +1,299 @@
+"""Whatever is sent or answered: the client's own bytes go through, or the provider's answer comes back."""
+
+from __future__ import annotations
+
+import json
+import resource
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from benchmarks.proxy.scripted import SESSION, Json, ScriptedClient, client_of, proxy_to, script_calls
+from sevenfold.core.errors import Mistake
+from sevenfold.loopback import HttpAnswer, HttpCall, LoopbackServer
+from sevenfold.proxy.server import Proxy
+from sevenfold.proxy.upstream import check_upstream
+from sevenfold.simulator import ManualClock, Simulator, parse_steps
+
+pytestmark = pytest.mark.anyio
+KEY = "sk-ant-secret-of-a-user"
+
+
+class Mirror:
+    """A provider that keeps what it was sent."""
+
+    def __init__(self, status: int = 200, body: bytes = b'{"type": "odd"}', **headers: str) -> None:
+        self.calls: list[HttpCall] = []
+        self.status, self.body, self.headers = status, body, headers or {"content-type": "application/json"}
+
+    async def answer(self, call: HttpCall) -> HttpAnswer:
+        size = len(call.body)
+        if call.rest is not None:
+            async for chunk in call.rest:
+                size += len(chunk)
+        self.calls.append(call)
+        return HttpAnswer(self.status, {**self.headers, "x-size": str(size)}, self.body)
+
+
+@asynccontextmanager
+async def mirrored(folder: Path, mirror: Mirror) -> AsyncIterator[tuple[Proxy, ScriptedClient, list[str]]]:
+    log: list[str] = []
+    async with (
+        LoopbackServer(mirror.answer) as server,
+        proxy_to(server.url, folder, ManualClock(), log) as proxy,
+        client_of(proxy.url) as client,
+    ):
+        yield proxy, client, log
+
+
+def make_body(**more: Any) -> Json:
+    client = ScriptedClient(httpx.AsyncClient())
+    client.messages = [{"role": "user", "content": [{"type": "text", "text": "hello"}]}]
+    return {**client.body(), **more}
+
+
+ODD_BODIES = {
+    "unknown fields": json.dumps(make_body(invented={"a": [1, 2.50, None]}, metadata={"user_id": "é"})),
+    "odd spaces": json.dumps(make_body(), indent=3).replace("\n", "\r\n"),
+    "an unknown block": json.dumps(
+        make_body(messages=[{"role": "user", "content": [{"type": "hologram", "of": "a cat", "n": 1e3}]}])
+    ),
+    "an unknown role": json.dumps(make_body(messages=[{"role": "oracle", "content": "yes"}])),
+    "a call without an answer": json.dumps(
+        make_body(
+            messages=[
+                {"role": "user", "content": "hello"},
+                {
+                    "role": "assistant",
+                    "content": [{"type": "tool_use", "id": "t1", "name": "Bash", "input": {}}],
+                },
+                {"role": "user", "content": "never mind"},
+            ]
+        )
+    ),
+    "half a character": json.dumps(make_body(messages=[{"role": "user", "content": "\ud83d"}])),
+    "deep nesting": json.dumps(make_body())[:-1] + ', "deep": ' + "[" * 5_000 + "]" * 5_000 + "}",
+    "messages that are none": '{"model": "m", "messages": "hello", "tools": [{"name": "Bash"}]}',
+    "no object": "[1, 2, 3]",
+    "no JSON": "hello",
+    "nothing": "",
+}
+
+
+@pytest.mark.parametrize("name", ODD_BODIES)
+async def test_an_odd_body_goes_through_as_it_came(tmp_path: Path, name: str) -> None:
+    body = ODD_BODIES[name].encode()
+    mirror = Mirror()
+    async with mirrored(tmp_path, mirror) as (_, client, log):
+        response = await client.post(body)
+
+    assert response.status_code == 200
+    assert response.content == mirror.body
+    assert [call.body for call in mirror.calls] == [body]
+    assert len(log) == response.headers["x-sevenfold"].startswith("passed")
+
+
+async def test_a_body_of_100_megabytes_streams_through(tmp_path: Path) -> None:
+    async def write() -> AsyncIterator[bytes]:
+        yield b'{"model": "m", "messages": ["'
+        for _ in range(100):
+            yield b"x" * 1_000_000
+        yield b'"]}'
+
+    mirror = Mirror(413, b'{"type": "error"}')
+    async with mirrored(tmp_path, mirror) as (_, client, log):
+        response = await client.http.post("/v1/messages", content=write())
+
+    assert (response.status_code, response.content) == (413, mirror.body)
+    assert response.headers["x-size"] == str(100_000_000 + len(b'{"model": "m", "messages": [""]}'))
+    assert log == ["passed through as it came: the body is over 32 MB"]
+
+
+async def test_headers_go_through_both_ways_and_the_key_is_kept_nowhere(tmp_path: Path) -> None:
+    mirror = Mirror(429, b'{"type": "error"}', **{"retry-after": "7", "request-id": "req_1"})
+    async with mirrored(tmp_path, mirror) as (proxy, client, log):
+        client.headers = {"anthropic-beta": "one,two", "user-agent": "someone/1.0"}
+        response = await client.post(json.dumps(make_body()).encode())
+        told = json.dumps(proxy.receipt.as_json())
+
+    got = mirror.calls[0].headers
+    assert {got["x-api-key"], got["anthropic-beta"], got["user-agent"]} == {KEY, "one,two", "someone/1.0"}
+    assert mirror.calls[0].target == "/v1/messages?beta=true"
+    assert (response.status_code, response.headers["retry-after"]) == (429, "7")
+    kept = read_everything(tmp_path)
+    assert b"hello" in kept
+    assert KEY.encode() not in kept
+    assert KEY not in told + str(log)
+
+
+def read_everything(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 409, 413, 422, 429, 500, 502, 503, 504, 529])
+async def test_an_error_of_the_provider_comes_back_as_it_is(tmp_path: Path, status: int) -> None:
+    mirror = Mirror(status, b'{"type":"error","error":{"type":"odd_error","message":"no"}}')
+    async with mirrored(tmp_path, mirror) as (proxy, client, log):
+        response = await client.post(json.dumps(make_body()).encode())
+
+    assert (response.status_code, response.content) == (status, mirror.body)
+    assert proxy.receipt.totals.failed == 1
+    assert log == []
+
+
+async def test_a_stream_that_is_cut_is_cut_for_the_client_at_the_same_byte(tmp_path: Path) -> None:
+    clock, log = ManualClock(), list[str]()
+    step = parse_steps('{"cut": {"after_events": 5}, "reply": {"text": "a long answer"}}')
+    async with Simulator(clock=clock) as sim:
+        sim.api.script.extend(step)
+        direct = await read_until_cut(sim.url)
+    async with Simulator(clock=clock) as sim, proxy_to(sim.url, tmp_path, clock, log) as proxy:
+        sim.api.script.extend(step)
+        through = await read_until_cut(proxy.url)
+
+    assert through == direct
+    assert direct.count(b"event:") == 5
+    assert log == ["the provider's answer was cut: RemoteProtocolError"]
+
+
+async def read_until_cut(url: str) -> bytes:
+    data = b""
+    headers = {"x-api-key": "any"}
+    async with (
+        httpx.AsyncClient(base_url=url, trust_env=False) as http,
+        http.stream("POST", "/v1/messages", json=make_body(), headers=headers) as response,
+    ):
+        chunks = response.aiter_raw()
+        try:
+            async for chunk in chunks:
+                data += chunk
+        except httpx.RemoteProtocolError:
+            return data
+    raise AssertionError("the stream was not cut")
+
+
+async def test_a_provider_that_is_gone_is_an_error_in_the_shape_of_the_api(tmp_path: Path) -> None:
+    async with LoopbackServer(Mirror().answer) as server:
+        gone = server.url
+    log: list[str] = []
+    async with proxy_to(gone, tmp_path, ManualClock(), log) as proxy, client_of(proxy.url) as client:
+        response = await client.post(json.dumps(make_body()).encode())
+
+    assert response.status_code == 502
+    assert response.json()["error"]["type"] == "api_error"
+    assert response.json()["error"]["message"] == f"sevenfold proxy: T{log[0][1:]}"
+    assert log == [f"the provider cannot be reached: ConnectError on the way to {gone}/v1/messages"]
+
+
+async def test_a_client_that_goes_away_ends_the_request_to_the_provider(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with Simulator(clock=clock) as sim, proxy_to(sim.url, tmp_path, clock) as proxy:
+        sim.api.script.extend(parse_steps('{"hang": true}'))
+        async with client_of(proxy.url) as client:
+            client.http.timeout = httpx.Timeout(0.3)
+            with pytest.raises(httpx.ReadTimeout):
+                await client.post(json.dumps(make_body()).encode())
+        async with client_of(proxy.url) as client:
+            answer = await client.post(json.dumps(make_body()).encode())
+
+    assert answer.status_code == 200
+    assert [row.status for row in sim.ledger.rows][-1] == 200
+
+
+async def test_a_state_folder_that_is_a_file_passes_everything_through(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "proxy").write_text("in the way", "utf-8")
+
+    await assert_passes(tmp_path)
+
+
+async def test_a_full_disk_passes_everything_through(tmp_path: Path) -> None:
+    """No file of this process may grow any more; room is found again later."""
+    clock, log = ManualClock(), list[str]()
+    async with (
+        Simulator(clock=clock) as sim,
+        proxy_to(sim.url, tmp_path, clock, log) as proxy,
+        client_of(proxy.url) as client,
+    ):
+        await client.ask("one")
+        (transcript,) = (tmp_path / "home" / "proxy").glob("*.jsonl")
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (transcript.stat().st_size, before[1]))
+        try:
+            await client.ask("two")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        await client.ask("three")
+
+    rows = list(proxy.receipt.rows)
+    assert [row.status for row in rows] == [200, 200, 200]
+    assert [bool(row.passed) for row in rows] == [False, True, False]
+    assert "could not be written" in rows[1].passed
+    assert [row.sent for row in rows] == [row.received for row in rows]
+    assert len(log) == 1
+    assert not any(row.shared and row.shared.diverged for row in sim.ledger.rows)
+
+
+async def assert_passes(folder: Path) -> None:
+    clock, log = ManualClock(), list[str]()
+    async with (
+        Simulator(clock=clock) as sim,
+        proxy_to(sim.url, folder, clock, log) as proxy,
+        client_of(proxy.url) as client,
+    ):
+        sim.api.script.extend(parse_steps("\n".join(map(json.dumps, script_calls(2)))))
+        await client.ask("Make the reports.")
+
+    totals = proxy.receipt.totals
+    assert totals.requests == totals.passed == len(log) == 3
+    assert totals.sent == totals.received
+
+
+async def test_two_clients_with_one_session_id_have_a_conversation_each(tmp_path: Path) -> None:
+    clock, log = ManualClock(), list[str]()
+    async with (
+        Simulator(clock=clock) as sim,
+        proxy_to(sim.url, tmp_path, clock, log) as proxy,
+        client_of(proxy.url) as one,
+        client_of(proxy.url) as other,
+    ):
+        for n in range(4):
+            for client in (one, other):
+                said = "the same words" if n == 0 else f"more {n}"
+                name = "one" if client is one else "other"
+                sim.api.script.extend(parse_steps(json.dumps({"reply": {"text": f"{name} {n}"}})))
+                await client.ask(said)
+
+    rows = list(proxy.receipt.rows)
+    assert one.session == other.session == SESSION
+    assert len({row.conversation for row in rows}) == 2
+    assert not any(row.broke or row.passed for row in rows)
+    assert log == []
+
+
+async def test_a_web_page_is_not_answered(tmp_path: Path) -> None:
+    mirror = Mirror()
+    async with mirrored(tmp_path, mirror) as (_, client, _log):
+        for headers in ({"host": "evil.example"}, {"origin": "https://evil.example"}):
+            answer = await client.http.post("/v1/messages", json=make_body(), headers=headers)
+            assert answer.status_code == 403
+            ledger = await client.http.get("/sevenfold/ledger", headers=headers)
+            assert ledger.status_code == 403
+
+    assert mirror.calls == []
+
+
+@pytest.mark.parametrize(
+    "url", ["http://api.example", "ftp://localhost", "https://", "https://me:pw@x.example"]
+)
+def test_a_provider_without_encryption_is_refused_beyond_this_machine(url: str) -> None:
+    with pytest.raises(Mistake) as raised:
+        check_upstream(url)
+
+    assert "pw" not in str(raised.value)
+    assert check_upstream("https://api.example/") == "https://api.example"
+    assert check_upstream("http://127.0.0.1:9") == "http://127.0.0.1:9"
