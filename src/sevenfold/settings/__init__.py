@@ -66,6 +66,7 @@ def load_settings(
     limits = make_settings(merge_documents([own, *low_to_high]))
     local = loading.of_folder("settings.local.json", limits)
     project = loading.of_folder("settings.json", limits)
+    loading.hold_servers()
     settings = make_settings(merge_documents([project, own, local, *low_to_high]))
     return LoadedSettings(
         resolve_paths(settings, root),
