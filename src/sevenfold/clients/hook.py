@@ -28,10 +28,11 @@ from sevenfold.clients.events import (
 )
 from sevenfold.clients.notes import ClientNotes, find_notes_file, load_notes, sweep_notes
 from sevenfold.core.clock import SystemClock
-from sevenfold.core.errors import Mistake
+from sevenfold.core.errors import Mistake, Refused
 from sevenfold.core.protocols import Clock
 from sevenfold.core.tokens import estimate_tokens
 from sevenfold.memory.errors import Guarded
+from sevenfold.memory.folder.folder import A_SECRET
 from sevenfold.memory.history.revisions import FOUND, Author
 from sevenfold.memory.recall_results import Recalled
 from sevenfold.memory.store import Memory, MemoryOff
@@ -105,7 +106,8 @@ class ClientHooks:
         sweep_notes(memory.local, self._clock.now())
         if memory.has_news():
             memory.take_in(tidy=False)
-        said = answer_message("; ".join(_list_worries(memory)))
+        worries = "; ".join(_list_worries(memory))
+        said = answer_message(f"{worries}{self._home_hint}" if worries else "")
         return said | answer_context(event, self._give_back(event) if event.source == "compact" else "")
 
     def _recall(self, event: ClientEvent) -> str:
@@ -138,8 +140,20 @@ class ClientHooks:
             try:
                 memory.before_write(path, one.text.encode("utf-8", "replace"), author=FOUND)
             except Guarded as error:
-                return answer_denial(event, str(error))
+                hint = "" if error.quarantined is None else self._home_hint
+                return answer_denial(event, f"{error}{hint}")
+            except Refused as error:  # no memory by our rules; by the client's it may be one
+                from sevenfold.memory.guard.secrets import find_secrets
+
+                if find_secrets(one.text):
+                    return answer_denial(event, f"{one.path} {A_SECRET.removeprefix('it ')}; {error}")
         return {}
+
+    @property
+    def _home_hint(self) -> str:
+        """The option that our commands need to work on this memory."""
+        shared = self._environment.shared
+        return f" (with --home {shared})" if shared is not None else ""
 
     def _take_in(self, event: ClientEvent) -> dict[str, Any]:
         """Make a revision of what was written in the memory folder; keep the summary of a compaction."""
