@@ -38,7 +38,7 @@ layers/l4_compaction/test_digest.py layers/l7_agents/test_worktrees.py
 memory/consolidation/test_consolidation.py memory/folder/test_path_attacks.py memory/history/test_history.py
 memory/instructions/test_hostile_instructions.py memory/search/test_embedding.py
 memory/search/test_vectors.py
-mcp_servers/test_official_client.py
+mcp_servers/test_chat_command.py mcp_servers/test_http_servers.py mcp_servers/test_official_client.py
 models/test_local_server.py
 recordings/test_real_sessions.py test_examples.py
 simulator/test_promptcache_properties.py

@@ -56,18 +56,17 @@ def test_remove_leaves_nothing_where_nothing_was(here: Here, world: World, clien
     assert "is not set up" in here("setup", client, "--remove").out
 
 
-def test_remove_gives_back_the_bytes(here: Here, codex: Path) -> None:
+def test_remove_gives_back_the_bytes(here: Here, codex: Path, world: World) -> None:
     before = read_tree(codex)
     here("setup", "codex", "--yes")
 
     servers = tomllib.loads((codex / "config.toml").read_text(encoding="utf-8"))["mcp_servers"]
     assert servers["other"] == {"command": "other"}
-    assert servers["sevenfold"]["args"] == ["mcp"]
+    assert servers["sevenfold"]["args"] == ["mcp", "--home", str(world.home)]
     hooks = json.loads((codex / "hooks.json").read_text(encoding="utf-8"))["hooks"]
     assert hooks["Stop"][0]["hooks"][0]["command"] == "mine"
-    assert hooks["UserPromptSubmit"][0]["hooks"][0]["command"].endswith(
-        "hook UserPromptSubmit --client codex"
-    )
+    command = hooks["UserPromptSubmit"][0]["hooks"][0]["command"]
+    assert command.endswith(f"hook UserPromptSubmit --client codex --home {world.home}")
 
     here("setup", "codex", "--yes")  # twice is once
     assert "-" in here("setup", "codex", "--remove").out
@@ -143,10 +142,10 @@ def test_a_link_stays_a_link_and_a_mode_a_mode(here: Here, world: World, codex: 
 
 
 def test_home_goes_into_the_commands(here: Here, world: World) -> None:
-    files = here("setup", "codex", "--home", str(world.home), "--json").json["files"]
+    files = here("setup", "codex", "--home", str(world.user / ".claude"), "--json").json["files"]
 
-    assert f'"--home","{world.home}"' in files[0]["diff"].replace(" ", "")
-    assert f"--client codex --home {world.home}" in files[1]["diff"]
+    assert f'"--home","{world.user}/.claude"' in files[0]["diff"].replace(" ", "")
+    assert f"--client codex --home {world.user}/.claude" in files[1]["diff"]
 
 
 def test_claude_code_has_to_be_there(here: Here, world: World) -> None:
@@ -172,6 +171,7 @@ def claude(world: World) -> Path:
         '[ -e "$HOME/fail" ] && [ "$2" = install ] && { echo "no network" >&2; exit 1; }\n'
         'mkdir -p "$HOME/.claude"\n'
         f'[ "$2" = install ] && echo \'{ENABLED}\' > "$HOME/.claude/settings.json"\n'
+        '[ "$2" = uninstall ] && sed -i "s/.sevenfold@sevenfold.: *true//" "$HOME/.claude/settings.json"\n'
         "exit 0\n",
         encoding="utf-8",
     )
@@ -198,6 +198,17 @@ def test_claude_code_installs_the_plugin_itself(here: Here, claude: Path, world:
         "plugin uninstall sevenfold@sevenfold",
         "plugin marketplace remove",
     ]
+
+
+def test_what_claude_code_takes_back_itself_stays_taken_back(here: Here, claude: Path) -> None:
+    settings = claude / ".claude" / "settings.json"
+    here("setup", "claude", "--yes")
+    changed = {**json.loads(settings.read_text(encoding="utf-8")), "theme": "dark"}
+    settings.write_text(json.dumps(changed), encoding="utf-8")
+
+    assert here("setup", "claude", "--remove", "--yes").code == 0
+
+    assert json.loads(settings.read_text(encoding="utf-8")) == {"enabledPlugins": {}, "theme": "dark"}
 
 
 def test_a_step_that_fails_takes_all_back(here: Here, claude: Path) -> None:

@@ -116,7 +116,7 @@ def test_setup_installs_a_valid_plugin_and_takes_it_back(claude: ClaudeCode) -> 
     assert "sevenfold" not in claude.call("plugin", "list").out
 
 
-def test_recall_guard_revision_and_undo(claude: ClaudeCode) -> None:
+def test_recall_guard_revision_undo_and_compaction(claude: ClaudeCode) -> None:
     memory = find_native_folder(claude.place)
     write_memory(memory)
     lunch = memory / "lunch.md"
@@ -124,15 +124,16 @@ def test_recall_guard_revision_and_undo(claude: ClaudeCode) -> None:
         use("Write", file_path=str(memory / "keys.md"), content=f"The key is {KEY}."),
         use("Write", file_path=str(lunch), content=format_memory("lunch", "Lunch is at noon.")),
     ]
+    said = ("Done.", "Undone.", "<summary>Something was undone.</summary>", "So it is.")
     steps: list[Json] = [{"reply": {"content": [one]}} for one in writes]
-    kept = KeptBodies([*steps, {"reply": {"text": "Done."}}, {"reply": {"text": "Undone."}}])
+    kept = KeptBodies([*steps, *({"reply": {"text": text}} for text in said)])
     options = ("--plugin-dir", str(PLUGIN))
 
     with run_in_thread(replies=kept) as provider:
         ran = claude.run(ASKED, provider.url, *options)
         assert ran.json["result"] == "Done.", ran.out + ran.err
-        assert lunch.exists()
         session = ran.json["session_id"]
+        assert lunch.exists()
         history = run_sevenfold(
             claude.place,
             "memory",
@@ -142,23 +143,25 @@ def test_recall_guard_revision_and_undo(claude: ClaudeCode) -> None:
             str(claude.place.home / ".claude"),
             "--json",
         )
-        again = claude.run("/sevenfold:undo", provider.url, *options, "--resume", session)
-        rows = provider.ledger.rows
+        for prompt in ("/sevenfold:undo", "/compact", "And now?"):
+            ran = claude.run(prompt, provider.url, *options, "--resume", session)
+            assert ran.code == 0, ran.out + ran.err
+        rows = list(provider.ledger.rows)
 
-    assert again.json["result"] == "Undone.", again.out + again.err
-    first, second, third, undo = kept.bodies
-    *_, said, context = first["messages"]
-    assert ASKED in read_texts(said)
+    first, second, _third, undo, _summary, last = kept.bodies
+    *_, asked, context = first["messages"]
+    assert f"{memory}/" in json.dumps(first)  # the folder that Claude Code tells its model
+    assert ASKED in read_texts(asked)
     assert FACT in read_texts(context)
-    assert context["role"] == "system"  # behind the user's message: nothing before it has changed
+    assert context["role"] == "system"  # behind the user's message
+    assert [row.shared.diverged for row in rows[:4] if row.shared is not None] == [None] * 3
     assert "GitHub" in read_texts(second["messages"][-1])
     assert not (memory / "keys.md").exists()
     author = history.json["revisions"][0]["author"]
     assert author == {"kind": "agent", "session": session, "reason": "Claude Code"}
-    assert "undid: created lunch" in read_texts(undo["messages"][-2]) + read_texts(undo["messages"][-1])
+    assert "undid: created lunch" in "".join(map(read_texts, undo["messages"][-2:]))
     assert not lunch.exists()
-    assert [row.shared.diverged for row in rows if row.shared is not None] == [None] * (len(rows) - 1)
-    assert third["messages"][: len(second["messages"])][:-1] == second["messages"][:-1]
+    assert json.dumps(last).count(FACT) == 1  # it was lost with the messages, and is back
 
 
 def stream_prompts(claude: ClaudeCode, url: str, *options: str) -> Iterator[tuple[float, Any]]:

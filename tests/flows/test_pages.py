@@ -124,6 +124,8 @@ def test_the_quickstart_runs_line_by_line(typist: Typist) -> None:
     assert "TAX_RATE = 0.07" in said['sevenfold chat -p "what is in till.py?"']
     assert "whole cents" in said['sevenfold memory recall "do we round prices?"']
     assert "removed again" in said["sevenfold memory undo"]
+    assert "would run: claude plugin install sevenfold@sevenfold" in said["sevenfold setup claude"]
+    assert "removed: " in said["sevenfold setup codex --remove --yes"]
     assert "balanced" in said["sevenfold replay ~/.claude/projects --compare"]
 
 

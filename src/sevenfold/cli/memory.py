@@ -140,6 +140,18 @@ def search(
     return run(shared, " ".join(words), limit, transcripts)
 
 
+@memory.command("learn")
+@add_shared_options
+def learn(shared: SharedOptions, path: option.RecordedPath, model: option.ModelName = None) -> int:
+    """Save what is worth remembering of a session that Claude Code or Codex recorded.
+
+    What was looked at once is not looked at again. It spends at most what dailyBackgroundLimit allows.
+    """
+    from sevenfold.cli.commands.memory_changes import run_learn
+
+    return run_learn(shared, path, model)
+
+
 @memory.command("history")
 @add_shared_options
 def history(

@@ -271,6 +271,7 @@ class SelectorOption(StrEnum):
     both = "hybrid+model"
 
 
+RecordedPath = Annotated[Path, Argument(metavar="PATH", help="The transcript of the session.")]
 Name = Annotated[
     str,
     Argument(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +16,7 @@ from sevenfold.cli.output import format_count, make_printable, print_message, pr
 from sevenfold.core.errors import Mistake, SessionNotFound, SettingsError
 from sevenfold.core.transcript import Transcript
 from sevenfold.settings import LoadedSettings, load_settings
-from sevenfold.settings.checks import FOLDER, format_key
+from sevenfold.settings.checks import FOLDER, SERVERS_FILE, format_key
 from sevenfold.settings.claude_files import CLAUDE_FOLDER
 from sevenfold.settings.environment import Environment
 from sevenfold.settings.files import KeyPath, SettingsDocument, is_outside, read_document
@@ -24,7 +25,8 @@ from sevenfold.storage.jsonl import read_log
 from sevenfold.storage.places import ProjectPaths, find_places, find_session, list_sessions
 
 if TYPE_CHECKING:
-    from sevenfold.core.protocols import Clock
+    from sevenfold.core.protocols import Clock, Tool
+    from sevenfold.mcp.chat_servers import ChatServers
     from sevenfold.session.session import Session
     from sevenfold.tools.toolbox import AskPermission
 
@@ -109,6 +111,7 @@ def open_session(
     interactive: bool = False,
     one_shot: bool = False,
     kind: type[Session] | None = None,
+    tools: Sequence[Tool] = (),
 ) -> Session:
     """The session, not entered yet. Its id may be given by its beginning, or be the newest."""
     around = around or read_command_context(options.shared)
@@ -131,7 +134,30 @@ def open_session(
         clock=clock,
         interactive=interactive,
         one_shot=one_shot,
+        tools=tools,
     )
+
+
+class NoServers:
+    """The MCP servers of a chat that has none."""
+
+    tools: tuple[Tool, ...] = ()
+
+    def follow(self, session: Session) -> None:
+        """Does nothing: there is nothing to take up."""
+
+
+def open_servers(around: CommandContext) -> AbstractAsyncContextManager[ChatServers | NoServers]:
+    """The MCP servers of the user's settings and of the project, to be started and ended."""
+    settings, tree = around.load_settings().settings, around.places.tree
+    if not settings.mcp_servers and not (around.trusted and (tree / SERVERS_FILE).exists()):
+        return nullcontext(NoServers())
+    from sevenfold.mcp.chat_servers import ChatServers
+    from sevenfold.mcp.server_entries import find_servers
+
+    found = find_servers(tree, settings.mcp_servers, trusted=around.trusted)
+    environment = around.environment.tool_environment(settings.env)
+    return ChatServers(found, environment, tree, around.home)
 
 
 WIDEST: Final = 100
@@ -160,8 +186,8 @@ def _find_remark(text: str) -> str:
 
 def _read_documents(tree: Path) -> Iterator[SettingsDocument]:
     root = tree.resolve()
-    for folder, name in product((FOLDER, CLAUDE_FOLDER), _FILES):
-        path = root / folder / name
+    folders = (root / folder / name for folder, name in product((FOLDER, CLAUDE_FOLDER), _FILES))
+    for path in (*folders, root / SERVERS_FILE):
         if is_outside(path, root):
             continue
         try:
@@ -218,7 +244,10 @@ def run_trust(shared: SharedOptions, path: Path | None, revoke: bool) -> int:
             raise Mistake(f"{root} is trusted because {wider} is; run: sevenfold trust --revoke {wider}")
         print_message(shared, f"{root} is not trusted; its settings can only restrict")
     else:
+        from sevenfold.mcp.known_tools import KnownTools
+
         root = known.add(root, places.tree)
+        KnownTools(environment.home, places.tree).forget()
         for line in list_changed_lines(changes):
             print_message(shared, line)
         print_message(

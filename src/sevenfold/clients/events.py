@@ -91,7 +91,7 @@ def read_event(data: bytes | str, event: str = "") -> ClientEvent:
     try:
         found = msgspec.json.decode(data or b"{}", type=ClientEvent)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Mistake(f"what came on stdin is no event of a client: {error}") from error
+        raise Mistake(f"this is no event of a client: {error}") from error
     return msgspec.structs.replace(found, hook_event_name=event) if event else found
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sevenfold.clients.events import (
     NAMES,
@@ -28,14 +28,18 @@ from sevenfold.clients.events import (
 )
 from sevenfold.clients.notes import ClientNotes, find_notes_file, load_notes, sweep_notes
 from sevenfold.core.clock import SystemClock
-from sevenfold.core.errors import Mistake
+from sevenfold.core.errors import Mistake, Refused
 from sevenfold.core.protocols import Clock
 from sevenfold.core.tokens import estimate_tokens
 from sevenfold.memory.errors import Guarded
+from sevenfold.memory.folder.folder import A_SECRET
 from sevenfold.memory.history.revisions import FOUND, Author
 from sevenfold.memory.recall_results import Recalled
 from sevenfold.memory.store import Memory, MemoryOff
 from sevenfold.settings.environment import Environment
+
+if TYPE_CHECKING:
+    from sevenfold.clients.background import ClientBackground
 
 LIMIT: Final = 5  # Memories that are put behind one message
 TOKENS: Final = 1_500  # Tokens that they take together, at most
@@ -74,6 +78,7 @@ class ClientHooks:
         self._clock = clock or SystemClock()
         self._memory: Memory | None = None
         self._notes: ClientNotes | None = None
+        self._background: ClientBackground | None = None
 
     def answer(self, event: ClientEvent) -> dict[str, Any]:
         """The answer to an event, as an object; an empty one means: go on. Raises `Mistake`."""
@@ -101,7 +106,8 @@ class ClientHooks:
         sweep_notes(memory.local, self._clock.now())
         if memory.has_news():
             memory.take_in(tidy=False)
-        said = answer_message("; ".join(_list_worries(memory)))
+        worries = "; ".join(_list_worries(memory))
+        said = answer_message(f"{worries}{self._home_hint}" if worries else "")
         return said | answer_context(event, self._give_back(event) if event.source == "compact" else "")
 
     def _recall(self, event: ClientEvent) -> str:
@@ -134,8 +140,20 @@ class ClientHooks:
             try:
                 memory.before_write(path, one.text.encode("utf-8", "replace"), author=FOUND)
             except Guarded as error:
-                return answer_denial(event, str(error))
+                hint = "" if error.quarantined is None else self._home_hint
+                return answer_denial(event, f"{error}{hint}")
+            except Refused as error:  # no memory by our rules; by the client's it may be one
+                from sevenfold.memory.guard.secrets import find_secrets
+
+                if find_secrets(one.text):
+                    return answer_denial(event, f"{one.path} {A_SECRET.removeprefix('it ')}; {error}")
         return {}
+
+    @property
+    def _home_hint(self) -> str:
+        """The option that our commands need to work on this memory."""
+        shared = self._environment.shared
+        return f" (with --home {shared})" if shared is not None else ""
 
     def _take_in(self, event: ClientEvent) -> dict[str, Any]:
         """Make a revision of what was written in the memory folder; keep the summary of a compaction."""
@@ -148,7 +166,18 @@ class ClientHooks:
                 memory.take_in(author, memory.file_of(path), tidy=False)
         if event.moment != "after_tool" and memory.has_news():
             memory.take_in(tidy=False)
+        if event.moment in ("rest", "end") and event.transcript_path:
+            self._begin_background(event)
         return {}
+
+    def _begin_background(self, event: ClientEvent) -> None:
+        if self._background is None:
+            from sevenfold.clients.background import ClientBackground
+
+            folder = find_project_folder(event, self._environment)
+            self._background = ClientBackground(folder, self._environment, self._clock)
+        if self._background.is_on:
+            self._background.begin(event, self._open_memory(event), self._load_notes(event))
 
     def _give_back(self, event: ClientEvent) -> str:
         """The memories of this session that are not in the summary; all of them if it is not known."""

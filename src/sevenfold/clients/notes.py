@@ -27,6 +27,8 @@ class _NotesFile(msgspec.Struct):
     recalls: int = 0
     ignored_by: str = ""
     summary: str = ""
+    learned: int = 0
+    last_entry: int = -1
 
 
 class ClientNotes:
@@ -57,6 +59,24 @@ class ClientNotes:
 
     def note_summary(self, text: str) -> None:
         self._content.summary = text[:_LONGEST]
+        self._save()
+
+    @property
+    def learned_bytes(self) -> int:
+        """The bytes of the session's transcript for which an extraction was started."""
+        return self._content.learned
+
+    def note_learned(self, size: int) -> None:
+        self._content.learned = size
+        self._save()
+
+    @property
+    def last_entry(self) -> int:
+        """The last entry of the session that an extraction looked at."""
+        return self._content.last_entry
+
+    def note_last_entry(self, last: int) -> None:
+        self._content.last_entry = last
         self._save()
 
     def note_ignored(self, words: str) -> None:

@@ -30,7 +30,7 @@ from sevenfold.clients.settings_files import (
 )
 from sevenfold.core.errors import Mistake, SevenfoldError
 from sevenfold.settings.environment import Environment
-from sevenfold.storage.files import make_private_dir, read_if_there, write_atomic
+from sevenfold.storage.files import make_private_dir, make_storage_failure, read_if_there, write_atomic
 
 FOLDER: Final = "setup"
 PLUGIN: Final = "sevenfold@sevenfold"
@@ -95,8 +95,9 @@ class ClientPlan(msgspec.Struct, frozen=True):
 def make_plan(
     client: str, environment: Environment, program: InstalledProgram, home: Path | None = None
 ) -> ClientPlan:
-    """The plan for a client. A `home` goes into the commands that it will run."""
-    extra = () if home is None else ("--home", str(home.absolute()))
+    """The plan for a client. A `home`, or SEVENFOLD_HOME, goes into the commands that it will run."""
+    told = home or environment.variables.get("SEVENFOLD_HOME")  # a client may hide variables from servers
+    extra = ("--home", str(Path(told).expanduser().absolute())) if told else ()
     user = Path(environment.variables.get("HOME") or Path.home())
     match client:
         case "claude":
@@ -318,14 +319,13 @@ def remove_plan(
 ) -> list[SetupChange]:
     """Take back what setup wrote. With `only_look` nothing is done."""
     store = SetupStore(environment.home, plan.client)
-    record = store.read()
-    changes = [_plan_removal(file, store, record) for file in plan.files]
-    if plan.installed and not only_look:
-        for command in plan.commands_back:
-            _run(command, environment)
-    changes = [change for change in changes if change.before != change.after]
+    record, originals = store.read(), {file.path: _read(file.path) for file in plan.files}
+    changes = _list_removals(plan, store, record, originals)
     if only_look:
         return changes
+    for command in plan.commands_back if plan.installed else ():
+        _run(command, environment)
+    changes = _list_removals(plan, store, record, originals)  # the client may have written them meanwhile
     for change in changes:
         _write(change.path, change.after)
     for folder in sorted(record.folders if record else (), reverse=True):
@@ -335,15 +335,20 @@ def remove_plan(
     return changes
 
 
-def _plan_removal(file: SettingsFile, store: SetupStore, record: SetupRecord | None) -> SetupChange:
-    now = _read(file.path)
-    if now is None:
-        return SetupChange(file.path, None, None)
-    written = store.find(record, file.path)
-    if written is not None and written.after == digest_bytes(now):
-        return SetupChange(file.path, now, store.read_copy(written))
-    left = file.take_out(now) or (store.read_copy(written) if written is not None else None)
-    return SetupChange(file.path, now, left)
+def _list_removals(
+    plan: ClientPlan, store: SetupStore, record: SetupRecord | None, originals: dict[Path, bytes | None]
+) -> list[SetupChange]:
+    """The files to change. `originals` are their bytes before anything of ours was taken back."""
+    changes = list[SetupChange]()
+    for file in plan.files:
+        now, original = _read(file.path), originals[file.path]
+        written = store.find(record, file.path)
+        copy = store.read_copy(written) if written is not None else None
+        if written is not None and original is not None and written.after == digest_bytes(original):
+            changes.append(SetupChange(file.path, now, copy))
+        elif now is not None:
+            changes.append(SetupChange(file.path, now, file.take_out(now) or copy))
+    return [change for change in changes if change.before != change.after]
 
 
 class SetupStore:
@@ -417,7 +422,10 @@ def _write(path: Path, data: bytes | None) -> None:
 def _make_parents(path: Path) -> Iterator[str]:
     missing = [folder for folder in path.parents if not folder.exists()]
     for folder in reversed(missing):
-        folder.mkdir(exist_ok=True)
+        try:
+            folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise make_storage_failure(error, folder) from error
         yield str(folder)
 
 

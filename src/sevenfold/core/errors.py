@@ -34,6 +34,7 @@
        ├─ ContextFull          every layer had its say and the view still does not fit
        ├─ StepLimitReached     the model was still calling tools after the last allowed step
        ├─ NeverStopped         a dream's model did not come to an end       (l6_dreaming.workers)
+       ├─ McpServerFailed      a server of the chat did not do as asked     (mcp.server_connections)
        ├─ GitFailed, Behind    git, or the team's repository, said no       (memory.team.git)
        └─ StorageFailure       the disk refused
           └─ Busy              another process holds a mailbox              (l7_agents.locks)

@@ -116,15 +116,19 @@ class ServedMemory:
         return Author("agent", session, f"over MCP, by {client}" if client else "over MCP")
 
     def answer_hook(self, event: Json) -> str:
-        """The answer to an event of the client's hooks, as `sevenfold hook` would print it."""
-        from sevenfold.clients.events import read_event
+        """The answer to an event of the client's hooks. A failure is a line for the user."""
+        from sevenfold.clients.events import answer_message, read_event
         from sevenfold.clients.hook import ClientHooks
 
         with self.lock:
-            if self._hooks is None:
-                self._hooks = ClientHooks("claude", self.environment, lambda event: self.open())
-            found = read_event(msgspec.json.encode(event), str(event.get("event", "")))
-            return msgspec.json.encode(self._hooks.answer(found)).decode()
+            try:
+                if self._hooks is None:
+                    self._hooks = ClientHooks("claude", self.environment, lambda event: self.open())
+                found = read_event(msgspec.json.encode(event), str(event.get("event", "")))
+                answer = self._hooks.answer(found)
+            except SevenfoldError as error:
+                answer = answer_message(str(error))
+        return msgspec.json.encode(answer).decode()
 
     def run(self, given: ToolArguments, call: ClientCall) -> ToolAnswer:
         """Run the tool of these arguments."""

@@ -196,10 +196,18 @@ class Toolset:
         )
         for text in find_unknown_tools(settings.permissions, self.all):
             emit(Notice(text, "warning"))
-        toolbox = Toolbox(self.all, gate, emit)
+        self._toolbox = toolbox = Toolbox(self.all, gate, emit)
         self.hooked = HookedTools(
             toolbox, self.hooks, gate.approve, gate.confirm, stop, gate.forget, toolbox.take_seconds
         )
+
+    def replace_own(self, prefix: str, tools: Sequence[Tool]) -> None:
+        """These tools instead of the caller's whose names begin with the prefix."""
+        kept = tuple(tool for tool in self.own if not tool.name.startswith(prefix))
+        self.all = [tool for tool in self.all if tool not in self.own]
+        self.own = (*kept, *tools)
+        self.all += self.own
+        self._toolbox.set_tools(self.all)
 
     def notify(self, overhear: Callable[[Listener], object], start: Start, talks: bool) -> None:
         """From now on run the hooks that tell the user when they are wanted.

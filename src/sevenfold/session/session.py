@@ -496,6 +496,20 @@ class Session:
         """Go back to before this turn; the transcript keeps everything."""
         return self.steering.rewind(number)
 
+    def change_tools(self, prefix: str, tools: Sequence[Tool]) -> None:
+        """Offer these in place of the caller's tools whose names begin so.
+
+        Tools stand before everything else in the provider's cache: right after a compaction it costs least.
+        """
+        self.tools.replace_own(prefix, tools)
+        kept = (tool for tool in self.turn.frame.tools if not str(tool.get("name")).startswith(prefix))
+        frame = replace(self.turn.frame, tools=(*kept, *(tool.schema for tool in tools)))
+        if frame == self.turn.frame:
+            return
+        self.ledger.expect("the tools changed")
+        self._recording.transcript.add(make_frame_mark(frame), by="session")
+        self.turn.frame = frame
+
     def use_model(self, name: str) -> None:
         """Go on with another model. The next request says what that costs before it is sent."""
         self._learned.keep(self.model.name, self.view.calibration)

@@ -71,6 +71,7 @@ def load_settings(
     local = loading.of_folder("settings.local.json", limits)
     project = loading.of_folder("settings.json", limits)
     theirs = _load_claude_project(loading, root, limits)
+    loading.hold_servers()
     settings = make_settings(
         merge_documents([project, theirs[0], claude, own, theirs[1], local, *low_to_high])
     )

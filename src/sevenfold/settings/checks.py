@@ -224,6 +224,8 @@ def _fits(kind: inspect.Type, value: Any) -> bool:
 def _shape(kind: inspect.Type, value: Any) -> bool:
     if isinstance(kind, inspect.Metadata):
         return _shape(kind.type, value)
+    if isinstance(kind, inspect.AnyType):
+        return True
     if isinstance(value, bool) or value is None:  # in Python a truth value is a number too
         return isinstance(kind, inspect.BoolType if isinstance(value, bool) else inspect.NoneType)
     shapes: dict[type[inspect.Type], tuple[type, ...]] = {
@@ -339,6 +341,8 @@ def _described(kind: inspect.Type, key: KeyPath) -> Iterator[tuple[str, str, str
 
 
 FOLDER: Final = ".sevenfold"
+SERVERS_FILE: Final = ".mcp.json"
+"""The MCP servers of a project, where other clients look for them, too."""
 
 
 class SettingsLoader:
@@ -407,6 +411,20 @@ class SettingsLoader:
                 self._say(f"{document.where(key)}: {format_key(key)}", never)
         return SettingsDocument(document.path, kept)
 
+    def hold_servers(self) -> None:
+        """Note the MCP servers of a project that is not trusted: they are not started."""
+        path = self._root / SERVERS_FILE
+        if self._trusted or is_outside(path, self._root):
+            return
+        try:
+            document = read_document(path)
+        except SettingsError:  # it names no server as it is
+            return
+        named = document.values.get("mcpServers") if document else None
+        if document is not None and isinstance(named, dict):
+            keys: list[KeyPath] = [("mcpServers", name) for name in named]
+            self.ignored += [f"{document.where(key)}: {format_key(key)}" for key in keys]
+
     def _read(self, path: Path) -> SettingsDocument | None:
         """In a folder that is not trusted, a file that cannot be read is as if it were not there.
 
@@ -433,8 +451,8 @@ UNREAD: Final = (
 )
 NEVER: Final = "(a file of the project never sets it)"
 """The remark about such a setting: trusting the folder does not change it."""
-NEVER_FROM_THE_PROJECT: Final = frozenset({"memoryDirectory", "env"})
-"""One could point writes at a folder of keys, the other could change what every command does."""
+NEVER_FROM_THE_PROJECT: Final = frozenset({"memoryDirectory", "env", "mcpServers"})
+"""They could point writes at a folder of keys, change what every command does, and start programs."""
 
 
 SAVING: Final = frozenset(

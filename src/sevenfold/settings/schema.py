@@ -171,6 +171,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             {"PAGER": "cat"},
         ),
     ] = {}
+    mcp_servers: Annotated[
+        dict[str, dict[str, Any]],
+        describe(
+            "MCP servers whose tools a chat has, in every project; see [MCP](mcp.md). Never from a file "
+            "that is part of the project: that is `.mcp.json`, and waits for your trust.",
+            {"files": {"command": "files-server", "args": ["--root", "${HOME}/notes"]}},
+        ),
+    ] = {}
     anthropic_base_url: Annotated[
         Url, describe("Where the Anthropic Messages API is.", "http://127.0.0.1:8080")
     ] = ANTHROPIC_URL

@@ -51,7 +51,7 @@ def _list_files(tree: Path) -> Iterator[Path]:
 
 def _list_lines(tree: Path, file: Path) -> Iterator[str]:
     name = file.relative_to(tree)
-    if file.name not in _SETTINGS:
+    if file.name not in _SETTINGS and str(name) not in _SERVERS:
         if digest := _digest_file(file):
             yield f"{name}: digest {digest}"
         return

@@ -114,9 +114,13 @@ class Toolbox:
     """Implements `protocols.Tools`. A call is always answered; only cancellation leaves it."""
 
     def __init__(self, tools: Iterable[Tool], gate: ApproveCall, emit: Emit) -> None:
-        self._tools = {tool.name: tool for tool in tools}
         self._gate, self._emit = gate, emit
         self._seconds: dict[str, float] = {}
+        self.set_tools(tools)
+
+    def set_tools(self, tools: Iterable[Tool]) -> None:
+        """From now on these are the tools; a call that runs goes on."""
+        self._tools = {tool.name: tool for tool in tools}
 
     @property
     def schemas(self) -> tuple[Json, ...]:

@@ -55,7 +55,13 @@ from sevenfold.cli.output import (
     is_command,
     wrap_text,
 )
-from sevenfold.cli.startup import CommandContext, describe_unknown_model, open_session, read_command_context
+from sevenfold.cli.startup import (
+    CommandContext,
+    describe_unknown_model,
+    open_servers,
+    open_session,
+    read_command_context,
+)
 from sevenfold.cli.terminal import Screen, make_console
 from sevenfold.cli.themes import THEMES, find_theme
 from sevenfold.core.clock import SystemClock
@@ -247,10 +253,17 @@ class Chat:
         return self._options if chosen else None
 
     async def _run_session(self, options: ChatOptions, started_by: str) -> tuple[Session, CommandOutcome]:
-        """One session from its opening to its end."""
+        """One session from its opening to its end, and the MCP servers around it."""
+        around, ask = self._context, self._ask_permission
+        async with open_servers(around) as servers:
+            tools = servers.tools
+            session = open_session(options, around, ask, started_by, interactive=True, tools=tools)
+            servers.follow(session)
+            return session, await self._run_opened(session)
+
+    async def _run_opened(self, session: Session) -> CommandOutcome:
         after: CommandOutcome | None = None
         self._closing = False
-        session = open_session(options, self._context, self._ask_permission, started_by, interactive=True)
         try:
             async with open_task_group() as leaving, session:
                 self._session, self._told_mode = session, None
@@ -273,7 +286,7 @@ class Chat:
         except _QuickExit:
             pass
         assert after is not None
-        return session, after
+        return after
 
     async def _explain_wait(self, session: Session) -> None:
         """Say what a session that does not end at once waits for."""

@@ -39,7 +39,13 @@ from sevenfold.cli.output import (
     print_message,
     write_json,
 )
-from sevenfold.cli.startup import describe_unknown_model, open_session
+from sevenfold.cli.startup import (
+    NoServers,
+    describe_unknown_model,
+    open_servers,
+    open_session,
+    read_command_context,
+)
 from sevenfold.core.errors import ContextFull, Mistake, NoKey, PromptTooLong, SevenfoldError
 from sevenfold.core.events import Delta, Event, Notice, Remembered, Surfaced
 from sevenfold.core.messages import Block
@@ -307,15 +313,19 @@ class SingleRun:
                     tasks.start_soon(self.output.keep_drawing)
                 asked = self._options.prompt or ""
                 command = bool(asked.strip()) and is_command(asked)
-                session = await stack.enter_async_context(
-                    open_session(
-                        self._options,
-                        clock=self._clock,
-                        one_shot=True,
-                        kind=CommandSession if command else Session,
-                    )
+                around = read_command_context(self._options.shared)
+                started = nullcontext(NoServers()) if command else open_servers(around)
+                servers = await stack.enter_async_context(started)
+                opening = open_session(
+                    self._options,
+                    around,
+                    clock=self._clock,
+                    one_shot=True,
+                    kind=CommandSession if command else Session,
+                    tools=servers.tools,
                 )
-                self.session = session
+                servers.follow(opening)
+                self.session = session = await stack.enter_async_context(opening)
                 session.subscribe(self.output)
                 session.subscribe(self._note_memories)
                 if not command and (said := describe_unknown_model(session)):

@@ -1,4 +1,4 @@
-"""`sevenfold memory add`, `edit`, `rm`, `purge` and `export`: memories changed or copied by hand."""
+"""`sevenfold memory add`, `edit`, `rm`, `purge`, `learn` and `export`: memories changed by a command."""
 
 from __future__ import annotations
 
@@ -174,3 +174,19 @@ def _read_text(body: str | None, file: Path | None, *, piped: bool = True) -> st
     if "\0" in text or not text.strip():
         raise Mistake(f"the text {'is not text' if text.strip() else 'is empty'}; nothing was saved")
     return text
+
+
+def run_learn(shared: SharedOptions, path: Path, model: str | None) -> int:
+    import anyio
+
+    from sevenfold.cli.output import EventPrinter, SideOutput
+    from sevenfold.clients.recorded_words import learn_from_recording
+    from sevenfold.session.project import Project
+
+    printer = EventPrinter(SideOutput(quiet=shared.quiet, color=not shared.no_color))
+    at = Project.open(shared.project, read_command_context(shared).environment, {}, lambda event: None)
+    found = anyio.run(learn_from_recording, path, at, model, printer)
+    lines = [f"{one.action} {one.name}: {one.path}" for one in found]
+    said = "\n".join(lines) or "nothing in it is worth remembering, or all of it was looked at before"
+    print_result(shared, said, {"memories": [msgspec.structs.asdict(one) for one in found]})
+    return 0

@@ -1,0 +1,102 @@
+"""Servers over HTTP as tools of a chat: our own answers with JSON, the official SDK's with events."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from mcp_servers.serving import ServedProject
+
+from sevenfold.core.messages import Text
+from sevenfold.core.protocols import ToolFailed
+from sevenfold.mcp.chat_servers import ChatServers
+from sevenfold.mcp.server_entries import FoundServers, ServerEntry
+
+pytestmark = [pytest.mark.anyio, pytest.mark.real]
+OFFICIAL = """
+import sys
+from mcp.server.mcpserver import MCPServer
+
+server = MCPServer("official")
+
+@server.tool()
+def add(first: int, second: int) -> str:
+    "Add two numbers."
+    return f"the sum is {first + second}"
+
+server.run("streamable-http", port=int(sys.argv[1]))
+"""
+
+
+def open_servers(top: Path, **entries: ServerEntry) -> ChatServers:
+    return ChatServers(FoundServers(entries), {"TOKEN": "t0ken"}, top, top / "home")
+
+
+def find_free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@contextmanager
+def official_server() -> Iterator[str]:
+    port = find_free_port()
+    words = [sys.executable, "-c", OFFICIAL, str(port)]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        while b"running on" not in process.stderr.readline():
+            pass
+        yield f"http://127.0.0.1:{port}/mcp"
+        process.kill()
+
+
+@contextmanager
+def our_server(project: ServedProject) -> Iterator[str]:
+    words = [sys.executable, "-m", "sevenfold", "mcp", "--http", "0", "--json", "--read-only"]
+    with subprocess.Popen(
+        words,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=project.environment,
+        cwd=project.folder,
+    ) as process:
+        assert process.stdout is not None
+        yield json.loads(process.stdout.readline())["url"]
+        process.terminate()
+
+
+async def test_the_official_server_answers_with_events(tmp_path: Path) -> None:
+    with official_server() as url:
+        async with open_servers(tmp_path, sums=ServerEntry(type="http", url=url)) as servers:
+            (add,) = servers.tools
+            result = await add.run({"first": 2, "second": 3}, "t1")
+
+    assert add.name == "mcp__sums__add"
+    assert result == (Text("the sum is 5"),)
+
+
+async def test_our_own_server_answers_with_json_and_wants_its_header(project: ServedProject) -> None:
+    with our_server(project) as url:
+        token = (project.home / "mcp-token").read_text()
+        headers = {"Authorization": f"Bearer ${{MISSING:-{token}}}"}
+        good, bad = ServerEntry(type="http", url=url, headers=headers), ServerEntry(type="http", url=url)
+        async with open_servers(project.top, good=good, bad=bad) as servers:
+            names = [tool.name for tool in servers.tools]
+            result = await servers.tools[0].run({"query": "anything at all?"}, "t1")
+            with pytest.raises(ToolFailed, match="missing required field"):
+                await servers.tools[0].run({}, "t2")
+
+    assert names == ["mcp__good__recall", "mcp__good__read", "mcp__good__search", "mcp__good__history"]
+    assert result == (Text("nothing that is remembered answers that"),)
+
+
+async def test_an_address_where_nobody_is_is_left_out(tmp_path: Path) -> None:
+    url = f"http://127.0.0.1:{find_free_port()}/mcp"
+    async with open_servers(tmp_path, gone=ServerEntry(type="http", url=url)) as servers:
+        assert servers.tools == ()
