@@ -46,6 +46,7 @@ class StdioTransport:
         self._writing = threading.Lock()
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._asked: dict[str, queue.SimpleQueue[RpcReply | None]] = {}
+        self._begun: set[int | str] = set()
         self._cancelled: set[int | str] = set()
         self._apart: dict[threading.Thread, None] = {}
         self._numbers = iter(range(1, 1 << 62))
@@ -82,7 +83,7 @@ class StdioTransport:
                 if isinstance(id, str) and (waiting := self._asked.get(id)) is not None:
                     waiting.put(message)
             case RpcNotification(method="notifications/cancelled", params=params):
-                if isinstance(given := params.get("requestId"), int | str):
+                if isinstance(given := params.get("requestId"), int | str) and given in self._begun:
                     self._cancelled.add(given)
             case RpcRequest():
                 self._begin(message)
@@ -96,6 +97,7 @@ class StdioTransport:
         except RpcError as error:
             self._write(encode_error(request.id, error.code, str(error), error.data))
             return
+        self._begun.add(request.id)
         if request.method in QUICK:
             self._answer(call)
             if request.method in (INITIALIZE, DISCOVER):
@@ -109,6 +111,7 @@ class StdioTransport:
         self._apart = {thread: None for thread in self._apart if thread.is_alive()}
         if len(self._apart) >= MOST_APART:
             why = f"{MOST_APART} calls wait already; try again when one of them is answered"
+            self._begun.discard(call.request.id)
             self._write(encode_error(call.request.id, INVALID_REQUEST, why))
             return
         thread = threading.Thread(target=self._answer, args=(call,), daemon=True)
@@ -129,6 +132,7 @@ class StdioTransport:
             answer = encode_result(id, self._server.answer(call))
         except RpcError as error:
             answer = encode_error(id, error.code, str(error), error.data)
+        self._begun.discard(id)
         self._cancelled.discard(id)
         self._write(answer)
 
