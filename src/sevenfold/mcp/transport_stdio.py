@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
-from sevenfold.mcp.client_calls import DISCOVER, INITIALIZE, ClientCall, ClientConnection
+from sevenfold.mcp.client_calls import DISCOVER, ELICIT, INITIALIZE, ClientCall, ClientConnection
 from sevenfold.mcp.protocol import (
     INVALID_REQUEST,
     Json,
@@ -34,7 +34,8 @@ from sevenfold.mcp.server import APART, QUICK, McpServer
 LONGEST: Final = 16 << 20  # Bytes of a line; the guard of memory refuses much less
 BLOCK: Final = 1 << 16
 MOST_APART: Final = 8  # Calls that may wait at the same time
-WAIT: Final = 600.0  # Seconds that a person may take for an answer
+PERSON_WAIT: Final = 600.0  # Seconds that a person may take for an answer, and a program
+PROGRAM_WAIT: Final = 5.0
 
 
 class StdioTransport:
@@ -148,7 +149,7 @@ class StdioTransport:
             if self._ended.is_set():
                 return None
             self._write(encode_request(id, method, params))
-            return waiting.get(timeout=WAIT)
+            return waiting.get(timeout=PERSON_WAIT if method == ELICIT else PROGRAM_WAIT)
         except queue.Empty:
             return None
         finally:
