@@ -33,9 +33,10 @@ from sevenfold.settings.checks import NEVER
 from sevenfold.settings.environment import Environment
 from sevenfold.settings.layers import Switches
 from sevenfold.settings.place import MemoryPlace
+from sevenfold.tools.permission_settings import SandboxUse
 from sevenfold.tools.sandbox import find_landlock_version
 from sevenfold.tools.toolbox import make_standard_tools
-from sevenfold.tools.workspace import SandboxUse, Workspace
+from sevenfold.tools.workspace import Workspace
 
 CONNECT_SECONDS: Final = 2.0
 PORTS: Final = {"https": 443, "http": 80}
