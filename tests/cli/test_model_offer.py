@@ -143,7 +143,9 @@ def test_a_kept_key_lies_in_a_private_file_and_answers_from_then_on(world: World
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     assert json.loads(file.read_text("utf-8")) == {"ANTHROPIC_API_KEY": KEY}
     assert ran.json["result"].endswith("hello")
-    assert KEY not in t.raw + ran.out + ran.err + here("doctor").out
+    doctor = here("doctor").out
+    assert f"ANTHROPIC_API_KEY is kept in {file}" in doctor
+    assert KEY not in t.raw + ran.out + ran.err + doctor
 
 
 def test_a_file_that_is_no_model_is_named_and_the_question_comes_again(world: World) -> None:

@@ -30,7 +30,7 @@ from sevenfold.models.capabilities import parse_host
 from sevenfold.session.project import Project, find_unknown_tools
 from sevenfold.settings import LoadedSettings
 from sevenfold.settings.checks import NEVER
-from sevenfold.settings.environment import Environment
+from sevenfold.settings.environment import CREDENTIALS, Environment
 from sevenfold.settings.layers import Switches
 from sevenfold.settings.place import MemoryPlace
 from sevenfold.tools.permission_settings import SandboxUse
@@ -205,7 +205,8 @@ def _check_model(at: Project) -> Iterator[DoctorCheck]:
         ("ANTHROPIC_AUTH_TOKEN", environment.anthropic_token),
         ("OPENAI_API_KEY", environment.openai_key),
     ):
-        yield DoctorCheck("key", "ok", f"{variable} is {'set' if key else 'not set'}")
+        where = "set" if variable in environment.variables else f"kept in {environment.home / CREDENTIALS}"
+        yield DoctorCheck("key", "ok", f"{variable} is {where if key else 'not set'}")
     if name == "offline":
         fix = "set ANTHROPIC_API_KEY, or OPENAI_BASE_URL and --model openai:NAME"
         yield DoctorCheck("endpoint", "ok", "none: the offline engine answers by rules", fix)
