@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import stat
-import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,13 +17,19 @@ import pytest
 from cli.conftest import Here
 from cli.terminal import CTRL_C, DOWN, ENTER, ESCAPE, PROMPT, UP, Terminal
 from cli.world import World
+from prompt_toolkit import PromptSession
+from prompt_toolkit.input import PipeInput, create_pipe_input
+from prompt_toolkit.output import DummyOutput
 
 from sevenfold.cli.chat import model_offer
-from sevenfold.cli.chat.model_offer import find_model_files, find_servers, list_served_models
+from sevenfold.cli.chat.model_offer import ModelChoice, ModelOffer, find_model_files, list_served_models
+from sevenfold.cli.startup import CommandContext
 from sevenfold.core.errors import SettingsError
 from sevenfold.settings import Environment
 from sevenfold.settings.environment import keep_key, read_kept_keys
+from sevenfold.settings.place import TrustedFolders
 from sevenfold.simulator import run_in_thread
+from sevenfold.storage.places import find_places
 
 pytestmark = pytest.mark.real
 QUESTION = "No model is set up yet; choose one"
@@ -185,16 +190,36 @@ def test_without_a_terminal_nothing_is_asked(world: World, words: tuple[str, ...
 # --- what is found --------------------------------------------------------------------------------------
 
 
-def test_a_server_on_loopback_is_offered_and_answers(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    with run_in_thread() as sim:
-        port = int(sim.url.rpartition(":")[2])
-        assert list_served_models(port)[0].startswith("claude-")
-        monkeypatch.setattr(model_offer, "PORTS", {port: "test"})
-        servers = anyio.run(find_servers, model_offer.PORTS)
+def test_a_server_on_loopback_is_offered_kept_and_answers(
+    world: World, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.variables["OPENAI_API_KEY"] = "any"  # the simulator wants one; servers of this kind do not
+    context = CommandContext(
+        Environment.read(world.env),
+        world.project,
+        find_places(world.project, world.home),
+        TrustedFolders(world.home),
+        trusted=False,
+    )
 
-    [server] = servers
-    assert server.address == f"http://127.0.0.1:{port}/v1"
-    assert len(server.models) == model_offer.MOST_MODELS
+    async def choose(keys: PipeInput) -> ModelChoice | None:
+        offer = ModelOffer(PromptSession(input=keys, output=DummyOutput()), context)
+        menu, choices = await offer.make_menu()
+        assert f"on port {port}" in menu.rows[0].beside
+        return await offer.take(menu.rows[0].line, choices)
+
+    with run_in_thread() as sim, create_pipe_input() as keys:
+        port = int(sim.url.rpartition(":")[2])
+        monkeypatch.setattr(model_offer, "PORTS", {port: "of this test"})
+        keys.send_text("y\r")
+        choice = anyio.run(choose, keys)
+        ran = here("-p", "hello", "--json")
+
+    assert choice is not None
+    assert choice.variables == {"OPENAI_BASE_URL": f"http://127.0.0.1:{port}/v1"}
+    kept = json.loads((world.home / "settings.json").read_text("utf-8"))
+    assert kept == {"model": choice.model, "openaiBaseUrl": f"http://127.0.0.1:{port}/v1"}
+    assert ran.json["result"].endswith("hello"), "the server answers from then on"
 
 
 @pytest.mark.parametrize(
@@ -219,16 +244,22 @@ def test_a_closed_port_is_no_offer() -> None:
     assert list_served_models(port) == ()
 
 
-def test_files_are_found_in_the_usual_folders_the_newest_first(tmp_path: Path) -> None:
-    for number, name in enumerate(("a/old.gguf", "b/deep/er/new.gguf", "a/mmproj-x.gguf", "a/notes.txt")):
+def test_files_are_found_in_the_usual_folders_the_newest_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("project/old.gguf", "models/deep/er/new.gguf", "models/mmproj-x.gguf", "project/below/x.gguf")
+    for number, name in enumerate(names):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"GGUF" + struct.pack("<I", 3))
+        path.write_bytes(b"GGUF")
         os.utime(path, (number, number))
 
-    found = find_model_files([tmp_path / "a", tmp_path / "b", tmp_path / "missing"])
+    found = find_model_files(tmp_path, tmp_path / "project")
+    monkeypatch.setattr(model_offer, "MOST_ENTRIES", 2)
+    hurried = find_model_files(tmp_path, tmp_path / "project")
 
     assert [path.name for path in found] == ["new.gguf", "old.gguf"]
+    assert hurried == []
 
 
 # --- the file of keys -----------------------------------------------------------------------------------

@@ -68,7 +68,7 @@ class LocalServer(msgspec.Struct, frozen=True):
         return f"http://127.0.0.1:{self.port}/v1"
 
 
-async def find_servers(ports: Mapping[int, str] = PORTS) -> list[LocalServer]:
+async def find_servers(ports: Mapping[int, str]) -> list[LocalServer]:
     """The servers that list models, asked side by side."""
     found: list[LocalServer] = []
 
@@ -110,11 +110,11 @@ def list_served_models(port: int) -> tuple[str, ...]:
     return tuple(name for name in usable if "embed" not in name.casefold())[:MOST_MODELS]
 
 
-def find_model_files(folders: list[Path]) -> list[Path]:
-    """The newest GGUF files in these folders, as far as a quick look finds them."""
+def find_model_files(home: Path, project: Path) -> list[Path]:
+    """The newest GGUF files of the usual folders and of the project, as far as a quick look finds them."""
     left = [MOST_ENTRIES]
-    found = [path for folder in folders for path in _walk_files(folder, DEEPEST, left)]
-    return sorted(set(found), key=_find_age)[:MOST_MODELS]
+    found = {path for name in MODEL_FOLDERS for path in _walk_files(home / name, DEEPEST, left)}
+    return sorted({*found, *_walk_files(project, 1, left)}, key=_find_age)[:MOST_MODELS]
 
 
 def _walk_files(folder: Path, depth: int, left: list[int]) -> Iterator[Path]:
@@ -122,8 +122,10 @@ def _walk_files(folder: Path, depth: int, left: list[int]) -> Iterator[Path]:
         entries = list(os.scandir(folder))
     except OSError:
         return
-    for entry in entries[: left[0]]:
+    for entry in entries:
         left[0] -= 1
+        if left[0] < 0:
+            return
         if entry.name.endswith(".gguf") and not entry.name.startswith("mmproj"):
             yield Path(entry.path)
         elif depth > 1 and entry.is_dir(follow_symlinks=False):
@@ -156,10 +158,11 @@ class ModelOffer:
 
     async def make_menu(self) -> tuple[CommandMenu, dict[str, ModelChoice]]:
         """The rows, and the choice behind each; those that are not in it ask for more."""
-        home, project = Path(self._around.environment.variables.get("HOME", "~")), self._around.places.tree
-        folders = [project, *(home / name for name in MODEL_FOLDERS)]
-        servers = await find_servers()
-        files = await anyio.to_thread.run_sync(find_model_files, folders, abandon_on_cancel=True)
+        home, project = self._around.environment.variables.get("HOME", ""), self._around.places.tree
+        servers = await find_servers(PORTS)
+        files = await anyio.to_thread.run_sync(
+            find_model_files, Path(home), project, abandon_on_cancel=True
+        )
         rows: list[MenuRow] = []
         choices: dict[str, ModelChoice] = {OFFLINE: ModelChoice(OFFLINE)}
         for server in servers:
