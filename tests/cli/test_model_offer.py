@@ -80,7 +80,7 @@ def test_the_offline_engine_says_in_one_sentence_what_it_is(world: World) -> Non
         pick(t, "the offline engine")
         t.wait_for("Keep this in settings.json", "[y/N]")
         t.line("n")
-        t.wait_for("· offline ·", "it reads, searches, edits and runs", "it cannot reason", PROMPT)
+        t.wait_for("· offline ·", "it reads, edits, searches and runs", "it cannot reason", PROMPT)
         t.ask("write a poem", "I have no rule for “write a poem”", "rules without a language model")
         t.ask("write another", "I have no rule for “write another”.")
         t.line("/exit")

@@ -101,8 +101,8 @@ def format_footer(session: Session, currency: str = "USD") -> str:
 
 
 OFFLINE_ABOUT: Final = (
-    "The offline engine goes by rules: it reads, searches, edits and runs what you name, quotes and "
-    "remembers; it cannot reason, explain or write code"
+    "The offline engine goes by rules: it reads, edits, searches and runs what you name; it cannot reason, "
+    "explain or write code"
 )
 RECALLED: Final = 2  # Last messages of a resumed conversation that are shown again
 

@@ -169,15 +169,15 @@ class ModelOffer:
             for name in server.models:
                 line = f"openai:{name} {server.port}"
                 choices[line] = ModelChoice(f"openai:{name}", address=server.address)
-                rows.append(MenuRow(name, line, f"{PORTS[server.port]}, on port {server.port}"))
+                rows.append(MenuRow(name, line, f" · {PORTS[server.port]}, on port {server.port}"))
         for path in files:
             choices[f"{LOCAL}{path}"] = ModelChoice(f"{LOCAL}{path}")
-            about = "a GGUF file on this machine"
+            about = " · a GGUF file on this machine"
             rows.append(MenuRow(make_printable(path.name), f"{LOCAL}{path}", about))
         rows += [
-            MenuRow("paste a key", "key", "for Claude or OpenAI"),
-            MenuRow("name a GGUF file", "file", "llama.cpp runs it on this machine"),
-            MenuRow("the offline engine", OFFLINE, "no model, no key: rules"),
+            MenuRow("paste a key", "key", " · for Claude or OpenAI"),
+            MenuRow("name a GGUF file", "file", " · llama.cpp runs it on this machine"),
+            MenuRow("the offline engine", OFFLINE, " · no model, no key: rules"),
         ]
         title = "No model is set up yet; choose one"
         return CommandMenu(title, title, tuple(rows)), choices
