@@ -93,7 +93,12 @@ HEADLINES: Final[tuple[tuple[str, str, str, tuple[tuple[str, str, str], ...]], .
         "{} s; the anthropic SDK takes {} times as long, the openai SDK {} times",
         ((IMPORT, "sevenfold", "s"), (IMPORT, "anthropic", "ratio"), (IMPORT, "openai", "ratio")),
     ),
-    ("core", "start of `sevenfold chat -p` to its first request", "{} s", (("start of", "median", "s"),)),
+    (
+        "startup",
+        "start of `sevenfold chat -p` to its first request",
+        "{} ms",
+        (("start of a process", "`chat -p` to the first request over HTTP", "wall ms"),),
+    ),
     (
         "core",
         "our own time per step at 10 / 1,000 / 10,000 messages, transcript on disk",

@@ -16,7 +16,6 @@ import threading
 import time
 import tracemalloc
 from collections.abc import AsyncGenerator, Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -76,60 +75,15 @@ def imports(times: int) -> Table:
     return table
 
 
-class _Answering(BaseHTTPRequestHandler):
-    """Notes when the first request arrived, and says hello."""
-
-    arrived: list[float]
-    reply = (
-        b'{"id":"m","type":"message","role":"assistant","model":"m","stop_reason":"end_turn",'
-        b'"content":[{"type":"text","text":"hello"}],"usage":{"input_tokens":1,"output_tokens":1}}'
-    )
-
-    def do_POST(self) -> None:
-        self.arrived.append(time.perf_counter())
-        self.rfile.read(int(self.headers["content-length"]))
-        self.send_response(200)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(self.reply)))
-        self.end_headers()
-        self.wfile.write(self.reply)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        return
-
-
-def start(times: int) -> Table:
-    """From the start of the process to the first byte of the first request, on a real socket."""
-    _Answering.arrived = []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Answering)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    took = []
-    with tempfile.TemporaryDirectory() as folder:
-        for _ in range(times):
-            environ = {
-                **os.environ,
-                "SEVENFOLD_HOME": f"{folder}/home",
-                "ANTHROPIC_API_KEY": "k",
-                "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{server.server_port}",
-            }
-            command = [
-                sys.executable,
-                "-m",
-                "sevenfold",
-                "chat",
-                "-p",
-                "hello",
-                "--model",
-                "claude-sonnet-4-5",
-            ]
-            began = time.perf_counter()
-            subprocess.run(command, check=True, env=environ, cwd=folder, capture_output=True)
-            took.append(_Answering.arrived[-1] - began)
-    server.shutdown()
-    table = Table("start of `sevenfold chat -p` to its first request, seconds", "what", "s")
-    table.add("median", round(statistics.median(took), 3))
-    table.add("slowest", round(max(took), 3))
-    return table
+_ANSWER = {
+    "id": "m",
+    "type": "message",
+    "role": "assistant",
+    "model": "m",
+    "stop_reason": "end_turn",
+    "content": [{"type": "text", "text": "hello"}],
+    "usage": {"input_tokens": 1, "output_tokens": 1},
+}
 
 
 class Instant:
@@ -250,7 +204,7 @@ def sdk_request(messages: int, times: int) -> float:
     import httpx2
 
     def answer(request: httpx2.Request) -> httpx2.Response:
-        return httpx2.Response(200, json=json.loads(_Answering.reply))
+        return httpx2.Response(200, json=_ANSWER)
 
     transcript = Transcript(lambda: 0.0)
     history(transcript, messages)
@@ -308,7 +262,7 @@ def fixed_prefix() -> Table:
 
 def run(quick: bool) -> list[Table]:
     few, many = (3, 40) if quick else (10, 200)
-    return [imports(few), start(few), steps(many), memory(), fixed_prefix()]
+    return [imports(few), steps(many), memory(), fixed_prefix()]
 
 
 if __name__ == "__main__":

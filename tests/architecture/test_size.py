@@ -16,14 +16,15 @@ TURN_LINES = 200
 FUNCTION_LINES = 60
 MODULES_IN_FOLDER = 16
 STRATA = 12
-MODULES = 345
-# Three of thirty entries are kept free for the ways in to come: adapters, fleet, dashboard.
-TOP_LEVEL_ENTRIES = 30 - 3
+MODULES = 305
+# Five of thirty entries are kept free for the ways in to come: mcp, proxy, adapters, fleet, dashboard.
+TOP_LEVEL_ENTRIES = 30 - 5
 # This number only falls, or is raised in a commit that says for which capability: policies, side work the
 # cheaper way, and a replay that measures what runs took 2,500 lines; a wall of provenance, undo and redo by
 # author, our own rules for secrets, recall without waiting and extraction that survives took 4,500;
-# the sandbox, trust by content and the habits of a chat 2,600; memories saved in part 300.
-PACKAGE_LINES = 92_250
+# the sandbox, trust by content and the habits of a chat 2,600; Claude Code's settings and hook input, and
+# the offer of models 900.
+PACKAGE_LINES = 92_760
 
 
 def test_turn_is_read_in_one_sitting() -> None:

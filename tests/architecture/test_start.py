@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -35,6 +37,8 @@ UNUSED = {
     "sevenfold.memory.guard.guard",
     "sevenfold.memory.team.git",
     "sevenfold.offline",
+    "sevenfold.settings.claude_files",
+    "sevenfold.tools.sandbox",
 }
 """Modules of ours that are slow to import, and that a first request without memories does not use."""
 
@@ -73,3 +77,26 @@ def test_a_first_request_loads_nothing_heavy_and_nothing_unused(first_request: S
 
     assert loaded & HEAVY == set()
     assert set(first_request.modules) & UNUSED == set()
+
+
+OF_SETTINGS = {"sevenfold.settings.checks", "sevenfold.settings.schema"}
+OF_TOOLS = {"sevenfold.hooks.hooks", "sevenfold.tools.permissions", "sevenfold.tools.workspace"}
+
+
+@pytest.mark.parametrize(
+    ("opened", "unused"),
+    [
+        ("Memory(FolderBackend(Path('memory'), Path('state')))", OF_SETTINGS | OF_TOOLS),
+        ("Memory.open('.', home='home', environ={})", OF_TOOLS),
+    ],
+)
+def test_a_first_recall_loads_no_settings_it_does_not_need_and_no_tools(
+    tmp_path: Path, opened: str, unused: set[str]
+) -> None:
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom sevenfold.memory.folder.files import FolderBackend\n"
+        f"from sevenfold.memory.store import Memory\n{opened}.recall('anything')\nprint(*sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, check=True)
+
+    assert set(ran.stdout.decode().split()) & unused == set()

@@ -15,7 +15,8 @@ from sevenfold.cli.chat.permission_prompt import LEAST_SHOWN, CallPages
 from sevenfold.cli.output import break_line, wrap_text
 from sevenfold.core.messages import ToolUse
 from sevenfold.testing import FakeClock
-from sevenfold.tools.permissions import PermissionRules, Permissions, find_refusal_rules
+from sevenfold.tools.permission_settings import PermissionRules
+from sevenfold.tools.permissions import Permissions, find_refusal_rules
 from sevenfold.tools.toolbox import PermissionQuestion
 from sevenfold.tools.workspace import Workspace
 

@@ -324,7 +324,7 @@ def test_without_colour_it_is_plain_text(world: World, words: tuple[str, ...]) -
         world.variables["NO_COLOR"] = "1"
     with at_terminal(world, *words) as t:
         t.wait_for(PROMPT)
-        t.ask("hello", "offline engine")
+        t.ask("what can you do?", "offline engine")
         t.line("/exit")
         assert t.wait_for_end() == 0
 

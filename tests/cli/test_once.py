@@ -12,7 +12,7 @@ from cli.world import World
 from sevenfold.cli.chat.single_run import MOST_PIPED, join_prompt
 from sevenfold.cli.options import PermissionModeOption
 from sevenfold.simulator import Script, parse_steps, run_in_thread
-from sevenfold.tools import permissions
+from sevenfold.tools.permission_settings import Mode
 
 RESULT = {
     "session",
@@ -258,7 +258,7 @@ def test_the_permission_mode_is_taken_from_the_command_line(here: Here, world: W
 
 
 def test_every_permission_mode_can_be_named(here: Here, world: World) -> None:
-    assert {mode.value for mode in PermissionModeOption} == set(get_args(permissions.Mode))
+    assert {mode.value for mode in PermissionModeOption} == set(get_args(Mode))
 
     ran = here("-p", "run `touch made`", "--permission-mode", "dontAsk")
 

@@ -15,7 +15,8 @@ import pytest
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.events import Denied, Event, HookRan
 from sevenfold.core.messages import Image, Text, ToolResult, ToolUse
-from sevenfold.hooks.hooks import HookCommand, HookedTools, HookEvents, HookMatcher, Hooks
+from sevenfold.hooks.events import HookCommand, HookEvents, HookMatcher
+from sevenfold.hooks.hooks import HookedTools, Hooks
 from sevenfold.hooks.tool_responses import MOST_TOLD
 from sevenfold.tools.toolbox import Toolbox, make_standard_tools
 from sevenfold.tools.workspace import Workspace

@@ -16,7 +16,8 @@ import anyio
 import pytest
 
 from sevenfold.core.events import Event, HookRan, Notice
-from sevenfold.hooks.hooks import MOST_OUTPUT, HookCommand, HookEvents, HookMatcher, HookOutcome, Hooks
+from sevenfold.hooks.events import HookCommand, HookEvents, HookMatcher
+from sevenfold.hooks.hooks import MOST_OUTPUT, HookOutcome, Hooks
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 

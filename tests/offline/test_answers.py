@@ -151,15 +151,25 @@ def test_found_lines_are_quoted_with_their_file() -> None:
     assert "“src/a.py:1: LIMIT = 3”" in talk.ask("what is the limit?")
 
 
-def test_it_says_what_it_is_and_how_to_connect_a_model() -> None:
-    for text in ("who are you?", "hello", "refactor the parser", "what is the meaning of life?"):
+def test_asked_what_it_is_it_says_so_and_how_to_connect_a_model() -> None:
+    for text in ("who are you?", "What can you do?"):
         reply = said(user(text))
         assert "fixed rules, no language model" in reply
         assert "ANTHROPIC_API_KEY" in reply
         assert "--model openai:NAME" in reply
         assert "OPENAI_BASE_URL" in reply
-    for text in ("你是谁？", "你好", "生命的意义是什么？"):
+    for text in ("你是谁？", "你会什么？", "你好", "生命的意义是什么？"):
         assert "没有语言模型" in said(user(text))
+
+
+@pytest.mark.parametrize("text", ["hello", "refactor the parser", "what is the meaning of life?"])
+def test_what_it_cannot_do_it_says_in_one_line_once(text: str) -> None:
+    first = said(user(text))
+    second = said(user(text), assistant(Text(first)), user("write a poem about rain"))
+
+    assert "\n" not in first
+    assert "rules without a language model" in first
+    assert second == "I have no rule for “write a poem about rain”."
 
 
 def test_it_names_only_what_it_can_do_with_the_tools_on_offer() -> None:

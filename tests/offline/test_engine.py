@@ -71,7 +71,7 @@ async def test_text_comes_in_pieces_then_each_block_then_the_reply() -> None:
 
 
 async def test_a_reply_without_tools_ends_the_turn() -> None:
-    items = await streamed(user("hello"))
+    items = await streamed(user("what can you do?"))
     assert isinstance(items[-1], Reply)
     assert items[-1].stop == "end_turn"
     pieces = [item for item in items if isinstance(item, str)]

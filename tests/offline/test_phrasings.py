@@ -126,6 +126,6 @@ def test_thanks_are_answered_in_a_word(text: str, wanted: str) -> None:
 
 
 def test_tools_it_does_not_know_are_not_called_none() -> None:
-    text = said(user("hello"), get_weather={})
+    text = said(user("what can you do?"), get_weather={})
     assert "None of the tools this request offers is one I know" in text
     assert "offers no tools" not in text

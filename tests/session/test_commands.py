@@ -22,7 +22,8 @@ from sevenfold.core.protocols import Capabilities, Layers
 from sevenfold.core.request import Frame, encode_prefix, has_paired_tools
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Mark, Reply, Transcript, Undo, Unthink
-from sevenfold.hooks.hooks import HookCommand, HookEvents, HookMatcher, Hooks
+from sevenfold.hooks.events import HookCommand, HookEvents, HookMatcher
+from sevenfold.hooks.hooks import Hooks
 from sevenfold.layers.l4_compaction.compaction import Compaction
 from sevenfold.layers.l4_compaction.fold import Collapse
 from sevenfold.layers.l7_agents.forks import ForkRunner

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sevenfold.core.errors import SettingsError
-from sevenfold.hooks.hooks import HookCommand, HookMatcher
+from sevenfold.hooks.events import HookCommand, HookMatcher
 from sevenfold.settings import Environment, LoadedSettings, Settings, load_settings
 from sevenfold.settings.checks import describe_settings
 from sevenfold.settings.layers import Switches

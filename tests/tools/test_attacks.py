@@ -17,10 +17,11 @@ from tools.attacks import ATTACKS, CONNECTS, KEY, NAMES, READS, SILENT, TELLS
 from sevenfold.core.messages import ToolUse
 from sevenfold.testing import FakeClock
 from sevenfold.tools.bash_tool import make_environment, make_sandbox
-from sevenfold.tools.permissions import PermissionRules, Permissions
+from sevenfold.tools.permission_settings import PermissionRules, SandboxUse
+from sevenfold.tools.permissions import Permissions
 from sevenfold.tools.processes import run_program
 from sevenfold.tools.sandbox import find_landlock_version
-from sevenfold.tools.workspace import SandboxUse, Workspace
+from sevenfold.tools.workspace import Workspace
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 needs_sandbox = pytest.mark.skipif(not find_landlock_version(), reason="this system has no Landlock")

@@ -12,7 +12,7 @@ from sevenfold.core.messages import ToolResult, ToolUse
 from sevenfold.core.protocols import Tools
 from sevenfold.testing import FakeClock
 from sevenfold.tools.confined_tools import ConfinedTools
-from sevenfold.tools.permissions import PermissionRules
+from sevenfold.tools.permission_settings import PermissionRules
 from sevenfold.tools.workspace import Workspace
 
 pytestmark = pytest.mark.anyio

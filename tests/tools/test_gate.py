@@ -10,7 +10,8 @@ from tools.conftest import names
 
 from sevenfold.core.events import Denied, Event
 from sevenfold.core.messages import ToolUse
-from sevenfold.tools.permissions import PermissionRules, Permissions
+from sevenfold.tools.permission_settings import PermissionRules
+from sevenfold.tools.permissions import Permissions
 from sevenfold.tools.toolbox import (
     PermissionAnswer,
     PermissionQuestion,

@@ -11,13 +11,8 @@ import pytest
 from sevenfold.core.errors import SettingsError
 from sevenfold.core.messages import ToolUse
 from sevenfold.testing import FakeClock
-from sevenfold.tools.permissions import (
-    Mode,
-    PermissionDecision,
-    PermissionRule,
-    PermissionRules,
-    Permissions,
-)
+from sevenfold.tools.permission_settings import Mode, PermissionRules
+from sevenfold.tools.permissions import PermissionDecision, PermissionRule, Permissions
 from sevenfold.tools.workspace import Workspace
 
 

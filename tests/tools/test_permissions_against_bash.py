@@ -14,7 +14,8 @@ import pytest
 
 from sevenfold.core.messages import ToolUse
 from sevenfold.testing import FakeClock
-from sevenfold.tools.permissions import PermissionRules, Permissions
+from sevenfold.tools.permission_settings import PermissionRules
+from sevenfold.tools.permissions import Permissions
 from sevenfold.tools.workspace import Workspace
 
 pytestmark = pytest.mark.real

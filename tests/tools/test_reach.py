@@ -12,7 +12,8 @@ import pytest
 from sevenfold.core.messages import ToolUse
 from sevenfold.testing import FakeClock
 from sevenfold.tools.bash_tool import make_environment
-from sevenfold.tools.permissions import Behaviour, Mode, PermissionRules, Permissions
+from sevenfold.tools.permission_settings import Mode, PermissionRules
+from sevenfold.tools.permissions import Behaviour, Permissions
 from sevenfold.tools.workspace import Workspace
 
 SECRET = "TOPSECRET"

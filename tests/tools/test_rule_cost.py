@@ -23,7 +23,8 @@ from pathlib import Path
 from sevenfold.core.errors import SettingsError
 from sevenfold.core.messages import ToolUse
 from sevenfold.testing import FakeClock
-from sevenfold.tools.permissions import Permissions, PermissionRules
+from sevenfold.tools.permissions import Permissions
+from sevenfold.tools.permission_settings import PermissionRules
 from sevenfold.tools.workspace import Workspace
 
 folder, rule, tool, what = sys.argv[1:]

@@ -16,7 +16,8 @@ from sevenfold.core.protocols import ToolFailed
 from sevenfold.storage.places import find_git_folder
 from sevenfold.testing import FakeClock
 from sevenfold.tools.bash_tool import BashTool, make_environment
-from sevenfold.tools.permissions import Mode, PermissionRules, Permissions
+from sevenfold.tools.permission_settings import Mode, PermissionRules, SandboxUse
+from sevenfold.tools.permissions import Permissions
 from sevenfold.tools.sandbox import Sandbox, find_landlock_version, start_in_sandbox
 from sevenfold.tools.toolbox import (
     PermissionAnswer,
@@ -25,7 +26,7 @@ from sevenfold.tools.toolbox import (
     ToolGate,
     make_standard_tools,
 )
-from sevenfold.tools.workspace import SandboxUse, Workspace
+from sevenfold.tools.workspace import Workspace
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 needs_sandbox = pytest.mark.skipif(not find_landlock_version(), reason="this system has no Landlock")

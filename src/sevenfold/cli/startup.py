@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from itertools import product
@@ -13,14 +14,22 @@ from msgspec.structs import replace
 
 from sevenfold.cli.options import ChatOptions, SharedOptions
 from sevenfold.cli.output import format_count, make_printable, print_message, print_result, to_one_line
-from sevenfold.core.errors import Mistake, SessionNotFound, SettingsError
+from sevenfold.core.errors import Mistake, SessionNotFound, SettingsError, StorageFailure
 from sevenfold.core.transcript import Transcript
 from sevenfold.settings import LoadedSettings, load_settings
-from sevenfold.settings.checks import FOLDER, SERVERS_FILE, format_key
-from sevenfold.settings.claude_files import CLAUDE_FOLDER
+from sevenfold.settings.checks import check_document, format_key
 from sevenfold.settings.environment import Environment
-from sevenfold.settings.files import KeyPath, SettingsDocument, is_outside, read_document
+from sevenfold.settings.files import (
+    CLAUDE_FOLDER,
+    FOLDER,
+    SERVERS_FILE,
+    KeyPath,
+    SettingsDocument,
+    is_outside,
+    read_document,
+)
 from sevenfold.settings.place import TrustedFolders
+from sevenfold.storage.files import make_private_dir, write_atomic
 from sevenfold.storage.jsonl import read_log
 from sevenfold.storage.places import ProjectPaths, find_places, find_session, list_sessions
 
@@ -162,6 +171,28 @@ def open_servers(
     if found.entries:
         say(f"starting {format_count(len(found.entries), 'MCP server')}: {', '.join(found.entries)}")
     return ChatServers(found, environment, tree, around.home)
+
+
+def save_user_settings(home: Path, changes: Mapping[str, Any]) -> Path:
+    """Write values into the user's own settings file, each by its whole name, checked first."""
+    path = home / "settings.json"
+    document = read_document(path)
+    values = document.values if document is not None else {}
+    for key, value in changes.items():
+        inner, (*folders, last) = values, key.split(".")
+        for part in folders:
+            inner = inner.setdefault(part, {})
+            if not isinstance(inner, dict):
+                raise Mistake(f"{path} has no object at {part}; mend it first")
+        inner[last] = value
+    check_document(SettingsDocument(str(path), values))
+    try:
+        make_private_dir(home)
+        text = json.dumps(values, indent=2, ensure_ascii=False)
+        write_atomic(path, f"{text}\n".encode())
+    except StorageFailure as error:
+        raise Mistake(str(error)) from error
+    return path
 
 
 WIDEST: Final = 100

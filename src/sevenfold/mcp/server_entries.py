@@ -16,8 +16,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from sevenfold.core.errors import SettingsError
-from sevenfold.settings.checks import SERVERS_FILE
-from sevenfold.settings.files import is_outside, read_document
+from sevenfold.settings.files import SERVERS_FILE, is_outside, read_document
 
 KEY: Final = "mcpServers"
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")

@@ -42,9 +42,6 @@ from sevenfold.memory.guard.gate import GuardGate, Hear, PreparedWrite
 from sevenfold.memory.history.revisions import FOUND, Author, Revision
 from sevenfold.memory.recall_results import Recalled
 from sevenfold.memory.search.embedding import open_default_embedder
-from sevenfold.settings import load_settings
-from sevenfold.settings.environment import Environment
-from sevenfold.settings.place import MemoryPlace, TrustedFolders, claim_memory_place, find_memory_place
 from sevenfold.storage.places import find_places
 
 if TYPE_CHECKING:
@@ -54,6 +51,7 @@ if TYPE_CHECKING:
     from sevenfold.memory.search.embedding import Embedder
     from sevenfold.memory.search.scoring import VectorProgress
     from sevenfold.memory.topic_file import Origin, Topic, Type
+    from sevenfold.settings.place import MemoryPlace
 
 QUARANTINE: Final = "quarantine"
 USER: Final = Author("user")
@@ -571,6 +569,11 @@ class Memory(MemoryStore):
         emit: Emit = ignore_event,
     ) -> Self:
         """The memory of the project of this folder. Raises `MemoryOff` if memory is switched off."""
+        # Settings take a while to load, and a memory at a known place needs none.
+        from sevenfold.settings import load_settings
+        from sevenfold.settings.environment import Environment
+        from sevenfold.settings.place import TrustedFolders, find_memory_place
+
         environment = Environment.read(environ)
         if home:
             environment = environment.based(Path(home))
@@ -589,13 +592,14 @@ class Memory(MemoryStore):
         """The memory at a known place."""
         if place.off is not None:
             raise MemoryOff(place.off)
-        return cls(
-            FolderBackend.at(place),
-            clock,
-            emit=emit,
-            embedder=open_default_embedder(place.words),
-            claim=lambda: FolderBackend.at(claim_memory_place(place)),
-        )
+
+        def claim() -> FolderBackend:
+            from sevenfold.settings.place import claim_memory_place
+
+            return FolderBackend.at(claim_memory_place(place))
+
+        embedder = open_default_embedder(place.words)
+        return cls(FolderBackend.at(place), clock, emit=emit, embedder=embedder, claim=claim)
 
     def __enter__(self) -> Self:
         return self

@@ -32,6 +32,10 @@ PHRASES: Final[dict[str, tuple[str, str]]] = {
         "兼容 OpenAI 的服务或本地服务（vLLM、Ollama、llama.cpp）"
         "请设置 `OPENAI_BASE_URL`，并使用 `--model openai:NAME`。",
     ),
+    "limits": (
+        "(I am the offline engine: rules without a language model. “What can you do?” lists what I can.)",
+        "（我是离线引擎：只有规则，没有语言模型。问“你会什么？”可以看到我能做的事。）",
+    ),
     "nothing_found": (
         "I found nothing about “{what}” in this conversation.",
         "在这次对话里，我没有找到与“{what}”有关的内容。",

@@ -252,7 +252,7 @@ def _unasked(conversation: OfflineConversation) -> str:
     made = tuple(iterate_calls(conversation))
     if made:
         return "\n\n".join(report_calls("en", tuple(d for d in made if d.at == made[-1].at), brief=False))
-    return "\n\n".join([format_phrase("en", "nothing_asked"), describe_engine("en", conversation)])
+    return f"{format_phrase('en', 'nothing_asked')} {format_phrase('en', 'limits')}"
 
 
 def _closing(
@@ -280,9 +280,22 @@ def _closing(
     if ask.media:
         said.append(format_phrase(language, "no_images"))
     said += [describe_arrival(language, one) for one in find_news(conversation, ask)]
-    if _is_lost(steps, answers, state, bool(ask.piped)) or not said:
+    if any(isinstance(s, UnclearStep) and s.why == "who" for s in steps):
         said.append(describe_engine(language, conversation))
+    elif _is_lost(steps, answers, state, bool(ask.piped)) or not said:
+        said = _add_limits(language, conversation, said)
     return _cut("\n\n".join(said))
+
+
+def _add_limits(language: Language, conversation: OfflineConversation, said: list[str]) -> list[str]:
+    """The reply with one sentence on what this engine is, behind its last line; once in a conversation."""
+    limits = format_phrase(language, "limits")
+    before = (message.text for message in conversation.messages if message.role == "assistant")
+    if said and any(limits in text for text in before):
+        return said
+    if not said or said[-1].endswith("```"):
+        return [*said, limits]
+    return [*said[:-1], f"{said[-1]} {limits}"]
 
 
 def _remark(language: Language, step: PlanStep, steps: list[PlanStep]) -> str | None:

@@ -328,6 +328,8 @@ async def run_until_hooks_agree(
 ) -> Reply:
     """One turn of a session or an agent, and another as long as hooks send the model back to work."""
     reply = await turn.run(said)
+    if not hooks.has_hooks(moment):
+        return reply
     for blocked in range(STOP_BLOCKS):
         said_last = shorten_for_hook(reply.message.text)
         fields = {"stop_hook_active": blocked > 0, "last_assistant_message": said_last, **about}

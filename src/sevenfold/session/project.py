@@ -25,7 +25,8 @@ from sevenfold.settings.schema import Settings
 from sevenfold.storage.cleanup import StorageLimits
 from sevenfold.storage.files import read_bounded
 from sevenfold.storage.places import ProjectPaths, find_places
-from sevenfold.tools.permissions import PermissionRule, PermissionRules, Permissions
+from sevenfold.tools.permission_settings import PermissionRules
+from sevenfold.tools.permissions import PermissionRule, Permissions
 from sevenfold.tools.toolbox import (
     AskPermission,
     PermissionAnswer,

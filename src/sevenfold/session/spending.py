@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-import secrets
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,7 +94,7 @@ class SpendingFile:
         more than the limit: the caller stops it when the limit is reached. Raises `StorageFailure` when
         the ledger cannot be kept: then nothing may be spent.
         """
-        id = secrets.token_hex(6)
+        id = os.urandom(6).hex()
         with hold_file_lock(self._file):
             today = self._today()
             allowed = self._limit is None or today.total + amount <= self._limit

@@ -12,10 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
-from sevenfold.settings.checks import FOLDER, SettingsLoader, merge_documents, resolve_paths, to_plain_json
-from sevenfold.settings.claude_files import CLAUDE_FOLDER, HONOURED
+from sevenfold.settings.checks import SettingsLoader, merge_documents, resolve_paths, to_plain_json
 from sevenfold.settings.environment import Environment
-from sevenfold.settings.files import SettingsDocument
+from sevenfold.settings.files import CLAUDE_FOLDER, FOLDER, HONOURED, SettingsDocument
 from sevenfold.settings.layers import Switches
 from sevenfold.settings.schema import PermissionSettings, Settings, make_settings
 

@@ -22,9 +22,11 @@ from msgspec.structs import replace
 
 from sevenfold.core.errors import SettingsError
 from sevenfold.core.messages import Json
-from sevenfold.hooks.hooks import HookCommand, HookEvents, HookMatcher
-from sevenfold.settings.claude_files import HONOURED, pick_settings
+from sevenfold.hooks.events import HookCommand, HookEvents, HookMatcher
 from sevenfold.settings.files import (
+    FOLDER,
+    HONOURED,
+    SERVERS_FILE,
     KeyPath,
     SettingsDocument,
     format_value,
@@ -34,7 +36,6 @@ from sevenfold.settings.files import (
     read_document,
 )
 from sevenfold.settings.schema import STRICTEST_FIRST, PermissionSettings, Settings
-from sevenfold.tools.permissions import PermissionRule
 
 MOST_WARNINGS: Final = 20
 MOST_RULES: Final = 500
@@ -170,6 +171,8 @@ def _defaults(field: inspect.Field) -> tuple[Any, ...]:
 
 
 def _of_rules(value: dict[str, Any], key: KeyPath) -> Iterator[SettingsProblem]:
+    from sevenfold.tools.permissions import PermissionRule  # slow, and most files have no rules
+
     for name in ("allow", "ask", "deny"):
         rules = value.get(name, [])
         if isinstance(rules, list) and len(rules) > MOST_RULES:
@@ -340,11 +343,6 @@ def _described(kind: inspect.Type, key: KeyPath) -> Iterator[tuple[str, str, str
             yield format_key(at), words, json.dumps(default), meaning
 
 
-FOLDER: Final = ".sevenfold"
-SERVERS_FILE: Final = ".mcp.json"
-"""The MCP servers of a project, where other clients look for them, too."""
-
-
 class SettingsLoader:
     """Reads settings files and collects warnings about them."""
 
@@ -383,6 +381,8 @@ class SettingsLoader:
             return None
         if document is None:
             return None
+        from sevenfold.settings.claude_files import pick_settings  # slow, and most have no such file
+
         self.read.append(path)
         picked = pick_settings(document, keys)
         self.notes.append(picked.describe(when))

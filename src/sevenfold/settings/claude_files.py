@@ -11,13 +11,11 @@ from msgspec.structs import replace
 
 from sevenfold.core.errors import SettingsError
 from sevenfold.core.messages import Json
-from sevenfold.hooks.hooks import HookEvents
+from sevenfold.hooks.events import HookEvents
 from sevenfold.models.registry import PROVIDERS
-from sevenfold.settings.files import SettingsDocument, format_value
+from sevenfold.settings.files import HONOURED, SettingsDocument, format_value
 from sevenfold.tools.permissions import EDITORS, READERS, PermissionRule
 
-CLAUDE_FOLDER: Final = ".claude"
-HONOURED: Final = ("hooks", "permissions", "env")
 _RULES: Final = ("allow", "ask", "deny")
 _PERMISSIONS: Final = frozenset({*_RULES, "additionalDirectories", "defaultMode"})
 _TOOLS: Final = READERS | EDITORS | {"Bash", "WebFetch", "WebSearch", "Agent", "SendMessage"}

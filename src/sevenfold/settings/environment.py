@@ -1,8 +1,9 @@
-"""The environment: read in this one place, once. Keys are never shown."""
+"""The environment, read in this one place, once, and the keys that the user keeps. Keys are never shown."""
 
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -10,12 +11,11 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.core.errors import SettingsError
+from sevenfold.core.errors import SettingsError, StorageFailure
 from sevenfold.core.messages import Json
 from sevenfold.models.registry import PROVIDERS
-from sevenfold.settings.checks import FOLDER
-from sevenfold.settings.claude_files import CLAUDE_FOLDER
-from sevenfold.settings.files import format_value
+from sevenfold.settings.files import CLAUDE_FOLDER, FOLDER, format_value
+from sevenfold.storage.files import make_private_dir, read_if_there, write_atomic
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +62,13 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
                 got = "" if name in _KEYS else f"; got {format_value(text)}"
                 raise SettingsError(f"{name} must be {error}{got}.") from error
         home: Path = values.pop("home", Path("~") / FOLDER)
-        return cls(home=_expanded(home, variables), variables=variables, **values).based(home)
+        return cls(home=_expanded(home, variables), variables=variables, **values).based(home)._with_keys()
+
+    def _with_keys(self) -> Environment:
+        """With the keys that the user keeps in the home folder; a variable counts before them."""
+        kept = read_kept_keys(self.home)
+        known = {VARIABLES[name][0]: key for name, key in kept.items() if name in _KEYS}
+        return replace(self, **{name: key for name, key in known.items() if not getattr(self, name)})
 
     def based(self, home: Path) -> Environment:
         """With another home. The folder of Claude Code is none: it is shared, and ours stays apart."""
@@ -188,10 +194,14 @@ VARIABLES: Final[dict[str, _Variable]] = {
         Path,
         "Where everything is kept; `~/.sevenfold` without it. `~/.claude`: memory is shared there.",
     ),
-    "ANTHROPIC_API_KEY": ("anthropic_key", _key, "The key for Claude models."),
+    "ANTHROPIC_API_KEY": (
+        "anthropic_key",
+        _key,
+        "The key for Claude models. Without it: the one that you keep in `<home>/credentials.json`.",
+    ),
     "ANTHROPIC_AUTH_TOKEN": ("anthropic_token", _key, "A bearer token instead of the key."),
     "ANTHROPIC_BASE_URL": ("anthropic_base_url", _url, "As `anthropicBaseUrl`."),
-    "OPENAI_API_KEY": ("openai_key", _key, "The key for `openai:` models."),
+    "OPENAI_API_KEY": ("openai_key", _key, "The key for `openai:` models; it can be kept there, too."),
     "OPENAI_BASE_URL": ("openai_base_url", _url, "As `openaiBaseUrl`."),
     "SEVENFOLD_WINDOW": ("window", _count, "As `window`."),
     "SEVENFOLD_AUTOCOMPACT_PERCENT": ("auto_compact_percent", _percent, "As `autoCompactPercent`."),
@@ -225,3 +235,39 @@ VARIABLES: Final[dict[str, _Variable]] = {
 }
 _KEYS: Final = frozenset(name for name, (_, parse, _) in VARIABLES.items() if parse is _key)
 _SECRET: Final = frozenset(VARIABLES[name][0] for name in _KEYS)
+
+
+# --- keys that are kept ---------------------------------------------------------------------------------
+
+
+CREDENTIALS: Final = "credentials.json"  # In the home folder; only this user can read it
+_LARGEST: Final = 100_000
+
+
+def read_kept_keys(home: Path) -> dict[str, str]:
+    """The kept keys, by the name of their environment variable. A file that others can read is an error."""
+    path = home / CREDENTIALS
+    try:
+        data = read_if_there(path, _LARGEST)
+    except StorageFailure as error:
+        raise SettingsError(str(error)) from error
+    if data is None:
+        return {}
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if os.name == "posix" and mode & 0o077:
+        raise SettingsError(f"{path} holds keys, and others can read it ({mode:o}); run: chmod 600 {path}")
+    try:
+        return msgspec.json.decode(data, type=dict[str, str])
+    except (msgspec.DecodeError, UnicodeDecodeError):  # the error could quote a key
+        raise SettingsError(
+            f"{path} is not an object of names and keys; remove it, and paste the key again"
+        ) from None
+
+
+def keep_key(home: Path, variable: str, key: str) -> Path:
+    """Keep a key under the name of its environment variable; returns the file."""
+    path = home / CREDENTIALS
+    known = {**read_kept_keys(home), variable: key}
+    make_private_dir(home)
+    write_atomic(path, msgspec.json.format(msgspec.json.encode(known), indent=2) + b"\n")
+    return path

@@ -20,6 +20,12 @@ from sevenfold.core.errors import SettingsError, StorageFailure
 from sevenfold.core.messages import Json
 from sevenfold.storage.files import read_bounded, read_if_there
 
+FOLDER: Final = ".sevenfold"
+CLAUDE_FOLDER: Final = ".claude"
+SERVERS_FILE: Final = ".mcp.json"
+"""The MCP servers of a project, where other clients look for them, too."""
+HONOURED: Final = ("hooks", "permissions", "env")
+"""The keys of Claude Code's files that hold here."""
 LARGEST_FILE: Final = 1_000_000
 DEEPEST: Final = 40
 KeyPath: TypeAlias = tuple[str | int, ...]

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from sevenfold.core.request import Ttl
-from sevenfold.hooks.hooks import HookEvents
+from sevenfold.hooks.events import HookEvents
 from sevenfold.models.capabilities import ANTHROPIC_URL, OPENAI_URL
 from sevenfold.settings.files import merge_values
 from sevenfold.settings.layers import (
@@ -33,9 +33,7 @@ from sevenfold.settings.layers import (
     ToolResultSettings,
     describe,
 )
-from sevenfold.tools import permissions as tools
-from sevenfold.tools.permissions import Mode
-from sevenfold.tools.workspace import SandboxUse
+from sevenfold.tools.permission_settings import Mode, PermissionRules, SandboxUse
 
 STRICTEST_FIRST: Final[tuple[Mode, ...]] = (
     "plan",
@@ -53,7 +51,7 @@ Rules: TypeAlias = tuple[Annotated[str, Meta(min_length=1)], ...]
 
 
 class PermissionSettings(
-    tools.PermissionRules, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=False
+    PermissionRules, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=False
 ):
     """Rules for tools: allowed, asked about, denied."""
 

@@ -10,9 +10,7 @@ from typing import Any, Final
 
 from sevenfold.core.errors import SettingsError, StorageFailure
 from sevenfold.core.messages import Json
-from sevenfold.settings.checks import FOLDER
-from sevenfold.settings.claude_files import CLAUDE_FOLDER, HONOURED
-from sevenfold.settings.files import LARGEST_FILE, read_document
+from sevenfold.settings.files import CLAUDE_FOLDER, FOLDER, HONOURED, LARGEST_FILE, read_document
 from sevenfold.storage.files import read_bounded
 
 _FOLDERS: Final = (FOLDER, CLAUDE_FOLDER)

@@ -10,7 +10,6 @@ import contextlib
 import errno
 import os
 import re
-import secrets
 import stat
 import unicodedata
 from pathlib import Path
@@ -140,7 +139,7 @@ class TemporaryFile:
         mode: int | None = PRIVATE_FILE,
     ) -> None:
         """`mode=None` gives it the mode that new files get."""
-        self.name = os.path.join(folder, f"{prefix}{secrets.token_hex(8)}")  # noqa: PTH118 - many are made
+        self.name = os.path.join(folder, f"{prefix}{os.urandom(8).hex()}")  # noqa: PTH118 - many are made
         self._dir_fd, self._mode = dir_fd, mode
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | NOFOLLOW | CLOEXEC | BINARY
         self.fd = os.open(self.name, flags, 0o666 if mode is None else PRIVATE_FILE, dir_fd=dir_fd)

@@ -7,7 +7,7 @@ import re
 import signal
 import tempfile
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sevenfold.core.messages import Json
 from sevenfold.core.protocols import Tool, ToolFailed
@@ -17,9 +17,11 @@ from sevenfold.tools.command_rules import list_programs
 from sevenfold.tools.permissions import is_look_only
 from sevenfold.tools.processes import ProcessRun, run_program, start_program
 from sevenfold.tools.readonly_commands import NO_USER_GIT, QUIET_GIT
-from sevenfold.tools.sandbox import SYSTEM, Sandbox, find_landlock_version
 from sevenfold.tools.shell import classify_command
 from sevenfold.tools.workspace import Workspace, resolve_path
+
+if TYPE_CHECKING:
+    from sevenfold.tools.sandbox import Sandbox
 
 DEFAULT_SECONDS: Final = 120.0
 MOST_SECONDS: Final = 600.0
@@ -190,6 +192,8 @@ def make_environment(workspace: Workspace, *, looking: bool, unasked: bool = Fal
     if unasked:
         env = {name: value for name, value in env.items() if re.fullmatch(_PLAIN, name)}
     elif workspace.sandbox == "all":
+        from sevenfold.tools.sandbox import find_landlock_version
+
         env = {name: value for name, value in env.items() if not re.fullmatch(_TELLING, name)}
         env |= {"TMPDIR": str(workspace.outputs)} if find_landlock_version() else {}
     env["PATH"] = workspace.search_path
@@ -201,6 +205,9 @@ def make_environment(workspace: Workspace, *, looking: bool, unasked: bool = Fal
 
 def make_sandbox(workspace: Workspace, command: str, *, unasked: bool) -> Sandbox | None:
     """The sandbox of a command; None: it runs without one."""
+    # Slow to load, and a start that runs no command does not need it.
+    from sevenfold.tools.sandbox import SYSTEM, Sandbox, find_landlock_version
+
     if workspace.sandbox == "off" or not find_landlock_version():
         return None
     own = (workspace.root, *workspace.writable)

@@ -14,7 +14,8 @@ from typing import Final
 from sevenfold.core.events import Denied, Event
 from sevenfold.core.messages import ToolResult, ToolUse
 from sevenfold.core.protocols import ToolFailed, Tools
-from sevenfold.tools.permissions import EDITORS, READERS, PermissionRules, Permissions, parse_call
+from sevenfold.tools.permission_settings import PermissionRules
+from sevenfold.tools.permissions import EDITORS, READERS, Permissions, parse_call
 from sevenfold.tools.shell import classify_within
 from sevenfold.tools.toolbox import Toolbox, ToolGate, make_standard_tools
 from sevenfold.tools.workspace import FileKeeper, Workspace, is_inside, resolve_path

@@ -25,6 +25,7 @@ from sevenfold.core.protocols import ToolFailed
 from sevenfold.tools import command_rules
 from sevenfold.tools import workspace as path_rules
 from sevenfold.tools.command_rules import find_reach, parse_cd, parts_of
+from sevenfold.tools.permission_settings import Mode, PermissionRules
 from sevenfold.tools.readonly_commands import READ_ONLY_COMMANDS
 from sevenfold.tools.shell import CommandVerdict, classify_command, classify_within
 from sevenfold.tools.workspace import (
@@ -214,24 +215,7 @@ def _decide_command(use: ToolUse, workspace: Workspace) -> PermissionCall:
     )
 
 
-Mode: TypeAlias = Literal["default", "acceptEdits", "plan", "bypassPermissions", "dontAsk"]
 Behaviour: TypeAlias = Literal["allow", "ask", "deny"]
-
-
-class PermissionRules(
-    msgspec.Struct,
-    frozen=True,
-    forbid_unknown_fields=True,
-    omit_defaults=True,
-    rename={"mode": "defaultMode", "additional_directories": "additionalDirectories"},
-):
-    """The `permissions` part of a settings file."""
-
-    mode: Mode | None = None
-    allow: tuple[str, ...] = ()
-    ask: tuple[str, ...] = ()
-    deny: tuple[str, ...] = ()
-    additional_directories: tuple[str, ...] = ()  # Folders that count as part of the project
 
 
 class PermissionDecision(msgspec.Struct, frozen=True):

@@ -14,11 +14,12 @@ import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from sevenfold.tools.sandbox import Sandbox, start_in_sandbox
+if TYPE_CHECKING:
+    from sevenfold.tools.sandbox import Sandbox
 
 MOST_KEPT: Final = 100_000
 """Default for the bytes of output held in memory: half from the beginning, half from the end."""
@@ -220,7 +221,12 @@ def start_program(
             pass_fds=keep,
         )
 
-    process = ChildProcess(start() if sandbox is None else start_in_sandbox(sandbox, start))
+    if sandbox is None:
+        process = ChildProcess(start())
+    else:
+        from sevenfold.tools.sandbox import start_in_sandbox  # slow, and most starts run no command
+
+        process = ChildProcess(start_in_sandbox(sandbox, start))
     watch.add(process.pid)
     return process
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import BinaryIO, Final, Literal, Protocol, TypeAlias
+from typing import BinaryIO, Final, Protocol
 
 import anyio
 import msgspec
@@ -24,6 +24,7 @@ import msgspec
 from sevenfold.core.protocols import Clock, ToolFailed
 from sevenfold.core.tokens import REFERENCE_WINDOW
 from sevenfold.storage.walk import translate_glob
+from sevenfold.tools.permission_settings import SandboxUse
 from sevenfold.tools.processes import (
     MOST_KEPT,
     TERM_GRACE,
@@ -33,7 +34,6 @@ from sevenfold.tools.processes import (
     is_group_alive,
 )
 
-SandboxUse: TypeAlias = Literal["unasked", "all", "off"]
 _SECRET_NAME: Final = r"""(?ix)
       \.env(?!\.(?:example|sample|template|dist|defaults)$)(?:\..*)?    # .env, .env.local
     | .*\.(?:pem|key|p12|pfx|jks|keystore|kdbx|ppk)

@@ -25,7 +25,8 @@ from sevenfold.settings.layers import ExtractionSettings
 from sevenfold.settings.schema import Settings
 from sevenfold.testing import FakeClock, Postponed, ScriptedModel
 from sevenfold.testing.doubles import Line
-from sevenfold.tools.permissions import Mode, PermissionRules, Permissions
+from sevenfold.tools.permission_settings import Mode, PermissionRules
+from sevenfold.tools.permissions import Permissions
 from sevenfold.tools.toolbox import make_standard_tools
 from sevenfold.tools.workspace import Workspace
 

@@ -25,7 +25,7 @@ from sevenfold.settings.schema import Settings
 from sevenfold.testing import FakeClock, ScriptedModel
 from sevenfold.testing.doubles import Line
 from sevenfold.tools.confined_tools import ConfinedTools
-from sevenfold.tools.permissions import PermissionRules
+from sevenfold.tools.permission_settings import PermissionRules
 from sevenfold.tools.toolbox import make_standard_tools
 from sevenfold.tools.workspace import FileKeeper, Workspace
 

@@ -44,7 +44,7 @@ from sevenfold.memory.history.revisions import Author
 from sevenfold.memory.topic_file import Type
 from sevenfold.settings.layers import DreamSettings
 from sevenfold.testing.doubles import Line
-from sevenfold.tools.permissions import PermissionRules
+from sevenfold.tools.permission_settings import PermissionRules
 
 pytestmark = pytest.mark.anyio
 DARK = "Ada wants dark mode in every tool she uses."

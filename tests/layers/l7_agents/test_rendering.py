@@ -28,7 +28,8 @@ from sevenfold.layers.l7_agents.mail import (
 from sevenfold.layers.l7_agents.mailbox import Letter, PlanApprovalResponse, make_letter, parse_letter
 from sevenfold.layers.shared.facts import TYPED
 from sevenfold.testing import FakeClock
-from sevenfold.tools.permissions import PermissionRules, Permissions
+from sevenfold.tools.permission_settings import PermissionRules
+from sevenfold.tools.permissions import Permissions
 from sevenfold.tools.workspace import Workspace
 
 CLOCK = FakeClock()

@@ -23,7 +23,7 @@ from sevenfold.core.protocols import ToolFailed
 from sevenfold.session.session import Session
 from sevenfold.tools.bash_tool import BashTool
 from sevenfold.tools.file_tools import ReadTool
-from sevenfold.tools.permissions import Mode
+from sevenfold.tools.permission_settings import Mode
 from sevenfold.tools.workspace import Workspace
 
 IMAGES: Final = (".png", ".jpg", ".jpeg", ".gif", ".webp")

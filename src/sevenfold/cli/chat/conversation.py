@@ -69,8 +69,9 @@ from sevenfold.core.errors import Mistake, SessionNotFound, SevenfoldError
 from sevenfold.core.events import Event, Notice
 from sevenfold.core.transcript import Reply
 from sevenfold.layers.shared.background import open_task_group
+from sevenfold.models.capabilities import OFFLINE
 from sevenfold.session.session import Session
-from sevenfold.tools.permissions import Mode
+from sevenfold.tools.permission_settings import Mode
 from sevenfold.tools.toolbox import PermissionAnswer, PermissionQuestion
 
 if TYPE_CHECKING:
@@ -106,6 +107,10 @@ def format_footer(session: Session, currency: str = "USD") -> str:
 
 
 PATIENCE: Final = 0.5  # Seconds of waiting at the end of a session before a message says for what
+OFFLINE_ABOUT: Final = (
+    "The offline engine goes by rules: it reads, edits, searches and runs what you name; it cannot reason, "
+    "explain or write code"
+)
 RECALLED: Final = 2  # Last messages of a resumed conversation that are shown again
 
 
@@ -223,6 +228,7 @@ class Chat:
     async def run(self) -> int:
         async with watch_signals(self._on_signal):
             await self._ask_for_trust()
+            await self._offer_models()
             opening = await self._choose_first()
             last, started_by = self._options, "startup"
             while opening is not None:
@@ -239,6 +245,26 @@ class Chat:
                 started_by = "clear"
                 opening = self._choose_next(session, after)
         return INTERRUPTED if self._interrupts.leaving else 0
+
+    async def _offer_models(self) -> None:
+        """Ask what should answer, if neither the command line, the settings nor a key says it."""
+        options, environment = self._options, self._context.environment
+        named = options.model or self._loaded.settings.model
+        if named or options.newest or options.resume is not None:
+            return
+        if environment.anthropic_key or environment.anthropic_token:
+            return
+        from sevenfold.cli.chat.model_offer import ModelChoice, ModelOffer
+
+        offer = ModelOffer(self._questions, self._context)
+        menu, choices = await offer.make_menu()
+        choice: ModelChoice | None = None
+        while choice is None:
+            line = await self._pick_row(menu)
+            choice = await offer.take(line, choices) if line else ModelChoice(OFFLINE)
+        variables = {**environment.variables, **choice.variables}
+        self._context = replace(self._context, environment=replace(environment, variables=variables))
+        self._options = replace(options, model=choice.model)
 
     async def _choose_first(self) -> ChatOptions | None:
         """The session to begin with; `--resume` without an id lets the user pick it."""
@@ -414,7 +440,8 @@ class Chat:
         self._aside.say(StatusLine(f"{what} · /help", "progress"))
         while self._problems:
             self._aside.say(StatusLine(self._problems.pop(0), "warning"))
-        if said := describe_unknown_model(session):
+        said = OFFLINE_ABOUT if session.model.name == OFFLINE else describe_unknown_model(session)
+        if said:
             self._aside.say(StatusLine(said))
 
     def _show_last_messages(self, session: Session) -> None:

@@ -25,16 +25,18 @@ from sevenfold.cli.output import (
     make_printable,
     to_one_line,
 )
-from sevenfold.core.errors import Mistake, StorageFailure
+from sevenfold.cli.startup import save_user_settings
+from sevenfold.core.errors import Mistake
 from sevenfold.core.messages import Image, Message, Text, ToolResult, ToolUse, encode_block
 from sevenfold.core.protocols import ToolFailed
 from sevenfold.core.transcript import Entry, Reply
 from sevenfold.models.capabilities import OFFLINE, parse_host
 from sevenfold.session.commands import iterate_standing
 from sevenfold.session.session import Session
-from sevenfold.settings.files import SettingsDocument, is_outside, read_document
-from sevenfold.storage.files import make_private_dir, make_storage_failure, write_atomic
-from sevenfold.tools.permissions import Behaviour, Mode
+from sevenfold.settings.files import is_outside
+from sevenfold.storage.files import make_storage_failure
+from sevenfold.tools.permission_settings import Mode
+from sevenfold.tools.permissions import Behaviour
 
 FILES: Final = ("AGENTS.md", "CLAUDE.md")
 OVER: Final = "over"  # The word that allows /init and /export to replace a file
@@ -242,27 +244,11 @@ def _describe_config(session: Session, known: dict[str, Any], values: Any) -> It
 
 def _set_value(session: Session, key: str, text: str) -> CommandReply:
     """Write one value into the user's own settings file, checked first."""
-    from sevenfold.settings.checks import check_document
-
     try:
         value = json.loads(text)
     except ValueError:
         value = text
-    path = session.environment.home / "settings.json"
-    document = read_document(path)
-    values = document.values if document is not None else {}
-    inner, (*folders, last) = values, key.split(".")
-    for part in folders:
-        inner = inner.setdefault(part, {})
-        if not isinstance(inner, dict):
-            raise Mistake(f"{path} has no object at {part}; mend it first")
-    inner[last] = value
-    check_document(SettingsDocument(str(path), values))
-    try:
-        make_private_dir(path.parent)
-        write_atomic(path, (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode("utf-8"))
-    except StorageFailure as error:
-        raise Mistake(str(error)) from error
+    path = save_user_settings(session.environment.home, {key: value})
     return CommandReply(
         f"  {key} = {_format_setting(key, value)}, in {path}; it counts from the next start"
     )

@@ -8,8 +8,8 @@ from typing import Final
 from sevenfold.cli.output import to_one_line
 from sevenfold.core.errors import Mistake, Refused, SettingsError, StorageFailure
 from sevenfold.core.messages import Json
-from sevenfold.settings.checks import FOLDER, check_document
-from sevenfold.settings.files import SettingsDocument, is_outside, read_document
+from sevenfold.settings.checks import check_document
+from sevenfold.settings.files import FOLDER, SettingsDocument, is_outside, read_document
 from sevenfold.settings.place import TrustedFolders
 from sevenfold.storage.files import make_private_dir, write_atomic
 from sevenfold.storage.places import ProjectPaths

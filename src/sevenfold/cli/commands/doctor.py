@@ -33,12 +33,13 @@ from sevenfold.models.capabilities import parse_host
 from sevenfold.session.project import Project, find_unknown_tools
 from sevenfold.settings import LoadedSettings
 from sevenfold.settings.checks import NEVER
-from sevenfold.settings.environment import Environment
+from sevenfold.settings.environment import CREDENTIALS, Environment
 from sevenfold.settings.layers import Switches
 from sevenfold.settings.place import MemoryPlace
+from sevenfold.tools.permission_settings import SandboxUse
 from sevenfold.tools.sandbox import find_landlock_version
 from sevenfold.tools.toolbox import make_standard_tools
-from sevenfold.tools.workspace import SandboxUse, Workspace
+from sevenfold.tools.workspace import Workspace
 
 CONNECT_SECONDS: Final = 2.0
 PORTS: Final = {"https": 443, "http": 80}
@@ -206,7 +207,8 @@ def _check_model(at: Project) -> Iterator[DoctorCheck]:
         ("ANTHROPIC_AUTH_TOKEN", environment.anthropic_token),
         ("OPENAI_API_KEY", environment.openai_key),
     ):
-        yield DoctorCheck("key", "ok", f"{variable} is {'set' if key else 'not set'}")
+        where = "set" if variable in environment.variables else f"kept in {environment.home / CREDENTIALS}"
+        yield DoctorCheck("key", "ok", f"{variable} is {where if key else 'not set'}")
     if name == "offline":
         fix = "set ANTHROPIC_API_KEY, or OPENAI_BASE_URL and --model openai:NAME"
         yield DoctorCheck("endpoint", "ok", "none: the offline engine answers by rules", fix)

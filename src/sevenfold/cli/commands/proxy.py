@@ -21,7 +21,7 @@ from sevenfold.models.capabilities import ANTHROPIC_URL
 from sevenfold.proxy.receipt import Receipt
 from sevenfold.proxy.server import FOLDER, Proxy
 from sevenfold.proxy.upstream import Upstream
-from sevenfold.settings.claude_files import CLAUDE_FOLDER
+from sevenfold.settings.files import CLAUDE_FOLDER
 from sevenfold.storage.files import make_private_dir
 
 LOG: Final = "proxy.log"

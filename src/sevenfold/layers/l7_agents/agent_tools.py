@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol
@@ -243,7 +243,7 @@ class SendMessageTool:
             return None
         kind = str(fields.get("type", ""))
         asks = kind.endswith("_request")
-        frame = frames.parse_frame({"request_id": secrets.token_hex(4), **fields} if asks else fields)
+        frame = frames.parse_frame({"request_id": os.urandom(4).hex(), **fields} if asks else fields)
         frames.check_frame(frame, self._sender, to, self._leader)
         return frame
 

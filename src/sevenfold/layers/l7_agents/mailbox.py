@@ -20,7 +20,6 @@ import json
 import os
 import random
 import re
-import secrets
 import stat
 import time
 import unicodedata
@@ -307,7 +306,7 @@ def summarise_text(text: str) -> str:
 
 
 def make_id() -> str:
-    return secrets.token_hex(6)
+    return os.urandom(6).hex()
 
 
 def format_iso_time(at: float) -> str:

@@ -17,7 +17,6 @@ import contextlib
 import errno
 import hashlib
 import os
-import secrets
 import socket
 import stat
 import struct
@@ -261,7 +260,7 @@ def make_private_folder(folder: Path) -> Path:
 
 
 def make_socket_path(folder: Path) -> Path:
-    return folder / f"{secrets.token_hex(7)}{_SOCKET}"
+    return folder / f"{os.urandom(7).hex()}{_SOCKET}"
 
 
 # --- saying that one is there ---------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import secrets
+import os
 import threading
 import time
 from collections import ChainMap
@@ -379,7 +379,7 @@ _MOST_RECALLS: Final = 400  # The newest that are kept: an index has room for ha
 
 
 def _make_token() -> bytes:
-    return secrets.token_hex(_TOKEN // 2).encode("ascii") + b"\n"
+    return os.urandom(_TOKEN // 2).hex().encode("ascii") + b"\n"
 
 
 class RecallTimes:
