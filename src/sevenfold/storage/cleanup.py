@@ -1,7 +1,7 @@
 """Removes old sessions and stored tool results, by age and by size.
 
-Kept are: results that a conversation still points to, all files of an open session, sessions whose words wait
-for an extraction, files that we did not write, and memory. No link is followed.
+Kept are: results that a conversation still points to, all files of an open session, sessions whose words
+wait for an extraction, files that we did not write, and memory. No link is followed.
 """
 
 from __future__ import annotations
