@@ -131,6 +131,22 @@ async def test_words_said_with_memory_off_or_to_a_program_never_wait(wire: tuple
     assert list_waiting(one) == list_waiting(two) == []
 
 
+async def test_words_said_with_memory_off_are_not_looked_at_when_the_session_goes_on(
+    wire: tuple[Place, Simulator],
+) -> None:
+    here, _ = wire
+    async with here.session(MODEL, interactive=True, settings={"memoryEnabled": False}) as off:
+        await off.ask(AUDIT)
+    now = {"extraction": {"leastRequests": 0}, **ONLY}
+    async with here.session(MODEL, interactive=True, settings=now, resume=off.id) as on:
+        await on.ask(WEDDING)
+    async with here.session(MODEL, interactive=True, settings=now):
+        pass
+    saved = "\n".join(read_memories(on).values())
+    assert "wedding" in saved.lower()
+    assert "audit" not in saved.lower()
+
+
 async def test_a_note_whose_transcript_is_gone_goes_too(wire: tuple[Place, Simulator]) -> None:
     here, _ = wire
     left = await say(here, AUDIT)

@@ -36,6 +36,7 @@ from sevenfold.storage.files import TEMPORARY
 from sevenfold.storage.jsonl import JsonlLog, read_log
 from sevenfold.storage.places import ProjectPaths, find_places, remove_session
 from sevenfold.storage.results import ResultStore
+from sevenfold.storage.waiting_notes import WaitingFolder
 from sevenfold.testing import FakeClock, ScriptedModel
 
 NOW = 1_800_000_000.0
@@ -116,6 +117,20 @@ def project(tmp_path: Path) -> Project:
     folder = tmp_path / "projects" / "slug"
     folder.mkdir(parents=True)
     return Project(folder)
+
+
+def test_words_that_wait_for_an_extraction_are_kept_however_old(project: Project) -> None:
+    old, waiting = project.session(1, days=90), project.session(2, "a", days=90)
+    notes = WaitingFolder(project.folder)
+    notes.write(waiting, 0)
+
+    done = project.clean()
+
+    assert done.sessions == (old,)
+    assert done.in_use > 0
+    assert project.transcript(waiting).exists()
+    notes.remove(waiting)
+    assert project.clean().sessions == (waiting,)
 
 
 def test_a_session_nobody_has_touched_goes_with_all_that_belongs_to_it(project: Project) -> None:

@@ -1,7 +1,7 @@
 """Removes old sessions and stored tool results, by age and by size.
 
-Kept are: results that a conversation still points to, all files of an open session, files that we did not
-write, and memory. No link is followed.
+Kept are: results that a conversation still points to, all files of an open session, sessions whose words
+wait for an extraction, files that we did not write, and memory. No link is followed.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from sevenfold.storage.files import (
 )
 from sevenfold.storage.jsonl import hold_closed_log, read_log
 from sevenfold.storage.places import ROOT_FILE, check_session_id
+from sevenfold.storage.waiting_notes import WaitingFolder
 
 LARGEST: Final = 1 << 30  # Bytes; a longer transcript is not read, so nothing of its session is removed
 DEEPEST: Final = 12  # Folders below a session's folder that are looked into
@@ -263,7 +264,8 @@ class CleanupReport(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int = 0
     sessions: tuple[str, ...] = ()  # The sessions that were removed whole
     removed: tuple[str, ...] = ()  # Each file, by its path in the project's folder
-    in_use: int = 0  # Files that were due and stay: a conversation points to them, or their session is open
+    in_use: int = 0
+    """Files that were due and stay: a conversation points to them, or their session is open or waits."""
     problems: tuple[str, ...] = ()
     finished: bool = True  # False if it was stopped before the end
 
@@ -312,11 +314,16 @@ class _CleanupRun:
 
     def run(self) -> None:
         self.problems += self.found.problems
+        waiting = WaitingFolder(self.project).list_sessions()
         for session in sorted({*self.found.transcripts, *self.found.files} - {""}):
             if self._stopped():
                 return
             there = [*self._all_of(session), *self.found.files.get(session, ())]
-            if there and all(self._old(one) for one in there):
+            if not there or not all(self._old(one) for one in there):
+                continue
+            if session in waiting:
+                self.in_use.update(there)
+            else:
                 self._try(session, self._remove_session, self._all_of(session))
         results = [one for one in self._left() if one.stored]
         too_much = sum(one.size for one in results) - int(self.limits.megabytes * MEGABYTE)

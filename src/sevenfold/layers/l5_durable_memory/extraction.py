@@ -223,10 +223,13 @@ class Extraction:
 
     def note_words(self, view: View) -> None:
         """Write down that words wait: called just before the user's words go into the transcript."""
-        waiting, state = self._learning.waiting, self._state
-        if waiting is not None and not state.noted:
-            waiting.write(self._learning.session, max(self._cursors(view), default=-1))
-            state.noted = True
+        waiting, state, session = self._learning.waiting, self._state, self._learning.session
+        if waiting is None or state.noted:
+            return
+        if len(view) and waiting.read(session) is None:
+            state.cursor = view[-1].id  # what stands above was looked at, or was said with memory off
+        waiting.write(session, max(self._cursors(view), default=-1))
+        state.noted = True
 
     def count_waiting(self, view: View) -> int:
         """The texts of this conversation that wait for a look."""
