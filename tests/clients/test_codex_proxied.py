@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from clients.conftest import StartProvider, StartProxy
 from clients.programs import Codex
-from clients.sessions import use
+from clients.sessions import Json, use
 
 pytestmark = [pytest.mark.clients, pytest.mark.real]
 
@@ -18,7 +18,10 @@ def test_forty_calls_cost_less_and_every_break_is_explained(
     calls = [
         use("exec_command", cmd=f"seq {n}000000 {n}002900", max_output_tokens=20_000) for n in range(1, 41)
     ]
-    steps = [*({"reply": {"content": [call]}} for call in calls), {"reply": {"text": "All done."}}]
+    steps: list[Json] = [
+        *({"reply": {"content": [call]}} for call in calls),
+        {"reply": {"text": "All done."}},
+    ]
     provider = start_provider([*steps, *steps])
     codex.run("Print numbers.", provider.url)
     direct = provider.read_requests()
