@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,3 +39,31 @@ def test_forty_calls_cost_less_and_every_break_is_explained(
     assert totals["requests"] == 41
     assert totals["unexplained"] == totals["passed"] == totals["failed"] == 0
     assert proxy_log.read_text("utf-8") == ""
+
+
+def test_wrap_runs_it_and_says_what_it_saved(start_provider: StartProvider, codex: Codex) -> None:
+    call = use("exec_command", cmd="echo 21 degrees")
+    provider = start_provider([{"reply": {"content": [call]}}, {"reply": {"text": "Wrapped."}}])
+    folder = codex.place.home / "bin"
+    folder.mkdir()
+    (folder / "codex").symlink_to(codex.program)
+    words = ("exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "Go.")
+    line = (
+        sys.executable,
+        "-m",
+        "sevenfold",
+        "wrap",
+        "--json",
+        "--upstream",
+        provider.url,
+        "codex",
+        *words,
+    )
+    keys = {"CODEX_API_KEY": "sk-test", "OPENAI_API_KEY": "sk-test"}
+
+    ran = codex.place.run(line, {**keys, "PATH": f"{folder}:{codex.place.path}"})
+
+    assert "Wrapped." in ran.out, ran.out + ran.err
+    receipt = json.loads(ran.out.splitlines()[-1])
+    assert receipt["totals"]["requests"] == 2
+    assert all(row["conversation"] for row in receipt["rows"])
