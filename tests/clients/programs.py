@@ -71,16 +71,6 @@ class ClientPlace:
             process.wait()
         return ClientRun(process.returncode, out, err)
 
-    def wrap(
-        self, upstream: str, program: Path, words: Sequence[str], environment: Mapping[str, str]
-    ) -> ClientRun:
-        """`sevenfold wrap PROGRAM WORDS`, with the program in the PATH as its user has it."""
-        folder = self.home / "bin"
-        folder.mkdir()
-        (folder / program.name).symlink_to(program)
-        line = (sys.executable, "-m", "sevenfold", "wrap", "--upstream", upstream, program.name, *words)
-        return self.run(line, {**environment, "PATH": f"{folder}:{self.path}"})
-
     def start(
         self, command: Sequence[str | Path], environment: Mapping[str, str] | None = None
     ) -> subprocess.Popen[str]:
@@ -133,10 +123,14 @@ class ClaudeCode:
 
     def wrap(self, prompt: str, upstream: str) -> ClientRun:
         """`sevenfold wrap claude -p PROMPT`; no address of a provider is in its environment."""
+        folder = self.place.home / "bin"
+        folder.mkdir()
+        (folder / "claude").symlink_to(self.program)
         words = ("-p", prompt, "--output-format", "json", "--dangerously-skip-permissions")
+        line = (sys.executable, "-m", "sevenfold", "wrap", "--upstream", upstream, "claude", *words)
         environment = self.make_environment("")
         del environment["ANTHROPIC_BASE_URL"]
-        return self.place.wrap(upstream, self.program, words, environment)
+        return self.place.run(line, {**environment, "PATH": f"{folder}:{self.place.path}"})
 
     def call(self, *words: str, environment: Mapping[str, str] | None = None) -> ClientRun:
         """`claude WORDS`, for what asks no model: `plugin validate`, `mcp list`."""
@@ -170,11 +164,6 @@ class Codex:
         self.configure(url, settings)
         words = ("exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
         return self.place.run((self.program, *words, *options, prompt), {"SIMULATOR_KEY": "sk-test"})
-
-    def wrap(self, prompt: str, upstream: str) -> ClientRun:
-        """`sevenfold wrap codex exec PROMPT` without settings, on the provider that Codex comes with."""
-        words = ("exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
-        return self.place.wrap(upstream, self.program, (*words, prompt), {"CODEX_API_KEY": "sk-test"})
 
     def configure(self, url: str, settings: str = "") -> None:
         folder = self.place.home / ".codex"
