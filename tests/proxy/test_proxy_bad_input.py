@@ -11,8 +11,8 @@ from typing import Any
 
 import httpx
 import pytest
-from proxy.scripted import SESSION, Json, ScriptedClient, client_of, proxy_to, script_calls
 
+from benchmarks.proxy.scripted import SESSION, Json, ScriptedClient, client_of, proxy_to, script_calls
 from sevenfold.core.errors import Mistake
 from sevenfold.loopback import HttpAnswer, HttpCall, LoopbackServer
 from sevenfold.proxy.server import Proxy

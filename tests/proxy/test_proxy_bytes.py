@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from proxy.scripted import MARK, SYSTEM, TOOLS, Json, make_output
 
+from benchmarks.proxy.scripted import MARK, SYSTEM, TOOLS, Json, make_output
 from sevenfold.core.errors import Mistake
 from sevenfold.core.messages import ToolUse, assistant
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Reply
-from sevenfold.proxy.body import choose_format, read_body
+from sevenfold.proxy.body import choose_format, read_body, replace_messages
 from sevenfold.proxy.conversation import PrefixLost, RelayedConversation
 from sevenfold.proxy.conversations import ConversationStore
 from sevenfold.proxy.keys import find_key
@@ -207,3 +207,24 @@ def test_a_conversation_is_found_by_session_agent_and_model_or_by_its_beginning(
     assert find_id(again, longer, x_claude_code_session_id="s1") == claude
     assert find_id(again, longer[2:], x_claude_code_session_id="s1") != claude
     again.close()
+
+
+MESSAGES = '[{"role": "user"}, {"role": "tool"}]'
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"model": "m", "messages" : [ {"role": "user"} , {"role": "tool"} ], "x": 1.0}',
+        f'{{"model": "m", "first": {{"role": "user"}}, "messages": {MESSAGES}}}',
+        f'{{"model": "m", "messages": {MESSAGES}, "last": [{{"role": "tool"}}]}}',
+        f'{{"model": "m", "y": {{"messages": [{{"role": "user"}}]}}, "messages": {MESSAGES}}}',
+        f'{{"model": "m", "x": {json.dumps(MESSAGES)}, "messages": {MESSAGES}}}',
+    ],
+)
+def test_other_messages_take_the_place_of_the_messages_alone(body: str) -> None:
+    data = body.encode()
+
+    out = json.loads(replace_messages(data, read_body(data).messages, [b"7", b"8", b"9"]))
+
+    assert out == {**json.loads(data), "messages": [7, 8, 9]}

@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
-from proxy.scripted import Json, make_output, proxy_to
 
+from benchmarks.proxy.scripted import Json, make_output, proxy_to
 from sevenfold.loopback import HttpAnswer, HttpCall, LoopbackServer
 from sevenfold.proxy.receipt import Receipt
 from sevenfold.simulator import ManualClock, Simulator, parse_steps
@@ -100,6 +100,7 @@ async def test_old_results_are_cleared_to_a_folder_of_ours(tmp_path: Path) -> No
     assert through.ledger.total.cost < direct.ledger.total.cost
     assert receipt.totals.unexplained == receipt.totals.passed == 0
     assert receipt.totals.cost == pytest.approx(through.ledger.total.cost)
+    assert receipt.totals.direct_cost == pytest.approx(direct.ledger.total.cost, rel=0.05)
     (kept,) = (tmp_path / "home" / "proxy").glob("*/results/cleared*")
     assert make_output("report 1") in kept.read_text("utf-8")
 

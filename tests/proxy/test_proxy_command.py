@@ -13,8 +13,8 @@ from pathlib import Path
 import anyio
 import httpx
 import pytest
-from proxy.scripted import SESSION, client_of, script_calls
 
+from benchmarks.proxy.scripted import SESSION, client_of, script_calls
 from sevenfold.simulator import ManualClock, Simulator, parse_steps, run_in_thread
 
 pytestmark = pytest.mark.real

@@ -9,8 +9,16 @@ from typing import Any
 
 import msgspec
 import pytest
-from proxy.scripted import SESSION, Json, client_of, make_output, proxy_to, script_calls, use_tool
 
+from benchmarks.proxy.scripted import (
+    SESSION,
+    Json,
+    client_of,
+    make_output,
+    proxy_to,
+    script_calls,
+    use_tool,
+)
 from sevenfold.proxy.receipt import Receipt
 from sevenfold.simulator import ManualClock, Simulator, parse_steps
 

@@ -263,11 +263,13 @@ def find_last_loop_thinking(view: View) -> int:
 
     Where thinking is bound to its prefix, nothing before it may change until the loop ends.
     """
+    items = view.buffer.items  # a loop may be a thousand messages long
     at = len(view) if is_in_open_loop(view) else 0
-    while at > 0 and view[at - 1].by != "user":
+    while at > 0 and items[at - 1].by != "user":
         at -= 1
-        if any(isinstance(block, THOUGHTS) for block in view[at].message.content):
-            return at
+        for block in items[at].message.content:
+            if isinstance(block, THOUGHTS):
+                return at
     return -1
 
 

@@ -7,6 +7,7 @@ without a reason on record, is not ours to send: the client's own goes out inste
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import is_
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,9 +21,17 @@ from sevenfold.core.events import Added, CacheBroke, Cleared, Compacted, Event, 
 from sevenfold.core.messages import Json, Message
 from sevenfold.core.protocols import Clock
 from sevenfold.core.request import TTL_SECONDS
-from sevenfold.core.tokens import MessageSize, Usage, measure_message
+from sevenfold.core.tokens import MessageSize, Usage, add_sizes, measure_message
 from sevenfold.core.transcript import Reply
-from sevenfold.proxy.body import ClientBody, decode_raw, encode_message, find_marked, replace_messages
+from sevenfold.proxy.body import (
+    NO_RAW,
+    ClientBody,
+    RelayedMessages,
+    decode_raw,
+    encode_message,
+    find_marked,
+    replace_messages,
+)
 from sevenfold.settings.layers import CLEARABLE
 
 OFF: Final = {
@@ -37,6 +46,7 @@ NO_LAYER: Final = {
 """Flags for a client that could not read back what was cleared: only accounts are kept."""
 
 
+NEW_THREAD: Final = Raw(b'{"type":"create"}')
 MARKED: Final = 4
 """Messages at the end among which a client's cache marks on messages stand."""
 
@@ -100,9 +110,9 @@ class RelayedConversation:
         self._written: list[Json] = []
         self._frame: dict[str, tuple[Raw, Any]] = {}
         self._encoded: dict[int, tuple[Json, bytes]] = {}
-        self._sizes: dict[int, tuple[Json, MessageSize]] = {}
+        self._hidden = MessageSize()
         self._turn = 0
-        self.direct = DirectCache()
+        self._direct = DirectCache(isinstance(form, RelayedMessages))
 
     def _hear(self, event: Event) -> None:
         if isinstance(event, Added | CacheBroke | Cleared | Compacted | Failed | Stored):
@@ -113,8 +123,11 @@ class RelayedConversation:
 
     # --- out --------------------------------------------------------------------------------------------
 
-    def shorten(self, data: bytes, body: ClientBody) -> OutgoingBody:
-        """The body to send. Whatever is raised here, the client's own bytes are still right."""
+    def shorten(self, data: bytes, body: ClientBody, held: int = 0) -> OutgoingBody:
+        """The body to send. Whatever is raised here, the client's own bytes are still right.
+
+        `held` messages at the beginning are the provider's already, in a thread: `data` has the others.
+        """
         said = self._read_messages(body.messages)
         self._events.clear()
         written: list[Json] = self.context.prepare(
@@ -126,15 +139,30 @@ class RelayedConversation:
         )["messages"]
         heard = self._events
         breaks = any(isinstance(event, Cleared | Compacted) for event in heard)
-        self._check_prefix(written, breaks or any(isinstance(event, Added) for event in heard))
+        extends = self._leads_to(written)
+        if not extends and not breaks and not any(isinstance(event, Added) for event in heard):
+            raise PrefixLost(self._describe_difference(written))
         acts = tuple(act for event in heard if (act := describe_act(event)))
         failures = tuple(f"{e.by} failed: {e.cause}" for e in heard if isinstance(e, Failed))
         self._raws, self._said, self._written = body.messages, said, written
         self._turn += 1
-        if len(written) == len(said) and all(map(_is_same, written, said)):
-            self._encoded, self._sizes = {}, {}
+        if len(written) == len(said) and all(map(is_, written, said)):
+            self._encoded, self._hidden = {}, MessageSize()
             return OutgoingBody(data, False, acts, breaks, failures)
-        whole, hidden = self._assemble(data, body), self._measure_hidden()
+        if heard or not extends:
+            self._hidden = self._measure_hidden()
+        hidden = max(0, self.context.view.calibration.tokens(self._hidden))
+        messages = self._list_outgoing(body)
+        if not held:
+            whole = replace_messages(data, body.messages, messages, body.listed)
+        elif extends:  # what the provider holds is still right
+            new = len(said) - held
+            same = all(map(is_, written[-new:], said[-new:]))
+            whole = data if same else replace_messages(data, body.messages[-new:], messages[-new:])
+        else:
+            fields = {"system": body.system, "tools": body.tools, "thread": NEW_THREAD}
+            others = {name: raw for name, raw in fields.items() if raw is not NO_RAW}
+            whole = replace_messages(data, body.messages[held:], messages, others=others)
         return OutgoingBody(whole, True, acts, breaks, failures, hidden)
 
     @property
@@ -145,8 +173,9 @@ class RelayedConversation:
     def _read_messages(self, raws: Sequence[Raw]) -> list[Json]:
         """The messages without marks; one that is as it was last time is the same object again."""
         old, known = self._raws, self._said
-        said: list[Json] = []
-        for at, raw in enumerate(raws):
+        same = max(0, len(old) - MARKED)
+        said = known[:same] if same and raws[:same] == old[:same] else []
+        for at, raw in enumerate(raws[len(said) :], len(said)):
             if at < len(old) and raw == old[at]:
                 said.append(known[at])
                 continue
@@ -154,9 +183,16 @@ class RelayedConversation:
             if not isinstance(message, dict):
                 raise Mistake(f"messages[{at}] is no object")
             message = strip_cache_marks(message)
-            same = at < len(known) and _is_equal(message, known[at])
-            said.append(known[at] if same else message)
+            is_known = at < len(known) and _is_equal(message, known[at])
+            said.append(known[at] if is_known else message)
         return said
+
+    def _leads_to(self, written: list[Json]) -> bool:
+        """True if the messages of the last request lead these."""
+        last = self._written
+        return written[: len(last)] == last or (
+            len(written) >= len(last) and all(map(_is_equal, last, written))
+        )
 
     def _read_field(self, name: str, raw: Raw) -> Any:
         last = self._frame.get(name)
@@ -164,47 +200,41 @@ class RelayedConversation:
             last = self._frame[name] = raw, decode_raw(raw)
         return last[1]
 
-    def _check_prefix(self, written: list[Json], explained: bool) -> None:
-        """Raise `PrefixLost` unless the last request's messages lead this one, or a reason is on record."""
-        last = self._written
-        if explained or (len(written) >= len(last) and all(map(_is_equal, last, written))):
-            return
-        at = next((i for i, pair in enumerate(zip(last, written, strict=False)) if not _is_equal(*pair)), 0)
-        raise PrefixLost(f"messages[{at}] differs from the last request and nothing says why")
+    def _describe_difference(self, written: list[Json]) -> str:
+        pairs = enumerate(zip(self._written, written, strict=False))
+        at = next((at for at, pair in pairs if not _is_equal(*pair)), len(written))
+        return f"messages[{at}] differs from the last request and nothing says why"
 
-    def _assemble(self, data: bytes, body: ClientBody) -> bytes:
-        places = {id(message): at for at, message in enumerate(self._said)}
-        marked = find_marked(body.messages[-MARKED:])
+    def _list_outgoing(self, body: ClientBody) -> list[bytes | Raw]:
+        """The messages to send: the client's bytes, except where a layer wrote others."""
+        raws, written = body.messages, self._written
+        places = dict(zip(map(id, self._said), raws, strict=True))
+        wires: list[bytes | Raw | None] = list(map(places.get, map(id, written)))
         encoded: dict[int, tuple[Json, bytes]] = {}
-        out: list[bytes | Raw] = []
-        for n, message in enumerate(self._written, 1):
-            if (at := places.get(id(message))) is not None:
-                out.append(body.messages[at])
-            elif n > len(self._written) - MARKED:  # its mark moves on with the next request
-                out.append(encode_message(message, marked))
+        last = len(written) - MARKED  # marks on these move on with the next request
+        marked = find_marked(raws[-MARKED:]) if None in wires[last:] else ()
+        for at, message in enumerate(written):
+            if wires[at] is not None:
+                continue
+            known = self._encoded.get(id(message))
+            if at >= last:
+                wires[at] = encode_message(message, marked)
+            elif known is not None and known[0] is message:
+                encoded[id(message)], wires[at] = known, known[1]
             else:
-                known = self._encoded.get(id(message))
-                wire = known[1] if known and known[0] is message else encode_message(message)
+                wires[at] = wire = encode_message(message)
                 encoded[id(message)] = message, wire
-                out.append(wire)
         self._encoded = encoded
-        return replace_messages(data, out)
+        return [wire for wire in wires if wire is not None]
 
-    def _measure_hidden(self) -> int:
-        """Tokens of what the client sent and is not sent on, less what stands in its place."""
+    def _measure_hidden(self) -> MessageSize:
+        """The size of what the client sent and is not sent on, less what stands in its place."""
         kept = set(map(id, self._written)) & set(map(id, self._said))
-        sizes: dict[int, tuple[Json, MessageSize]] = {}
-        total = MessageSize()
-        for messages, sign in ((self._said, 1), (self._written, -1)):
-            for message in messages:
-                if id(message) in kept:
-                    continue
-                known = self._sizes.get(id(message))
-                size = known[1] if known and known[0] is message else self._measure(message)
-                sizes[id(message)] = message, size
-                total = total + size if sign > 0 else total - size
-        self._sizes = sizes
-        return max(0, self.context.view.calibration.tokens(total))
+        gone, shown = (
+            add_sizes(self._measure(message) for message in messages if id(message) not in kept)
+            for messages in (self._said, self._written)
+        )
+        return gone - shown
 
     def _measure(self, message: Json) -> MessageSize:
         spoken = self._form.decode_message(message, "a message")
@@ -228,35 +258,37 @@ class RelayedConversation:
     def estimate_direct(self, out: OutgoingBody, usage: Usage) -> Usage:
         """The usage of the same request without the proxy."""
         ttl = TTL_SECONDS["1h" if usage.cache_write_1h else "5m"]
-        return self.direct.estimate(usage, out.hidden, out.breaks, self._clock.now(), ttl)
+        return self._direct.estimate(usage, out.hidden, out.breaks, self._clock.now(), ttl)
 
 
 class DirectCache:
     """Follows what the provider's cache would hold if the client's own requests had been sent."""
 
-    def __init__(self) -> None:
-        self._cached = self._direct = 0
+    def __init__(self, by_marks: bool) -> None:
+        """`by_marks`: the provider keeps what the client marks; others keep every prompt by themselves."""
+        self._by_marks = by_marks
+        self._kept = self._kept_direct = 0  # Tokens in the cache after the last request: ours, the client's
         self._at = 0.0
 
-    def estimate(self, usage: Usage, hidden: int, acted: bool, now: float, ttl: float) -> Usage:
-        """The usage of the whole request: what we lost by acting, the client's own would have read."""
-        cached = usage.cache_read + usage.cache_write
-        whole = cached + hidden
-        if not self._cached:  # nothing to compare with: the hidden part is read if anything is
+    def estimate(self, usage: Usage, hidden: int, breaks: bool, now: float, ttl: float) -> Usage:
+        """The usage of the whole request: what we lost by a change, the client's own would have read."""
+        kept = usage.cache_read + usage.cache_write if self._by_marks else usage.prompt
+        whole = kept + hidden if kept else 0
+        if not self._kept:  # nothing to compare with: the hidden part is read if anything is
             read = usage.cache_read + (hidden if usage.cache_read else 0)
-        elif acted and now - self._at <= ttl:
-            read = self._direct
+        elif breaks and now - self._at <= ttl:
+            read = self._kept_direct
         else:
-            read = round(self._direct * min(1.0, usage.cache_read / self._cached))
-        read = min(max(read, usage.cache_read), whole) if cached else 0
-        self._cached, self._direct, self._at = cached, whole if cached else 0, now
-        if not hidden and not acted:
-            self._direct = cached
+            read = round(self._kept_direct * min(1.0, usage.cache_read / self._kept))
+        read = min(max(read, usage.cache_read), whole)
+        self._kept, self._kept_direct, self._at = kept, whole, now
+        if not hidden and not breaks:
             return usage
-        written = whole - read if cached else 0
+        if not self._by_marks or not kept:
+            return Usage(usage.prompt + hidden - read, 0, read, usage.output)
+        written = whole - read
         hour = round(written * usage.cache_write_1h / usage.cache_write) if usage.cache_write else 0
-        fresh = usage.input + (0 if cached else hidden)
-        return Usage(fresh, written, read, usage.output, min(written, hour))
+        return Usage(usage.input, written, read, usage.output, hour)
 
 
 def describe_act(event: Event) -> str:
@@ -271,10 +303,6 @@ def describe_act(event: Event) -> str:
         case Stored():
             return f"layer 1 stored a result of {event.tool}, {event.why}"
     return ""
-
-
-def _is_same(a: Json, b: Json) -> bool:
-    return a is b
 
 
 def _is_equal(a: Json, b: Json) -> bool:

@@ -65,8 +65,10 @@ def name_tool(tool: Any) -> str:
 
 
 def list_reading_tools(tools: Sequence[Any]) -> list[str]:
-    """The client's tools that read files or run commands."""
-    return [name for name in map(name_tool, tools) if name in READING_TOOLS]
+    """The client's tools that read files or run commands; some clients group their tools."""
+    groups = (tool["tools"] if isinstance(tool, dict) and "tools" in tool else [tool] for tool in tools)
+    names = (name_tool(tool) for group in groups if isinstance(group, list) for tool in group)
+    return [name for name in names if name in READING_TOOLS]
 
 
 def find_claude_results(config: Path, session: str) -> Path:

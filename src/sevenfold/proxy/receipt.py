@@ -24,6 +24,7 @@ class ReceiptRow(msgspec.Struct, frozen=True, kw_only=True):
     status: int
     received: int  # Bytes of the client's body
     sent: int  # Bytes of the body that went to the provider
+    shortened: bool = False  # Not all that the client has said went out
     usage: Usage = Usage()
     direct: Usage = Usage()  # The same without the proxy, simulated
     cost: float | None = None
@@ -64,7 +65,7 @@ class ReceiptTotals(msgspec.Struct, kw_only=True):
 
     def add(self, row: ReceiptRow) -> None:
         self.requests += 1
-        self.shortened += row.sent < row.received
+        self.shortened += row.shortened
         self.passed += bool(row.passed)
         self.failed += not 200 <= row.status < 300
         self.received += row.received

@@ -22,12 +22,13 @@ from sevenfold.core.events import CacheBroke
 from sevenfold.core.protocols import Clock
 from sevenfold.core.tokens import Usage
 from sevenfold.loopback import SURPRISES, ConnectionCut, HttpAnswer, HttpCall, LoopbackServer
-from sevenfold.proxy.body import NO_RAW, choose_format, decode_raw, read_body
+from sevenfold.proxy.body import ClientBody, choose_format, decode_raw, read_body_of
 from sevenfold.proxy.conversation import OutgoingBody, RelayedConversation
 from sevenfold.proxy.conversations import ConversationStore
 from sevenfold.proxy.keys import find_key, list_reading_tools
 from sevenfold.proxy.receipt import Receipt, ReceiptRow
 from sevenfold.proxy.replies import ReplyCopy
+from sevenfold.proxy.threads import ThreadCopies, is_continued
 from sevenfold.proxy.upstream import Upstream, select_answer_headers
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class PlannedRequest(msgspec.Struct, kw_only=True):
 
     form: WireFormat | None = None  # None: it is not read at all
     model: str = ""
+    body: ClientBody | None = None  # With all messages, also of a request that continues a thread
     out: OutgoingBody
     conversation: RelayedConversation | None = None
     turn: int = 0
@@ -87,6 +89,7 @@ class Proxy:
             home / FOLDER, home=home, claude=claude, environ=environ, clock=self._clock
         )
         self.receipt = Receipt(prices or Prices.load())
+        self._threads = ThreadCopies()
         self._server = LoopbackServer(self._answer, port=port, name="The proxy")
 
     @property
@@ -151,17 +154,23 @@ class Proxy:
             raise Mistake("the body is over 32 MB")
         if call.headers.get("content-encoding", "identity") != "identity":
             raise Mistake("the body is compressed")
-        body = read_body(call.body)
-        plan.model = body.model
+        body = read_body_of(form, call.body)
+        if body is None:
+            return
+        plan.model, new = body.model, len(body.messages)
+        if continued := is_continued(body):
+            whole = self._threads.complete(body)
+            if whole is None:
+                raise Mistake("it continues a thread whose beginning was not seen here")
+            body = whole
+        plan.body = body
         tools = decode_raw(body.tools)
         if not isinstance(tools, list) or not tools or not body.messages:
             return  # a title, a summary, a count: not the conversation
-        if body.thread is not NO_RAW:
-            raise Mistake("it continues a thread of the provider's")
         key = find_key(call.headers, body, tools)
         readers = list_reading_tools(tools)
         plan.conversation = conversation = self.conversations.find(key, body, form, readers)
-        plan.out = conversation.shorten(call.body, body)
+        plan.out = conversation.shorten(call.body, body, len(body.messages) - new if continued else 0)
         plan.turn = conversation.turn
 
     async def _send(self, call: HttpCall, plan: PlannedRequest) -> httpx.Response:
@@ -218,6 +227,8 @@ class Proxy:
         """Record the reply and add a row to the receipt; the client has its answer already."""
         reply, conversation = copy.read_reply(), plan.conversation
         usage = reply.usage if reply else Usage()
+        if reply is not None and plan.body is not None:
+            self._threads.hold(plan.body, reply)
         try:
             if conversation is None:
                 self._add_row(call, plan, status, usage)
@@ -253,6 +264,7 @@ class Proxy:
                 status=status,
                 received=len(call.body),
                 sent=len(plan.out.data),
+                shortened=plan.out.shortened,
                 usage=usage,
                 direct=direct or usage,
                 milliseconds=round(plan.milliseconds, 3),
