@@ -55,6 +55,15 @@ class HttpAnswer:
     cut: bool = False
 
 
+NO_WEBSOCKET: Final = HttpAnswer(426, {"content-type": "text/plain"}, b"No WebSockets here: use HTTP.\n")
+"""The one refusal after which Codex sends its request over HTTP at once, instead of trying six times."""
+
+
+def is_websocket(call: HttpCall) -> bool:
+    """True for a client that would rather have a WebSocket."""
+    return call.headers.get("upgrade", "").lower() == "websocket"
+
+
 class ConnectionCut(Exception):
     """Raised while answering to drop the connection on the spot."""
 
@@ -140,7 +149,7 @@ class _ServerConnection:
         if not isinstance(head, h11.Request):
             return False
         call = await self._read(head)
-        answer = await answer_call(call)
+        answer = NO_WEBSOCKET if is_websocket(call) else await answer_call(call)
         while self._h11.their_state is h11.SEND_BODY:
             await self._next()  # a client that is still sending would not see the answer
         await self._write(answer, head.method == b"HEAD")

@@ -10,8 +10,7 @@ from typing import Any, Protocol
 import pytest
 from clients.loopback import has_only_loopback
 from clients.programs import ClaudeCode, ClientPlace, Codex, find_claude_code, find_codex, make_place
-from clients.provider import SimulatedProvider, run_provider
-from clients.proxying import RunningProxy, run_proxy
+from clients.provider import RunningProxy, SimulatedProvider, run_provider, run_proxy
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -59,7 +58,7 @@ def start_proxy(place: ClientPlace, proxy_log: Path) -> Iterator[StartProxy]:
     with ExitStack() as stack:
 
         def start(upstream: str) -> RunningProxy:
-            return stack.enter_context(run_proxy(place, upstream, proxy_log))
+            return stack.enter_context(run_proxy(place.home, upstream, proxy_log))
 
         yield start
 

@@ -79,14 +79,18 @@ def find_environment(name: str) -> ClientEnvironment:
 
 
 def make_environments() -> None:
-    """Make what is missing, all at once: most of the time is downloading."""
+    """Make what is missing, all at once: most of the time is downloading.
+
+    One that cannot be made is said, and fails the tests of its client alone.
+    """
     environments = read_environments()
     tools = environments.pop("tools")
     find_cache().mkdir(parents=True, exist_ok=True)
     _make(tools, tools)
     with ThreadPoolExecutor(len(environments)) as pool:
-        for _ in pool.map(_make, environments.values(), [tools] * len(environments)):
-            pass
+        for started in [pool.submit(_make, environment, tools) for environment in environments.values()]:
+            if error := started.exception():
+                print(f"an environment could not be made: {error}", file=sys.stderr)
 
 
 def _make(environment: ClientEnvironment, tools: ClientEnvironment) -> None:

@@ -108,11 +108,16 @@ class ClaudeCode:
         prompt: str,
         url: str,
         *options: str,
+        trusted: bool = True,
         environment: Mapping[str, str] | None = None,
         patience: float = PATIENCE,
     ) -> ClientRun:
-        """`claude -p PROMPT` against a provider. The last of two equal options counts."""
-        words = ("-p", prompt, "--output-format", "json", "--dangerously-skip-permissions", *options)
+        """`claude -p PROMPT` against a provider; `trusted` lets it use every tool unasked.
+
+        The last of two equal options counts.
+        """
+        skip = ("--dangerously-skip-permissions",) if trusted else ()
+        words = ("-p", prompt, "--output-format", "json", *skip, *options)
         environment = {**self.make_environment(url), **(environment or {})}
         return self.place.run((self.program, *words), environment, patience=patience)
 

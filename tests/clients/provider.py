@@ -1,9 +1,11 @@
-"""`sevenfold simulate` as a process beside the client, and replies that keep the bodies of requests."""
+"""What a client talks to: `sevenfold simulate` and `sevenfold proxy` as processes beside it.
+
+`KeptBodies` are replies for a simulator in the test's own process that keep the bodies of requests.
+"""
 
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -48,34 +50,58 @@ class SimulatedProvider:
 @contextmanager
 def run_provider(folder: Path, steps: Sequence[Json], *options: str) -> Iterator[SimulatedProvider]:
     """`sevenfold simulate --script` with these steps, until the block ends."""
-    script = folder / "provider.jsonl"
+    home, script = folder / "provider-home", folder / "provider.jsonl"
+    home.mkdir(exist_ok=True)
     script.write_text("".join(json.dumps(step) + "\n" for step in steps), encoding="utf-8")
-    words = ("simulate", "--json", "--quiet", "--script", str(script), *options)
-    with start_sevenfold(folder, *words) as process:
-        assert process.stdout is not None
-        ready = json.loads(process.stdout.readline())
+    words = ("simulate", "--script", str(script), *options)
+    with run_sevenfold(home, folder / "provider.log", *words) as (_, ready):
         yield SimulatedProvider(ready["url"], ready["token"])
 
 
+@dataclass(frozen=True)
+class RunningProxy:
+    """A running `sevenfold proxy`."""
+
+    url: str
+    process: subprocess.Popen[str]
+
+    def read_receipt(self) -> Json:
+        found: Json = httpx.get(f"{self.url}/sevenfold/ledger", trust_env=False).raise_for_status().json()
+        return found
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        self.process.kill()
+        self.process.wait(PATIENCE)
+
+
 @contextmanager
-def start_sevenfold(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
-    """A `sevenfold` command that serves, with a home of its own; ended with SIGTERM."""
-    home = folder / "sevenfold-home"
-    home.mkdir(exist_ok=True)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "sevenfold", *words],
-        cwd=home,
-        env={"HOME": str(home), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
-        stdout=subprocess.PIPE,
-        text=True,
-        encoding="utf-8",
-    )
+def run_proxy(home: Path, upstream: str, log: Path) -> Iterator[RunningProxy]:
+    """`sevenfold proxy` before this provider, of the user in whose home the client runs."""
+    with run_sevenfold(home, log, "proxy", "--upstream", upstream) as (process, ready):
+        yield RunningProxy(ready["url"], process)
+
+
+@contextmanager
+def run_sevenfold(home: Path, log: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], Json]]:
+    """A `sevenfold` command that serves, and its first line; ended with SIGTERM when the block ends."""
+    with log.open("a", encoding="utf-8") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "sevenfold", *words, "--json", "--quiet"],
+            cwd=home,
+            env={"HOME": str(home), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            encoding="utf-8",
+        )
     with process:
         try:
-            yield process
+            assert process.stdout is not None
+            yield process, json.loads(process.stdout.readline())
         finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(PATIENCE)
+            process.terminate()
+            process.communicate(timeout=PATIENCE)  # its last words may be longer than a pipe
 
 
 @dataclass

@@ -24,9 +24,8 @@ def answer(prompt: str, text: str, *calls: Json) -> Json:
 
 def make_long_session(calls: int) -> list[Json]:
     """That many Bash calls of 20 KB, each in a request of its own; no output twice."""
-    steps = [
-        {"reply": {"text": "Next.", "content": [print_numbers(100_000 + 3_000 * n)]}} for n in range(calls)
-    ]
+    prints = [print_numbers(100_000 + 3_000 * n) for n in range(calls)]
+    steps = [{"reply": {"text": "Next.", "content": [call]}} for call in prints]
     return [*steps, {"reply": {"text": "All done."}}]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from clients.conftest import RecordRow, StartProvider, StartProxy
-from clients.environments import find_environment
+from clients.environments import find_environment, read_environments
 from clients.programs import ClientPlace, ClientRun, find_claude_code, find_codex
 
 pytestmark = [pytest.mark.clients, pytest.mark.real]
@@ -38,7 +38,7 @@ def find_version(place: ClientPlace, environment: str) -> str:
     """The version of a client; Claude Code has another one than the package that holds it."""
     if environment == "claude-code":
         return find_claude_code(place).call("--version").out.split()[0]
-    return find_environment(environment).version
+    return read_environments()[environment].version
 
 
 def run_claude_code(place: ClientPlace, url: str, _environment: str) -> ClientRun:
@@ -146,12 +146,15 @@ def test_client_holds_a_conversation(
 ) -> None:
     record_row(conversation.client, find_version(place, conversation.environment), way)
     provider = start_provider(conversation.script)
-    url = provider.url if way == "direct" else start_proxy(provider.url).url
+    proxy = start_proxy(provider.url) if way == "through the proxy" else None
 
-    ran = conversation.run(place, url, conversation.environment)
+    ran = conversation.run(place, proxy.url if proxy else provider.url, conversation.environment)
 
     assert ran.code == 0, ran.out + ran.err
     assert [text for text in conversation.shows if text not in ran.out] == []
     rows = provider.read_requests()
     assert len(rows) >= 2
     assert {row["status"] for row in rows} == {200}
+    if proxy:
+        totals = proxy.read_receipt()["totals"]
+        assert (totals["requests"], totals["failed"], totals["passed"]) == (len(rows), 0, 0)

@@ -17,7 +17,7 @@ from sevenfold.core.events import Event, Failed
 from sevenfold.settings import Switches
 from sevenfold.settings.layers import DOMAIN, Flags
 
-OFF = {"micro_time", "pre_cold", "precompute", "server_compact", "snip", "collapse"}
+OFF = {"micro_time", "pre_cold", "precompute", "server_compact", "snip", "collapse", "threads"}
 ON = {
     "tool_results",
     "aggregate_budget",

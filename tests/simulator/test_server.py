@@ -179,6 +179,12 @@ async def test_models_are_listed_page_by_page(client: httpx.AsyncClient) -> None
     assert (await client.get("/v1/models?limit=0")).status_code == 400
 
 
+async def test_a_client_that_wants_a_websocket_is_told_to_use_http(client: httpx.AsyncClient) -> None:
+    asked = await client.get("/v1/responses", headers={"connection": "Upgrade", "upgrade": "websocket"})
+    assert asked.status_code == 426
+    assert (await client.get("/v1/models")).status_code == 200
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [("GET", "/v1/nothing", 404), ("GET", "/v1/messages", 405), ("DELETE", "/sevenfold/ledger", 405)],

@@ -45,6 +45,7 @@ from sevenfold.models.anthropic_wire import (
 )
 from sevenfold.models.capabilities import to_wire_name
 from sevenfold.models.jsontext import repair_characters
+from sevenfold.models.threads import THREADS_BETA, ThreadStep
 
 ROLES: Final[dict[str, tuple[Role, str]]] = {
     "user": ("user", "user"),
@@ -180,9 +181,12 @@ def _with_betas(out: Json, frame: Frame, asked: CallerRequest) -> Json:
     ours: Json = {}
     if MANAGEMENT in frame.params and MANAGEMENT not in asked.params:
         ours[MANAGEMENT] = copy_value(frame.params[MANAGEMENT])
-    needed = collect_betas(Frame(frame.model, params=ours))
-    if "betas" in asked.params:  # for `client.beta.messages`, which takes them as parameters
-        given = list(asked.params["betas"] or ())
+    return _add_fields(out, ours, collect_betas(Frame(frame.model, params=ours)))
+
+
+def _add_fields(out: Json, ours: Json, needed: Sequence[str]) -> Json:
+    if "betas" in out:  # for `client.beta.messages`, which takes them as parameters
+        given = list(out["betas"] or ())
         return {**out, **ours, "betas": [*given, *(b for b in needed if b not in given)]}
     if ours:
         out["extra_body"] = {**ours, **(out.get("extra_body") or {})}
@@ -193,6 +197,28 @@ def _with_betas(out: Json, frame: Frame, asked: CallerRequest) -> Json:
         headers[name] = ",".join([*given, *(beta for beta in needed if beta not in given)])
         out["extra_headers"] = headers
     return out
+
+
+def check_thread_params(params: Json) -> None:
+    """Raise for a caller's own `thread` that continues: its messages are not the whole conversation."""
+    thread = params.get("thread") or (params.get("extra_body") or {}).get("thread")
+    if isinstance(thread, dict) and thread.get("type") == "continue":
+        raise Mistake(
+            "thread continues what the provider holds, and prepare() needs the whole conversation: leave "
+            "it out and give Context threads=True, or give prepare() after= for what came since a response"
+        )
+
+
+def add_thread(out: Json, step: ThreadStep, ends: Sequence[int]) -> Json:
+    """The request in its thread: without what the provider holds, of which `ends` says where it ends."""
+    sent = dict(out)
+    if step.held:
+        for name in ("system", "tools"):
+            sent.pop(name, None)
+        sent["messages"] = out["messages"][ends[step.held - 1] :]
+    # Older SDKs have no such parameter.
+    sent["extra_body"] = {"thread": step.field, **(sent.get("extra_body") or {})}
+    return _add_fields(sent, {}, [THREADS_BETA])
 
 
 _check: type[WireFormat] = AnthropicFormat

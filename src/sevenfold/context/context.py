@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
@@ -22,9 +23,16 @@ import msgspec
 
 from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
-from sevenfold.context.anthropic import AnthropicFormat
+from sevenfold.context.anthropic import AnthropicFormat, add_thread, check_thread_params
 from sevenfold.context.follower import AnsweredHistory, MessageFollower
-from sevenfold.context.formats import CallerRequest, WireFormat, copy_value, to_plain_json, to_plain_text
+from sevenfold.context.formats import (
+    CallerRequest,
+    WireFormat,
+    WrittenMessages,
+    copy_value,
+    to_plain_json,
+    to_plain_text,
+)
 from sevenfold.context.history import BY, RequestWriter
 from sevenfold.context.loop import (
     CallerTools,
@@ -56,6 +64,7 @@ from sevenfold.layers.l7_agents.forks import ForkRunner
 from sevenfold.layers.ladder import make_standard_layers
 from sevenfold.layers.parts import WITH_FILE_TOOLS, LayerParts, PlainConversation, ServerSummaries
 from sevenfold.models.jsontext import NotJson, decode_json_object
+from sevenfold.models.threads import ThreadRefused, ThreadStep, ThreadTracker, read_thread_refusal
 from sevenfold.session.frame import make_thresholds
 from sevenfold.session.spending import CappedForker, SpendingFile
 from sevenfold.session.wiring import wrap_ledger
@@ -90,6 +99,7 @@ class Context(EventSource):
         id: str | None = None,
         format: FormatName | WireFormat = "anthropic",
         results: str | Path | Callable[[], Path] | None = None,
+        threads: bool = False,
         settings: Mapping[str, Any] | None = None,
         home: str | Path | None = None,
         clock: Clock | None = None,
@@ -100,6 +110,8 @@ class Context(EventSource):
         if isinstance(format, str) and format not in FORMATS:
             raise Mistake(f"there is no format {format!r}: use {' or '.join(map(repr, FORMATS))}")
         self._form = FORMATS[format]() if isinstance(format, str) else format
+        if threads and not self._form.is_messages_api:
+            raise Mistake("threads are a feature of the Messages API: they need format='anthropic'")
         self._writer = RequestWriter(self._form)
         self.clock = clock or SystemClock()
         self.settings = self._read_settings(settings or {}, home, environ)
@@ -112,6 +124,9 @@ class Context(EventSource):
         self._sent: Request | None = None
         self._sent_at = 0.0
         self._given: list[Any] = []
+        self._threads = ThreadTracker() if threads else None
+        self._step: ThreadStep | None = None
+        self._fixed: Any = None
         self._answered: AnsweredHistory | None = None
         self._is_aside = self._is_told_aside = False
         self._refused: PromptTooLong | None = None
@@ -241,9 +256,11 @@ class Context(EventSource):
         given = self._complete(messages, after)
         lead = self._form.count_leading(given)
         asked = self._read_request(given[:lead], system, tools, params)
+        if self._form.is_messages_api:
+            check_thread_params(params)
         if isinstance(self._form, ResponsesFormat) and find_server_history(params):
             return self._step_aside(self._form.pass_request(asked, given), params)
-        self._given, self._is_aside = given, False
+        self._given, self._is_aside = list(given), False
         said = given[lead:] if lead else given
         news = self._following.hear(said, lead)
         self._reframe(asked)
@@ -257,7 +274,8 @@ class Context(EventSource):
         following.catch_up()
         written = self._writer.write(request.view, following.history.groups, following.known, said)
         self._sent_at = perf_counter()
-        return self._form.make_request(asked, request, written, self.model.capabilities.max_output)
+        out = self._form.make_request(asked, request, written, self.model.capabilities.max_output)
+        return self._add_thread(out, request, written)
 
     def record(self, response: Any) -> None:
         """Take in what the model answered: an SDK's response, the same as a dict, or a `Reply`."""
@@ -270,6 +288,8 @@ class Context(EventSource):
         reply = response if isinstance(response, Reply) else self._read_reply(response)
         self._answered = AnsweredHistory.of(self._given, reply, response, self._form)
         self._following.record(reply)
+        if self._threads and self._step:
+            self._threads.record(self._sent, reply, self._fixed)
         self._unrested = True
         cost = self._accounts.after(self._sent, reply)
         source = self._sent.source
@@ -278,13 +298,18 @@ class Context(EventSource):
     def refused(self, error: BaseException) -> bool:
         """Say that the provider refused what `prepare` made, with what your client raised.
 
-        True: it was too long, and the next `prepare` makes it shorter. False: it was about something else.
+        True: it was too long, and the next `prepare` makes it shorter, or the provider does not hold its
+        thread any more, and the next `prepare` sends all of it. False: it was about something else.
         """
         self._check_open()
         if self._is_aside:
             return False
         if self._sent is None:
             raise Mistake("nothing was asked yet: refused() is about what prepare() made")
+        if self._threads and self._step and (thread := read_thread_refusal(error)):
+            with suppress(ThreadRefused):
+                self._threads.recover(self._sent.source, self._step, thread)
+                return True
         self._refused = read_refusal(error, self._sent.frame.model)
         return self._refused is not None
 
@@ -303,6 +328,13 @@ class Context(EventSource):
         if not given:
             raise Mistake("there are no messages: the model needs at least one to answer")
         return given
+
+    def _add_thread(self, out: Json, request: Request, written: WrittenMessages) -> Json:
+        if self._threads is None:
+            return out
+        self._fixed = out.get("betas"), out.get("extra_headers")
+        self._step = self._threads.plan(request, self._fixed)
+        return add_thread(out, self._step, written.ends) if self._step else out
 
     def _step_aside(self, request: Json, params: Json) -> Json:
         """The caller's request as it is: the server adds a history to it that we do not see."""

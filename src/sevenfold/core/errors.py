@@ -28,6 +28,7 @@
        │  ├─ KeyRefused        the key is wrong or may not do this
        │  ├─ ModelNotFound     the provider does not have this model
        │  ├─ BadRequest        the provider did not accept the request
+       │  │  └─ ThreadRefused  ... because of its thread                     (models.threads)
        │  ├─ Unreachable       no connection, or it was cut
        │  └─ BadReply          what came back is not what the protocol says
        ├─ ContextFull          every layer had its say and the view still does not fit

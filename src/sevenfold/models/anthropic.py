@@ -53,6 +53,13 @@ from sevenfold.models.failures import (
 from sevenfold.models.http import ProviderConnection, relay_sdk
 from sevenfold.models.jsontext import decode_json_object
 from sevenfold.models.registry import PROVIDERS
+from sevenfold.models.threads import (
+    THREADS_BETA,
+    ThreadRefused,
+    ThreadStep,
+    ThreadTracker,
+    find_thread_code,
+)
 
 if TYPE_CHECKING:
     import anthropic
@@ -74,6 +81,8 @@ _VAGUE: Final = frozenset({"invalid_request_error", "api_error"})
 
 def map_anthropic_error(said: ServerRefusal) -> ModelFailure:
     """Our error for one of Anthropic's, by its type and, where that is vague, by its status."""
+    if code := find_thread_code(said.fields):
+        return ThreadRefused(f"{said.provider.name} refused the thread ({code}): {said.message}", code=code)
     kind = ERROR_TYPES.get(said.kind)
     if kind is None or (said.kind in _VAGUE and said.status is not None):
         kind = map_status(said.status)
@@ -128,6 +137,8 @@ class AnthropicModel:
         )
         self._diagnoses = url == ANTHROPIC_URL if access.diagnostics is None else access.diagnostics
         self._last: dict[str, str] = {}
+        holds = access.threads and (url == ANTHROPIC_URL or self._local)
+        self.threads = ThreadTracker() if holds else None
         found = find_user_capabilities(name, access)
         drops = found.binds_thinking and access.drop_thinking
         self.capabilities = replace(found, edits_cache=access.edits_cache, drops_thinking=drops)
@@ -137,14 +148,34 @@ class AnthropicModel:
         return encode_body(request, max_output=self.capabilities.max_output)
 
     async def stream(self, request: Request) -> AsyncGenerator[str | Block | Reply, None]:
+        step = self.threads.plan(request) if self.threads else None
+        is_sent = False
+        while not is_sent:
+            try:
+                async with aclosing(self._send(request, step)) as items:
+                    async for item in items:
+                        yield item
+                is_sent = True
+            except ThreadRefused as refused:  # by its status, before anything was streamed
+                if self.threads is None or step is None:
+                    raise
+                step = self.threads.recover(request.source, step, refused)
+
+    async def _send(
+        self, request: Request, step: ThreadStep | None
+    ) -> AsyncGenerator[str | Block | Reply, None]:
         asked = {"previous_message_id": self._last.get(request.source)} if self._diagnoses else None
-        content = encode_body(request, max_output=self.capabilities.max_output, diagnostics=asked)
+        most = self.capabilities.max_output
+        content = encode_body(request, max_output=most, diagnostics=asked, thread=step)
         reply = AnthropicAssembly(self._provider, map_anthropic_error, to_wire_name(request.frame.model))
-        headers = make_request_headers(request, self._local)
+        headers = make_request_headers(request, self._local, is_threaded=step is not None)
         async with aclosing(self._wire.relay(PATH, lambda: content, headers, reply)) as items:
             async for item in items:
                 if isinstance(item, Reply):
                     self._last[request.source] = reply.message_id
+                    if self.threads and step:
+                        item = replace(item, diagnostics={**item.diagnostics, "thread": step.kind})
+                        self.threads.record(request, item)
                 yield item
 
     async def close(self) -> None:
@@ -157,10 +188,10 @@ def describe_provider(url: str) -> ProviderInfo:
     return ProviderInfo("Anthropic", parse_host(url), "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", local)
 
 
-def make_request_headers(request: Request, local: bool) -> dict[str, str]:
+def make_request_headers(request: Request, local: bool, *, is_threaded: bool = False) -> dict[str, str]:
     """Headers of this request only."""
     headers: dict[str, str] = {}
-    if wanted := collect_betas(request.frame):
+    if wanted := [*collect_betas(request.frame), *([THREADS_BETA] if is_threaded else [])]:
         headers["anthropic-beta"] = ",".join(wanted)
     if local:  # only the simulator gets it: its ledger counts by it
         headers["x-sevenfold-source"] = request.source

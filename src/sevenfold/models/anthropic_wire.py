@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from sevenfold.core.messages import THOUGHTS, Block, Json, Message, Opaque, Text, encode_block, parse_block
-from sevenfold.core.request import Frame, Request, Ttl, collect_pins, encode_view, strip_unsigned_thinking
+from sevenfold.core.request import Frame, Request, Ttl, encode_view, strip_unsigned_thinking
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Reply
 from sevenfold.models.capabilities import (
@@ -18,6 +18,7 @@ from sevenfold.models.capabilities import (
     is_thinking_dropped,
     to_wire_name,
 )
+from sevenfold.models.threads import ThreadStep, encode_messages
 
 MOST_MARKS: Final = 4
 MARKS: Final[dict[Ttl, Json]] = {"5m": {"type": "ephemeral"}, "1h": {"type": "ephemeral", "ttl": "1h"}}
@@ -34,17 +35,24 @@ _encode = msgspec.json.Encoder().encode
 
 
 def encode_body(
-    request: Request, *, max_output: int | None = None, diagnostics: Json | None = None
+    request: Request,
+    *,
+    max_output: int | None = None,
+    diagnostics: Json | None = None,
+    thread: ThreadStep | None = None,
 ) -> bytes:
-    """The bytes that are sent for this request."""
+    """The bytes that are sent for this request; in a thread, without what the provider holds."""
     frame = request.frame
+    held = thread.held if thread else 0
     head: Json = {
         "model": to_wire_name(frame.model),
         "max_tokens": choose_max_tokens(request, max_output or find_capabilities(frame.model).max_output),
         "stream": True,
         **_params(frame),
     }
-    if frame.tools:
+    if thread:
+        head["thread"] = thread.field
+    if frame.tools and not held:
         # A tool's own cache mark must live as long as the marks behind it.
         longer = {"cache_control": MARKS["1h"]} if frame.head_ttl == "1h" else {}
         head["tools"] = [{**tool, **longer} if "cache_control" in tool else tool for tool in frame.tools]
@@ -52,10 +60,10 @@ def encode_body(
     system: list[Json] = [{"type": "text", "text": part} for part in frame.system if part.strip()]
     for place in choose_marked_parts(len(system), system_marks):
         system[place]["cache_control"] = MARKS[frame.head_ttl]
-    if system:
+    if system and not held:
         head["system"] = system
     tail = b',"diagnostics":' + _encode(diagnostics) if diagnostics else b""
-    return enclose_messages(_encode(head), _messages(request, at), tail)
+    return enclose_messages(_encode(head), _messages(request, at, held), tail)
 
 
 def enclose_messages(head: bytes, messages: list[bytes], tail: bytes = b"") -> bytes:
@@ -105,16 +113,15 @@ def choose_max_tokens(request: Request, most: int) -> int:
     return asked
 
 
-def _messages(request: Request, at: list[int]) -> list[bytes]:
+def _messages(request: Request, at: list[int], held: int) -> list[bytes]:
     view = request.view
-    wires = list(encode_view(view))
+    wires = encode_messages(view)[held:]
     mark = b',"cache_control":' + _encode(MARKS[request.frame.ttl])
+    plain = encode_view(view)
     for i in at:
-        wires[i] = _marked(wires[i], view[i].message, mark)
-    for after, payloads in collect_pins(view).items() if view.pins else ():
-        if (place := view.where(after)) is not None:
-            for payload in payloads:
-                wires[place] += b',{"role":"user","content":[' + payload + b"]}"
+        if i >= held:
+            pinned = wires[i - held].removeprefix(plain[i])
+            wires[i - held] = _marked(plain[i], view[i].message, mark) + pinned
     return wires
 
 

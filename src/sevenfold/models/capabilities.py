@@ -48,6 +48,8 @@ class ModelAccess(msgspec.Struct, frozen=True, kw_only=True):
     diagnostics: bool | None = None
     """Ask why the prompt cache missed; None: where the provider is known to answer that."""
     edits_cache: bool = False  # The server takes cache edits; the simulator does
+    threads: bool = False
+    """Send only what is new, where the provider holds conversations: Anthropic, and on this machine."""
     variables: Mapping[str, str] = {}
     """The environment, for the key and the address of a provider that is not built in; never shown."""
 

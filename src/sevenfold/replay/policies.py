@@ -220,7 +220,7 @@ LAYERS: Final[dict[str, dict[str, bool]]] = {  # That can be left out, and the f
 # Flags without effect in a replay: those of the provider, of recall, and of layers 6 and 7
 ELSEWHERE: Final = frozenset({
     "micro_cache_edit", "micro_api", "reactive", "server_compact", "recall", "dream", "team",
-    "agent_summaries",
+    "agent_summaries", "threads",
 })  # fmt: skip
 
 

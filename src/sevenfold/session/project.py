@@ -105,6 +105,7 @@ class Project:
             effort=s.effort,
             drop_thinking=s.drop_thinking,
             edits_cache=s.edits_cache,
+            threads=self.flags.threads,
             variables=e.variables,
         )
 

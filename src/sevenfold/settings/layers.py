@@ -498,6 +498,7 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True):
     dream: Annotated[bool, _flag("Layer 6: memories are consolidated.")] = True
     team: Annotated[bool, _flag("Layer 5: memory shared with a team.")] = True
     agent_summaries: Annotated[bool, _flag("Layer 7: running agents say what they do.")] = True
+    threads: Annotated[bool, _flag("The provider holds the conversation: only news are sent.")] = False
 
 
 DOMAIN: Final = "sevenfold"

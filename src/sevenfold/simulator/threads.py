@@ -13,9 +13,9 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from sevenfold.models.threads import THREADS_BETA
 from sevenfold.simulator.errors import ApiError, Json, make_invalid_request
 
-THREADS_BETA: Final = "message-threads-2026-08-12"
 LIFE: Final = 300.0  # Seconds from the last request of a thread
 HELD_FIELDS: Final = ("system", "tools")  # Left out of a `continue`, or the same as in the `create`
 SAME_FIELDS: Final = ("model", "thinking", "tool_choice", "output_config", "cache_control")
@@ -47,7 +47,7 @@ class HeldThread:
         now = _read_fixed(body, betas)
         differ = [name for name, value in self.fixed.items() if now[name] != value]
         given = [name for name in HELD_FIELDS if body.get(name)]
-        differ += [n for n in given if strip_marks(body[n]) != strip_marks(self.head[n])]
+        differ += [n for n in given if strip_marks(body[n]) != strip_marks(self.head.get(n))]
         if differ:
             raise _refusal(
                 "thread_fingerprint_mismatch",
@@ -71,7 +71,7 @@ class MessageThreads:
         _check_thread(body["thread"], betas)
         _check_support(body)
         if body["thread"]["type"] == "create":
-            head = {name: body.get(name) for name in HELD_FIELDS}
+            head = {name: body[name] for name in HELD_FIELDS if body.get(name) is not None}
             return HeldThread(key, _read_fixed(body, betas), head)
         previous = body["thread"]["previous_message_id"]
         thread = self._by_id.get(previous)

@@ -85,15 +85,8 @@ def choose_variables(name: str, url: str, upstream: str) -> dict[str, str]:
 
 
 def choose_arguments(name: str, url: str) -> list[str]:
-    """Codex reads no variable for this, but takes settings for one run. Its own provider would begin with
-    WebSockets, which are not relayed.
-    """
-    if Path(name).name != "codex":
-        return []
-    settings = {"name": '"sevenfold"', "base_url": f'"{url}/v1"', "wire_api": '"responses"'}
-    settings["requires_openai_auth"] = "true"
-    lines = [f"model_providers.sevenfold.{key}={value}" for key, value in settings.items()]
-    return [word for line in ['model_provider="sevenfold"', *lines] for word in ("-c", line)]
+    """Codex takes the address of its own provider as an option of one run."""
+    return ["-c", f'openai_base_url="{url}/v1"'] if Path(name).name == "codex" else []
 
 
 def _make_proxy(
