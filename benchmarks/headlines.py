@@ -208,4 +208,14 @@ HEADLINES: Final[tuple[tuple[str, str, str, tuple[tuple[str, str, str], ...]], .
             ("Labelled injections", "deepset, benign, kept back", "agent"),
         ),
     ),
+    (
+        "bytes_sent",
+        "MB sent by a session of 60 tool calls that return a megabyte, to a simulated provider; the price "
+        "is the same",
+        "{} without message threads, {} with them",
+        (
+            ("Bytes sent in a session of 60", "as a session is, no threads", "MB sent"),
+            ("Bytes sent in a session of 60", "as a session is, threads", "MB sent"),
+        ),
+    ),
 )

@@ -72,14 +72,19 @@ class ClientPlace:
         return ClientRun(process.returncode, out, err)
 
     def wrap(
-        self, upstream: str, program: Path, words: Sequence[str], environment: Mapping[str, str]
+        self,
+        program: Path,
+        words: Sequence[str],
+        upstream: str,
+        environment: Mapping[str, str],
+        *options: str,
     ) -> ClientRun:
         """`sevenfold wrap PROGRAM WORDS`, with the program in the PATH as its user has it."""
         folder = self.home / "bin"
         folder.mkdir()
         (folder / program.name).symlink_to(program)
-        line = (sys.executable, "-m", "sevenfold", "wrap", "--upstream", upstream, program.name, *words)
-        return self.run(line, {**environment, "PATH": f"{folder}:{self.path}"})
+        ours = (sys.executable, "-m", "sevenfold", "wrap", *options, "--upstream", upstream)
+        return self.run((*ours, program.name, *words), {**environment, "PATH": f"{folder}:{self.path}"})
 
     def start(
         self, command: Sequence[str | Path], environment: Mapping[str, str] | None = None
@@ -136,7 +141,7 @@ class ClaudeCode:
         words = ("-p", prompt, "--output-format", "json", "--dangerously-skip-permissions")
         environment = self.make_environment("")
         del environment["ANTHROPIC_BASE_URL"]
-        return self.place.wrap(upstream, self.program, words, environment)
+        return self.place.wrap(self.program, words, upstream, environment)
 
     def call(self, *words: str, environment: Mapping[str, str] | None = None) -> ClientRun:
         """`claude WORDS`, for what asks no model: `plugin validate`, `mcp list`."""
@@ -158,6 +163,9 @@ def find_claude_code(place: ClientPlace) -> ClaudeCode:
     return ClaudeCode(place, next(found) / "_bundled" / "claude")
 
 
+EXECUTE = ("exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
+
+
 @dataclass(frozen=True)
 class Codex:
     """The `codex` program."""
@@ -168,13 +176,7 @@ class Codex:
     def run(self, prompt: str, url: str, *options: str, settings: str = "") -> ClientRun:
         """`codex exec --json PROMPT` against a provider; `settings` is added to its config.toml."""
         self.configure(url, settings)
-        words = ("exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
-        return self.place.run((self.program, *words, *options, prompt), {"SIMULATOR_KEY": "sk-test"})
-
-    def wrap(self, prompt: str, upstream: str) -> ClientRun:
-        """`sevenfold wrap codex exec PROMPT` without settings, on the provider that Codex comes with."""
-        words = ("exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
-        return self.place.wrap(upstream, self.program, (*words, prompt), {"CODEX_API_KEY": "sk-test"})
+        return self.place.run((self.program, *EXECUTE, *options, prompt), {"SIMULATOR_KEY": "sk-test"})
 
     def configure(self, url: str, settings: str = "") -> None:
         folder = self.place.home / ".codex"

@@ -1,8 +1,7 @@
-"""Scripts of longer sessions with Claude Code and Codex."""
+"""Scripts of longer sessions with Claude Code."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +17,16 @@ def print_numbers(start: int) -> Json:
     return use("Bash", command=f"seq {start} {start + 2_900}", description="Print numbers")
 
 
-def print_numbers_in_codex(start: int) -> Json:
-    """The same, with the shell tool of Codex."""
-    return use("exec_command", cmd=f"seq {start} {start + 2_900}")
-
-
 def answer(prompt: str, text: str, *calls: Json) -> Json:
     """A step that answers the turn that began with this prompt."""
     return {"match": {"text": prompt}, "reply": {"text": text, "content": list(calls)}}
 
 
-def make_long_session(calls: int, print_more: Callable[[int], Json] = print_numbers) -> list[Json]:
-    """That many calls of a shell, 20 KB each and in a request of its own; no output twice."""
-    prints = [print_more(100_000 + 3_000 * n) for n in range(calls)]
-    return [
-        *({"reply": {"text": "Next.", "content": [call]}} for call in prints),
-        {"reply": {"text": "All done."}},
-    ]
+def make_long_session(calls: int) -> list[Json]:
+    """That many Bash calls of 20 KB, each in a request of its own; no output twice."""
+    prints = [print_numbers(100_000 + 3_000 * n) for n in range(calls)]
+    steps = [{"reply": {"text": "Next.", "content": [call]}} for call in prints]
+    return [*steps, {"reply": {"text": "All done."}}]
 
 
 def make_mixed_session(project: Path) -> list[Json]:

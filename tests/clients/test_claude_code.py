@@ -15,6 +15,7 @@ from clients.sessions import answer, make_long_session, make_mixed_session, prin
 
 pytestmark = [pytest.mark.clients, pytest.mark.real]
 Row = dict[str, Any]
+SMALL = "claude-sonnet-4-6"  # its window is 200,000 tokens
 MODEL = ("--model", "claude-opus-5-5")  # its window is a million tokens
 
 
@@ -76,6 +77,22 @@ def test_sixty_calls_cost_four_fifths_at_most(
     assert totals["unexplained"] == totals["passed"] == totals["failed"] == 0
     assert [found["why"][:15] for found in receipt["breaks"]] == ["layer 2 cleared"] * totals["breaks"]
     assert proxy_log.read_text("utf-8") == ""
+
+
+def test_a_window_of_200k_needs_no_summary_behind_the_proxy(
+    start_provider: StartProvider, start_proxy: StartProxy, claude_code: ClaudeCode
+) -> None:
+    """46 requests of 20 KB: alone the client asks for a summary on the way."""
+    summary = {"match": {"text": "<summary>"}, "reply": {"text": "<summary>Numbers.</summary>"}, "times": 9}
+    directly, through = (start_provider([summary, *make_long_session(45)]) for _ in range(2))
+    proxy = start_proxy(through.url)
+
+    runs = [claude_code.run("Print numbers.", url, "--model", SMALL) for url in (directly.url, proxy.url)]
+
+    assert [ran.json["result"] for ran in runs] == ["All done.", "All done."]
+    assert [len(provider.read_requests()) for provider in (directly, through)] == [47, 46]
+    totals = proxy.read_receipt()["totals"]
+    assert totals["unexplained"] == totals["passed"] == totals["failed"] == 0
 
 
 @pytest.mark.parametrize("way", ["direct", "through the proxy"])

@@ -193,6 +193,14 @@ def test_threads_are_of_the_messages_api() -> None:
         Context("gpt-5.5", format="responses", threads=True)
 
 
+def test_a_thread_of_the_callers_own_is_not_continued_in_part(tmp_path: Path) -> None:
+    ctx = make_context(tmp_path)
+    thread = {"type": "continue", "previous_message_id": "msg_1"}
+    for params in ({"thread": thread}, {"extra_body": {"thread": thread}}):
+        with pytest.raises(Mistake, match="threads=True"):
+            ctx.prepare([said("two")], **params)
+
+
 STEPS = st.lists(st.sampled_from(["say", "work", "edit", "drop", "reword", "again"]), max_size=12)
 
 

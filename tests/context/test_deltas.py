@@ -69,6 +69,16 @@ def test_an_unknown_response_is_said_and_changes_nothing(tmp_path: Path, format:
     assert "two, said otherwise" in str(caller.send([said("two, said otherwise")], after="r0")[-1])
 
 
+def test_a_caller_may_append_the_reply_before_it_is_recorded(tmp_path: Path) -> None:
+    caller = Caller(tmp_path)
+    history = [said("one")]
+    caller.send(history)
+    history.append(answered("reply"))
+    caller.ctx.record({"id": "r1", **answered("reply")})
+    roles = [message["role"] for message in caller.send([said("two")], after="r1")]
+    assert roles == ["user", "assistant", "user"]
+
+
 def test_a_reply_of_our_own_kind_can_be_gone_on_from(tmp_path: Path) -> None:
     caller = Caller(tmp_path)
     caller.send([said("one")])

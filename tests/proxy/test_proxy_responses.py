@@ -107,3 +107,23 @@ async def test_a_conversation_that_the_server_holds_goes_through(tmp_path: Path)
     assert [row.conversation for row in proxy.receipt.rows] == ["", ""]
     assert [row.sent == row.received for row in proxy.receipt.rows] == [True, True]
     assert log == ["passed through as it came: the body is not a request that we know"]
+
+
+async def test_tools_that_are_offered_among_the_items_count(tmp_path: Path) -> None:
+    clock = ManualClock()
+    group = {"type": "namespace", "name": "functions", "tools": [TOOL]}
+    offered = {"type": "additional_tools", "role": "developer", "tools": [group]}
+    body: Json = {
+        "model": "gpt-5.5",
+        "input": [offered, {"role": "user", "content": "hi"}],
+        "stream": False,
+    }
+    async with (
+        Simulator(clock=clock) as sim,
+        proxy_to(sim.url, tmp_path, clock) as proxy,
+        httpx.AsyncClient(base_url=proxy.url, headers=KEY, trust_env=False) as http,
+    ):
+        await http.post("/v1/responses", json=body)
+
+    (row,) = proxy.receipt.rows
+    assert (row.status, bool(row.conversation), row.passed) == (200, True, "")

@@ -22,6 +22,7 @@ ODD += [{"type": "text"}, {"type": "text", "text": None}, ["x", 1, None], {"a": 
 PATHS = ["/v1/messages", "/v1/messages/count_tokens", "/v1/chat/completions", "/sevenfold/script"]
 PATHS += [
     "/sevenfold/clock",
+    "/v1/responses",
     "/v1/models?limit=x",
     "/v1/models/%00",
     "/",
@@ -73,9 +74,56 @@ SAMPLES = [
     {"items": [{"error": {"status": 429, "retry_after": 1}}, {"slow": {"first_byte_ms": 1}}]},
     {"advance": 3},
 ]
-FITTING = dict(
-    zip(PATHS, (SAMPLES[:3], SAMPLES[:3], SAMPLES[3:5], SAMPLES[5:7], SAMPLES[7:]), strict=False)
-)
+SCHEMA = {
+    "type": "object",
+    "properties": {"a": {"anyOf": [{"$ref": "#/$defs/b"}, {"type": "null"}]}},
+    "required": ["a"],
+    "$defs": {"b": {"type": "array", "items": {"enum": ["x"]}, "minItems": 1}},
+}
+THREADED = [
+    body(user("x"), thread={"type": "create"}, system=[text(3)], output_config={"format": None}),
+    body(user("x"), thread={"type": "continue", "previous_message_id": "msg_sim_000001"}),
+    body(user("x"), output_config={"format": {"type": "json_schema", "schema": SCHEMA}}),
+]
+RESPONSES = [
+    {"model": "gpt-x", "input": "x", "previous_response_id": "resp_sim_000001"},
+    {
+        "model": "gpt-x",
+        "instructions": "i",
+        "input": [
+            {"role": "developer", "content": "d"},
+            {"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "e"},
+            {"type": "function_call", "call_id": "c", "name": "f", "namespace": "n", "arguments": "{}"},
+            {
+                "type": "function_call_output",
+                "call_id": "c",
+                "output": [{"type": "input_text", "text": "y"}],
+            },
+            {"type": "item_reference", "id": "msg_sim_000001_0"},
+        ],
+        "tools": [
+            {
+                "type": "namespace",
+                "name": "n",
+                "tools": [{"type": "function", "name": "f", "parameters": {}}],
+            },
+            {"type": "custom", "name": "p", "format": {"type": "text"}},
+        ],
+        "tool_choice": {"type": "custom", "name": "p"},
+        "include": ["reasoning.encrypted_content"],
+        "text": {"format": {"type": "json_schema", "name": "s", "schema": SCHEMA}},
+        "max_output_tokens": 5,
+        "stream": True,
+    },
+]
+FITTING: dict[str, list[Any]] = {
+    "/v1/messages": [*SAMPLES[:3], *THREADED],
+    "/v1/messages/count_tokens": SAMPLES[:3],
+    "/v1/chat/completions": SAMPLES[3:5],
+    "/v1/responses": RESPONSES,
+    "/sevenfold/script": SAMPLES[5:7],
+    "/sevenfold/clock": SAMPLES[7:],
+}
 
 
 @pytest.fixture
@@ -120,14 +168,21 @@ def make_body(chance: random.Random, path: str) -> bytes:
 
 
 def make_request(chance: random.Random, token: str) -> bytes:
-    path = chance.choice(PATHS[:5] if chance.random() < 0.85 else PATHS)
+    path = chance.choice(PATHS[:6] if chance.random() < 0.85 else PATHS)
     sent = make_body(chance, path)
     method = chance.choice(["POST"] * 40 + ["GET", "HEAD", "PUT", "OPTIONS", "FOO"])
     headers = ["host: 127.0.0.1", "x-api-key: k", "connection: close"]
     headers += [f"x-sevenfold-token: {token}"] if chance.random() < 0.9 else []
     headers += chance.choices(
-        ["anthropic-beta: x, y", "x-sevenfold-source: \xe9", "expect: 100-continue", "x-a:", "accept: *"],
-        k=chance.randint(0, 2),
+        [
+            "anthropic-beta: message-threads-2026-08-12",
+            "anthropic-beta: x, y",
+            "x-sevenfold-source: \xe9",
+            "expect: 100-continue",
+            "x-a:",
+            "accept: *",
+        ],
+        k=chance.randint(0, 3),
     )
     if chance.random() < 0.05:
         headers[0] = chance.choice(["host: evil.example", "x-no: host", "host: [", "host: 127.0.0.1:x"])

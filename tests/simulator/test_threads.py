@@ -286,6 +286,13 @@ def test_the_tool_runner_with_its_defaults(client: Any, sim: Simulator) -> None:
     assert held[2]["content"][0]["content"] == "a stone weighs 3 kg"
 
 
+def test_the_streaming_tool_runner_with_its_defaults(client: Any, sim: Simulator) -> None:
+    sim.api.script.extend(parse_steps(f"{CALL}\n{CALL}\n" + '{"reply": {"text": "Heavy."}}'))
+    replies = [stream.get_final_message() for stream in run_tools(client, stream=True)]
+    assert replies[-1].content[0].text == "Heavy."
+    assert [row.thread for row in sim.ledger.rows] == ["create", "continue", "continue"]
+
+
 def test_the_ledger_counts_the_bytes_that_were_received(client: Any, sim: Simulator) -> None:
     long = "A long system prompt. " * 500
     for more in ({}, {"thread": False}):

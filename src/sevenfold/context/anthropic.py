@@ -199,6 +199,16 @@ def _add_fields(out: Json, ours: Json, needed: Sequence[str]) -> Json:
     return out
 
 
+def check_thread_params(params: Json) -> None:
+    """Raise for a caller's own `thread` that continues: its messages are not the whole conversation."""
+    thread = params.get("thread") or (params.get("extra_body") or {}).get("thread")
+    if isinstance(thread, dict) and thread.get("type") == "continue":
+        raise Mistake(
+            "thread continues what the provider holds, and prepare() needs the whole conversation: leave "
+            "it out and give Context threads=True, or give prepare() after= for what came since a response"
+        )
+
+
 def add_thread(out: Json, step: ThreadStep, ends: Sequence[int]) -> Json:
     """The request in its thread: without what the provider holds, of which `ends` says where it ends."""
     sent = dict(out)

@@ -23,7 +23,7 @@ import msgspec
 
 from sevenfold.cache.ledger import Ledger
 from sevenfold.cache.prices import Prices
-from sevenfold.context.anthropic import AnthropicFormat, add_thread
+from sevenfold.context.anthropic import AnthropicFormat, add_thread, check_thread_params
 from sevenfold.context.follower import AnsweredHistory, MessageFollower
 from sevenfold.context.formats import (
     CallerRequest,
@@ -256,9 +256,11 @@ class Context(EventSource):
         given = self._complete(messages, after)
         lead = self._form.count_leading(given)
         asked = self._read_request(given[:lead], system, tools, params)
+        if self._form.is_messages_api:
+            check_thread_params(params)
         if isinstance(self._form, ResponsesFormat) and find_server_history(params):
             return self._step_aside(self._form.pass_request(asked, given), params)
-        self._given, self._is_aside = given, False
+        self._given, self._is_aside = list(given), False
         said = given[lead:] if lead else given
         news = self._following.hear(said, lead)
         self._reframe(asked)

@@ -110,7 +110,7 @@ class RestModel(msgspec.Struct, frozen=True):
             limits_of=read_user_limits(settings.prices),
             variables=at.variables,
         )
-        name = f"openai:{model}" if format != "anthropic" and ":" not in model else model
+        name = f"openai:{model}" if format in ("openai", "responses") and ":" not in model else model
         try:
             return cls(connect_model(name, access, clock=clock), ours=True)
         except Mistake as error:

@@ -71,7 +71,8 @@ def make_smallest_value(schema: Any, root: Json, depth: int = 0) -> Any:
     kind = _kind(schema)
     if kind == "object":
         fields, needed = _dict(schema.get("properties")), _list(schema.get("required"))
-        return {str(name): make_smallest_value(fields.get(name, {}), root, depth + 1) for name in needed}
+        named = [name for name in needed if isinstance(name, str)]
+        return {name: make_smallest_value(fields.get(name, {}), root, depth + 1) for name in named}
     if kind == "array":
         one = make_smallest_value(schema.get("items") or {}, root, depth + 1)
         return [one] * min(MOST_ITEMS, int(_number_in(schema, "minItems") or 0))

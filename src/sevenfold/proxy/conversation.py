@@ -285,7 +285,9 @@ class DirectCache:
         if not hidden and not breaks:
             return usage
         if not self._by_marks or not kept:
-            return Usage(usage.prompt + hidden - read, 0, read, usage.output)
+            fresh = usage.prompt + hidden - read
+            counted = fresh - usage.input if usage.cache_write else 0  # some charge for what they keep
+            return Usage(fresh - counted, counted, read, usage.output)
         written = whole - read
         hour = round(written * usage.cache_write_1h / usage.cache_write) if usage.cache_write else 0
         return Usage(usage.input, written, read, usage.output, hour)

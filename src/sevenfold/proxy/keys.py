@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,18 +12,20 @@ from sevenfold.context.formats import encode_canonical, strip_cache_marks
 from sevenfold.core.errors import StorageFailure
 from sevenfold.core.messages import Json
 from sevenfold.layers.l2_microcompaction.cost import SHELLS
-from sevenfold.proxy.body import ClientBody, decode_raw, make_digest
+from sevenfold.proxy.body import ClientBody, ItemsBody, decode_raw, make_digest
 
 CLAUDE_SESSION: Final = "x-claude-code-session-id"
 CLAUDE_AGENT: Final = "x-claude-code-agent-id"
 CODEX_SESSION: Final = ("session-id", "session_id")
 CODEX_THREAD: Final = ("thread-id", "thread_id", "conversation_id")
 MAIN: Final = "main"
+MOST_LEADING: Final = 8  # Items at the beginning among which tools are offered
 READING_TOOLS: Final = SHELLS | {
     "Grep", "Read", "cat", "grep", "open_file", "read", "read_file", "str_replace_based_edit_tool", "view",
     "view_file",
 }  # fmt: skip
 """Tools with which a client can read back what was cleared."""
+_ITEM: Final = b'"additional_tools"'  # In the item by which newer models of OpenAI are offered tools
 _SAFE: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 
 
@@ -65,10 +67,22 @@ def name_tool(tool: Any) -> str:
 
 
 def list_reading_tools(tools: Sequence[Any]) -> list[str]:
-    """The client's tools that read files or run commands; some clients group their tools."""
-    groups = (tool["tools"] if isinstance(tool, dict) and "tools" in tool else [tool] for tool in tools)
-    names = (name_tool(tool) for group in groups if isinstance(group, list) for tool in group)
-    return [name for name in names if name in READING_TOOLS]
+    """The client's tools that read files or run commands."""
+    return [name for name in map(name_tool, tools) if name in READING_TOOLS]
+
+
+def list_tools(body: ClientBody) -> list[Any]:
+    """The tools that a request offers, also those in groups and, in the Responses API, among the items."""
+    raws = body.messages[:MOST_LEADING] if isinstance(body, ItemsBody) else ()
+    among = [decode_raw(raw) for raw in raws if _ITEM in bytes(raw)]
+    groups = [decode_raw(body.tools), *(item.get("tools") for item in among if isinstance(item, dict))]
+    return [tool for group in groups if isinstance(group, list) for tool in _flatten(group)]
+
+
+def _flatten(tools: Sequence[Any]) -> Iterator[Any]:
+    for tool in tools:
+        inner = tool.get("tools") if isinstance(tool, dict) else None
+        yield from _flatten(inner) if isinstance(inner, list) else (tool,)
 
 
 def find_claude_results(config: Path, session: str) -> Path:

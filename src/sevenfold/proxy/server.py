@@ -22,10 +22,10 @@ from sevenfold.core.events import CacheBroke
 from sevenfold.core.protocols import Clock
 from sevenfold.core.tokens import Usage
 from sevenfold.loopback import SURPRISES, ConnectionCut, HttpAnswer, HttpCall, LoopbackServer
-from sevenfold.proxy.body import ClientBody, choose_format, decode_raw, read_body_of
+from sevenfold.proxy.body import ClientBody, choose_format, read_body_of
 from sevenfold.proxy.conversation import OutgoingBody, RelayedConversation
 from sevenfold.proxy.conversations import ConversationStore
-from sevenfold.proxy.keys import find_key, list_reading_tools
+from sevenfold.proxy.keys import find_key, list_reading_tools, list_tools
 from sevenfold.proxy.receipt import Receipt, ReceiptRow
 from sevenfold.proxy.replies import ReplyCopy
 from sevenfold.proxy.threads import ThreadCopies, is_continued
@@ -164,8 +164,8 @@ class Proxy:
                 raise Mistake("it continues a thread whose beginning was not seen here")
             body = whole
         plan.body = body
-        tools = decode_raw(body.tools)
-        if not isinstance(tools, list) or not tools or not body.messages:
+        tools = list_tools(body)
+        if not tools or not body.messages:
             return  # a title, a summary, a count: not the conversation
         key = find_key(call.headers, body, tools)
         readers = list_reading_tools(tools)

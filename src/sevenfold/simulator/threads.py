@@ -47,7 +47,7 @@ class HeldThread:
         now = _read_fixed(body, betas)
         differ = [name for name, value in self.fixed.items() if now[name] != value]
         given = [name for name in HELD_FIELDS if body.get(name)]
-        differ += [n for n in given if strip_marks(body[n]) != strip_marks(self.head[n])]
+        differ += [n for n in given if strip_marks(body[n]) != strip_marks(self.head.get(n))]
         if differ:
             raise _refusal(
                 "thread_fingerprint_mismatch",
@@ -71,7 +71,7 @@ class MessageThreads:
         _check_thread(body["thread"], betas)
         _check_support(body)
         if body["thread"]["type"] == "create":
-            head = {name: body.get(name) for name in HELD_FIELDS}
+            head = {name: body[name] for name in HELD_FIELDS if body.get(name) is not None}
             return HeldThread(key, _read_fixed(body, betas), head)
         previous = body["thread"]["previous_message_id"]
         thread = self._by_id.get(previous)
