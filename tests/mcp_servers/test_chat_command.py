@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from cli.terminal import PROMPT, Terminal
 from cli.world import World
 
 pytestmark = pytest.mark.real
@@ -75,3 +76,15 @@ def test_no_file_of_the_project_sets_servers_of_the_user(world: World) -> None:
 
     assert not sign.exists()
     assert "a file of the project never sets it" in ran.err
+
+
+def test_a_chat_asks_before_it_starts_a_server_of_the_project(world: World) -> None:
+    sign = write_server(world)
+    with Terminal(["chat", "--model", "offline"], world.env, world.project) as t:
+        t.wait_for("mcpServers.odd", "args: touch", "Trust it? [y/N]")
+        assert not sign.exists()
+        t.line("y")
+        t.wait_for("starting 1 MCP server: odd", PROMPT)
+        assert sign.exists()
+        t.line("/exit")
+        assert t.wait_for_end() == 0

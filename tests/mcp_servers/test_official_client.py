@@ -131,8 +131,8 @@ async def test_a_purge_asks_the_person(project: ServedProject, mode: str) -> Non
     assert gone.is_error
 
 
-async def test_a_purge_is_refused_where_nobody_can_be_asked(project: ServedProject, mode: str) -> None:
-    async with Client(project.parameters(), mode=mode) as client:
+async def test_a_purge_is_refused_where_nobody_can_be_asked(project: ServedProject) -> None:
+    async with Client(project.parameters()) as client:
         await client.call_tool("remember", DEPLOY)
         kept = await client.call_tool("forget", {"name": "deploy-day", "purge": True})
         there = await client.call_tool("read", {"name": "deploy-day"})
@@ -142,10 +142,10 @@ async def test_a_purge_is_refused_where_nobody_can_be_asked(project: ServedProje
     assert not there.is_error
 
 
-async def test_the_guard_is_heard_as_it_is_written(project: ServedProject, mode: str) -> None:
+async def test_the_guard_is_heard_as_it_is_written(project: ServedProject) -> None:
     secret = {**DEPLOY, "body": "The token is\n\nghp_016C7GtjPjVuWyrAEyYNqwSAqhnHKd4Vwd2h"}
     about_user = {**DEPLOY, "type": "user", "name": "tabs", "body": "The user likes tabs."}
-    async with Client(project.parameters(), mode=mode) as client:
+    async with Client(project.parameters()) as client:
         refused = await client.call_tool("remember", secret)
         held = await client.call_tool("remember", about_user)
         unknown = await client.call_tool("read", {"name": "nothing-of-the-kind"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -145,7 +145,9 @@ class NoServers:
         """Does nothing: there is nothing to take up."""
 
 
-def open_servers(around: CommandContext) -> AbstractAsyncContextManager[ChatServers | NoServers]:
+def open_servers(
+    around: CommandContext, say: Callable[[str], None]
+) -> AbstractAsyncContextManager[ChatServers | NoServers]:
     """The MCP servers of the user's settings and of the project, to be started and ended."""
     settings, tree = around.load_settings().settings, around.places.tree
     if not settings.mcp_servers and not (around.trusted and (tree / SERVERS_FILE).exists()):
@@ -155,6 +157,8 @@ def open_servers(around: CommandContext) -> AbstractAsyncContextManager[ChatServ
 
     found = find_servers(tree, settings.mcp_servers, trusted=around.trusted)
     environment = around.environment.tool_environment(settings.env)
+    if found.entries:
+        say(f"starting {format_count(len(found.entries), 'MCP server')}: {', '.join(found.entries)}")
     return ChatServers(found, environment, tree, around.home)
 
 
@@ -209,7 +213,7 @@ def _format_value(value: Any) -> Iterator[str]:
         case {"hooks": list(hooks)}:
             when = f"{value['matcher']}: " if value.get("matcher") else ""
             yield from (f"{when}{line}" for hook in hooks for line in _format_value(hook))
-        case {"command": str(command)}:
+        case {"command": str(command)} if not value.keys() & {"args", "env", "cwd"}:  # a hook, no server
             yield command
         case dict():
             yield from (f"{name}: {line}" for name, item in value.items() for line in _format_value(item))

@@ -21,7 +21,7 @@ import anyio
 import msgspec
 from anyio.abc import TaskGroup
 
-from sevenfold.core.errors import SettingsError
+from sevenfold.core.errors import Failure, SettingsError
 from sevenfold.core.events import Compacted, Event, Notice
 from sevenfold.core.messages import Block, Image, Json, Text
 from sevenfold.core.protocols import Tool, ToolFailed
@@ -72,7 +72,7 @@ class ServerTool:
     async def run(self, args: Json, use_id: str) -> str | tuple[Block, ...]:
         try:
             result = await self._server.call(self._its_name, args)
-        except McpServerFailed as error:
+        except (McpServerFailed, SettingsError) as error:
             raise ToolFailed(f"the MCP server {self._server.name} failed: {error}") from error
         blocks = tuple(_read_content(result))
         if result.get("isError") is True:
@@ -120,7 +120,7 @@ class ChatServer:
         try:
             await self._connect()
             self.tools = await self._list_tools()
-        except (McpServerFailed, SettingsError) as error:
+        except (Failure, SettingsError) as error:
             self._around.say(f"the MCP server {self.name} is left out: {error}")
 
     async def call(self, tool: str, args: Json) -> Json:
@@ -164,7 +164,7 @@ class ChatServer:
     async def _list_again(self) -> None:
         try:
             self.tools = await self._list_tools()
-        except McpServerFailed:
+        except Failure:
             return  # the tools stay as they are; a call says what is wrong
 
     async def _list_tools(self) -> tuple[ServerTool, ...]:

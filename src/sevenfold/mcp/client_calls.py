@@ -30,6 +30,7 @@ from sevenfold.mcp.protocol import (
 
 DISCOVER: Final = "server/discover"
 INITIALIZE: Final = "initialize"
+ELICIT: Final = "elicitation/create"
 _SECRET: Final = os.urandom(16)  # Signs what a client has to bring back
 
 SendNotification: TypeAlias = Callable[[str, Json], None]
@@ -69,7 +70,7 @@ class ClientCall(msgspec.Struct, frozen=True):
             return None
         schema = {"type": "object", "properties": {"yes": {"type": "boolean"}}, "required": ["yes"]}
         params: Json = {"message": message, "requestedSchema": schema}
-        answer = self.request_input("confirm", "elicitation/create", params)
+        answer = self.request_input("confirm", ELICIT, params)
         if answer is None:
             return None
         content = answer.get("content")

@@ -60,9 +60,9 @@ def _begin(served: ServedMemory, folder: Path, dry_run: bool) -> str:
     make_private_dir(folder)
     for old in sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime)[:-KEPT]:
         old.unlink(missing_ok=True)
-    job, options = secrets.token_hex(4), served.options
+    job, around = secrets.token_hex(4), served.environment
     words = [sys.executable, "-m", "sevenfold", "dream", "run", "--json", "--quiet"]
-    words += ["--project", str(served.places.tree), *(["--home", options.home] if options.home else [])]
+    words += ["--project", str(served.places.tree), "--home", str(around.shared or around.home)]
     words.append("--dry-run" if dry_run else "--now")
     with (folder / f"{job}.json").open("xb") as out:
         _RUNNING[job] = subprocess.Popen(

@@ -101,7 +101,7 @@ class ServedMemory:
         with self.lock:
             try:
                 if self._find_known_project() is not None:
-                    self.open().recall("warm up", 1)
+                    self.open().search("warm up", 1)
             except SevenfoldError:
                 self._memory = None  # the first call says what is wrong
 
@@ -160,11 +160,6 @@ class ServedMemory:
         return self._with_notices(answer)
 
     # --- reading --------------------------------------------------------------------------------------
-
-    def recall(self, query: str, limit: int = 5, skip: frozenset[str] = frozenset()) -> list[Recalled]:
-        """The memories that answer a question; what has no vector yet is found by words."""
-        with self.lock:
-            return self.open().recall(query, limit, skip, wait=0.0)
 
     def _recall(self, memory: Memory, given: RecallArguments) -> ToolAnswer:
         if not given.query.strip():

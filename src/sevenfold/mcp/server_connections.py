@@ -175,9 +175,12 @@ class StdioConnection:
 
     async def _read(self) -> None:
         assert self._process.stdout is not None
-        rest = b""
+        rest = bytearray()
         async for chunk in _iterate_chunks(self._process.stdout):
-            *lines, rest = (rest + chunk).split(b"\n") if b"\n" in chunk else [rest + chunk]
+            rest += chunk
+            lines = list[bytearray]()
+            if b"\n" in chunk:
+                *lines, rest = rest.split(b"\n")
             for line in lines:
                 for message in parse_line(line) if line.strip() else ():
                     await self._receive(message)
@@ -236,11 +239,10 @@ async def _iterate_chunks(stream: ByteReceiveStream) -> Any:
 class HttpConnection:
     """A server at an address. Each request is a POST; the answer is JSON, or a stream of events with it."""
 
-    alive = True
-
     def __init__(self, entry: ServerEntry, hear: HearNotification) -> None:
         import httpx
 
+        self.alive = True
         self._url, self._hear = entry.url, hear
         self._client: httpx.AsyncClient = httpx.AsyncClient(follow_redirects=False, timeout=None)
         accept = "application/json, text/event-stream"
@@ -277,6 +279,7 @@ class HttpConnection:
             ) as answer:
                 if session := answer.headers.get("mcp-session-id"):
                     self._headers["mcp-session-id"] = session
+                self.alive = answer.status_code != 404  # it has forgotten us, or was started anew
                 if answer.status_code >= 300:
                     raise McpServerFailed(f"{self._url} answered with status {answer.status_code}")
                 return await self._read(answer, id)

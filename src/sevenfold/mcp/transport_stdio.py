@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
-from sevenfold.mcp.client_calls import DISCOVER, INITIALIZE, ClientCall, ClientConnection
+from sevenfold.mcp.client_calls import DISCOVER, ELICIT, INITIALIZE, ClientCall, ClientConnection
 from sevenfold.mcp.protocol import (
     INVALID_REQUEST,
     Json,
@@ -34,7 +34,8 @@ from sevenfold.mcp.server import APART, QUICK, McpServer
 LONGEST: Final = 16 << 20  # Bytes of a line; the guard of memory refuses much less
 BLOCK: Final = 1 << 16
 MOST_APART: Final = 8  # Calls that may wait at the same time
-WAIT: Final = 600.0  # Seconds that a person may take for an answer
+PERSON_WAIT: Final = 600.0  # Seconds that a person may take for an answer, and a program
+PROGRAM_WAIT: Final = 5.0
 
 
 class StdioTransport:
@@ -46,6 +47,7 @@ class StdioTransport:
         self._writing = threading.Lock()
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._asked: dict[str, queue.SimpleQueue[RpcReply | None]] = {}
+        self._begun: set[int | str] = set()
         self._cancelled: set[int | str] = set()
         self._apart: dict[threading.Thread, None] = {}
         self._numbers = iter(range(1, 1 << 62))
@@ -82,7 +84,7 @@ class StdioTransport:
                 if isinstance(id, str) and (waiting := self._asked.get(id)) is not None:
                     waiting.put(message)
             case RpcNotification(method="notifications/cancelled", params=params):
-                if isinstance(given := params.get("requestId"), int | str):
+                if isinstance(given := params.get("requestId"), int | str) and given in self._begun:
                     self._cancelled.add(given)
             case RpcRequest():
                 self._begin(message)
@@ -96,6 +98,7 @@ class StdioTransport:
         except RpcError as error:
             self._write(encode_error(request.id, error.code, str(error), error.data))
             return
+        self._begun.add(request.id)
         if request.method in QUICK:
             self._answer(call)
             if request.method in (INITIALIZE, DISCOVER):
@@ -109,6 +112,7 @@ class StdioTransport:
         self._apart = {thread: None for thread in self._apart if thread.is_alive()}
         if len(self._apart) >= MOST_APART:
             why = f"{MOST_APART} calls wait already; try again when one of them is answered"
+            self._begun.discard(call.request.id)
             self._write(encode_error(call.request.id, INVALID_REQUEST, why))
             return
         thread = threading.Thread(target=self._answer, args=(call,), daemon=True)
@@ -129,6 +133,7 @@ class StdioTransport:
             answer = encode_result(id, self._server.answer(call))
         except RpcError as error:
             answer = encode_error(id, error.code, str(error), error.data)
+        self._begun.discard(id)
         self._cancelled.discard(id)
         self._write(answer)
 
@@ -144,7 +149,7 @@ class StdioTransport:
             if self._ended.is_set():
                 return None
             self._write(encode_request(id, method, params))
-            return waiting.get(timeout=WAIT)
+            return waiting.get(timeout=PERSON_WAIT if method == ELICIT else PROGRAM_WAIT)
         except queue.Empty:
             return None
         finally:

@@ -233,7 +233,7 @@ class Chat:
     async def _run_session(self, options: ChatOptions, started_by: str) -> tuple[Session, CommandOutcome]:
         """One session from its opening to its end, and the MCP servers around it."""
         around, ask = self._context, self._ask_permission
-        async with open_servers(around) as servers:
+        async with open_servers(around, lambda text: self._aside.say(StatusLine(text))) as servers:
             tools = servers.tools
             session = open_session(options, around, ask, started_by, interactive=True, tools=tools)
             servers.follow(session)

@@ -314,7 +314,7 @@ class SingleRun:
                 asked = self._options.prompt or ""
                 command = bool(asked.strip()) and is_command(asked)
                 around = read_command_context(self._options.shared)
-                started = nullcontext(NoServers()) if command else open_servers(around)
+                started = nullcontext(NoServers()) if command else open_servers(around, self._say_progress)
                 servers = await stack.enter_async_context(started)
                 opening = open_session(
                     self._options,
@@ -331,6 +331,9 @@ class SingleRun:
                 if not command and (said := describe_unknown_model(session)):
                     self.aside.say(StatusLine(said))
                 await (self._run_command if command else self._take_turn)(session, prompt)
+
+    def _say_progress(self, text: str) -> None:
+        self.aside.say(StatusLine(text, "progress"))
 
     async def _take_turn(self, session: Session, prompt: str) -> None:
         try:

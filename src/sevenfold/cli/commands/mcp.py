@@ -6,6 +6,8 @@ Little is imported here: a client waits for the answer to its first request.
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -79,6 +81,8 @@ def serve_stdio(given: Mapping[str, str], output: int) -> int:
 
 def _serve(options: ServerOptions, output: int) -> int:
     server = McpServer(options)
+    if os.isatty(0):
+        print("sevenfold: an agent starts this and talks to it in JSON; Ctrl-D ends it", file=sys.stderr)
     with contextlib.suppress(KeyboardInterrupt):
         StdioTransport(server, 0, output).serve()
     return 0

@@ -260,6 +260,8 @@ class SearchCollection:
         found: list[tuple[int, str]] = []
         for segment, alive, rows in zip(segments, living, meaning.rows(segments), strict=True):
             lacking = alive & (rows < 0) & (segment.keys != 0)
+            if not lacking.any():
+                continue  # `np.unique` loads a part of numpy that nothing else here needs
             count += int(lacking.sum())
             owners = np.unique(segment.owner[lacking])
             found += zip(segment.stamps[owners].tolist(), (segment.files[at] for at in owners), strict=True)
