@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from operator import is_
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 from msgspec import Raw
@@ -14,17 +13,18 @@ from msgspec import Raw
 from sevenfold.context.anthropic import AnthropicFormat
 from sevenfold.context.formats import MARK, CallerRequest, WireFormat, WrittenMessages, strip_cache_marks
 from sevenfold.context.openai import OpenAiFormat
+from sevenfold.context.responses import ResponsesFormat
 from sevenfold.core.messages import Block, Json, ToolResult
 from sevenfold.core.request import Frame, Request, Ttl
 from sevenfold.layers.l1_tool_results.tool_results import is_empty
 
 MESSAGES: Final = "/v1/messages"
 CHAT: Final = ("/v1/chat/completions", "/chat/completions")
+RESPONSES: Final = ("/v1/responses", "/responses")
 BILLING: Final = "x-anthropic-billing-header:"
 """Beginning of a system block that a client sends for the provider's books; it is no part of the prompt."""
 DIGEST: Final = 12  # Bytes
 NO_RAW: Final = Raw(b"null")
-_BEFORE: Final = re.compile(rb'"messages"\s*:\s*\[\s*$')
 _decode: Final = msgspec.json.Decoder().decode
 _encode: Final = msgspec.json.Encoder().encode
 _decode_fields: Final = msgspec.json.Decoder(dict[str, Raw]).decode
@@ -33,6 +33,7 @@ _decode_fields: Final = msgspec.json.Decoder(dict[str, Raw]).decode
 class ClientBody(msgspec.Struct):
     """The fields of a request that the proxy looks at; all others it never reads."""
 
+    listed: ClassVar[str] = "messages"  # The field with the messages
     model: str
     messages: list[Raw]
     system: Raw = NO_RAW
@@ -43,6 +44,7 @@ class ClientBody(msgspec.Struct):
     context_management: Raw = NO_RAW
     output_config: Raw = NO_RAW
     response_format: Raw = NO_RAW
+    text: Raw = NO_RAW
 
     def read_params(self) -> Json:
         """The parameters on which the provider's cache depends."""
@@ -52,10 +54,36 @@ class ClientBody(msgspec.Struct):
             "context_management": self.context_management,
             "output_config": self.output_config,
             "response_format": self.response_format,
+            "text": self.text,
         }
         return {name: _decode(raw) for name, raw in given.items() if raw is not NO_RAW}
 
 
+class ItemsBody(ClientBody):
+    """The same of the Responses API, whose messages are items."""
+
+    listed: ClassVar[str] = "input"
+
+
+class ResponsesBody(msgspec.Struct):
+    """The fields of a request of the Responses API, under their own names."""
+
+    model: str
+    input: list[Raw]
+    instructions: Raw = NO_RAW
+    tools: Raw = NO_RAW
+    text: Raw = NO_RAW
+    previous_response_id: Raw = NO_RAW
+    conversation: Raw = NO_RAW
+
+    def to_items(self) -> ItemsBody | None:
+        """None if the server adds a history that is not in the request."""
+        if any(map(decode_raw, (self.previous_response_id, self.conversation))):
+            return None
+        return ItemsBody(self.model, self.input, self.instructions, self.tools, text=self.text)
+
+
+_read_responses_body: Final = msgspec.json.Decoder(ResponsesBody).decode
 read_body: Final = msgspec.json.Decoder(ClientBody).decode
 
 
@@ -64,18 +92,22 @@ def decode_raw(raw: Raw) -> Any:
 
 
 def replace_messages(
-    data: bytes, old: Sequence[Raw], messages: Iterable[bytes | Raw], **others: bytes | Raw
+    data: bytes,
+    old: Sequence[Raw],
+    messages: Iterable[bytes | Raw],
+    listed: str = ClientBody.listed,
+    others: Mapping[str, bytes | Raw] = {},
 ) -> bytes:
-    """The body with other messages; every field that is not named stays as the client wrote it."""
-    begin, end = _find_messages(data, old) if not others else (0, 0)
+    """The body with other messages; every field that is not among these stays as the client wrote it."""
+    begin, end = _find_messages(data, old, listed) if not others else (0, 0)
     if end:
         return b"".join((data[:begin], b",".join(messages), data[end:]))
     fields: dict[str, bytes | Raw] = {**_decode_fields(data), **others}
-    fields["messages"] = b"".join((b"[", b",".join(messages), b"]"))
+    fields[listed] = b"".join((b"[", b",".join(messages), b"]"))
     return b"{" + b",".join(_encode(name) + b":" + value for name, value in fields.items()) + b"}"
 
 
-def _find_messages(data: bytes, messages: Sequence[Raw]) -> tuple[int, int]:
+def _find_messages(data: bytes, messages: Sequence[Raw], listed: str) -> tuple[int, int]:
     """Where the first of these messages begins and the last one ends; zeros if that is not certain.
 
     It saves reading a long body a second time. No text holds a message as it is written: its quotes would
@@ -86,7 +118,10 @@ def _find_messages(data: bytes, messages: Sequence[Raw]) -> tuple[int, int]:
     after = begin + len(first)
     gap = data.find(b"{", after, after + 8) - after if len(messages) > 1 else 0
     length = sum(memoryview(raw).nbytes for raw in messages) + gap * (len(messages) - 1)
-    if gap < 0 or end - begin != length or not _BEFORE.search(data, max(0, begin - 40), begin):
+    before = (
+        data[max(0, begin - 40) : begin].rstrip().removesuffix(b"[").rstrip().removesuffix(b":").rstrip()
+    )
+    if gap < 0 or end - begin != length or not before.endswith(b'"%s"' % listed.encode()):
         return 0, 0
     return begin, end
 
@@ -175,9 +210,33 @@ class RelayedChat(OpenAiFormat):
         return {"messages": [*asked.leading, *written.messages]}
 
 
+class RelayedResponses(ResponsesFormat):
+    """Items of the Responses API of a client whose parameters stay its own."""
+
+    def rewrite_message(
+        self, message: Json, before: Sequence[Block], after: Sequence[Block | None]
+    ) -> Json | None:
+        shown = _keep_empty_results(before, after)
+        return message if shown is before else super().rewrite_message(message, before, shown)
+
+    def make_request(
+        self, asked: CallerRequest, request: Request, written: WrittenMessages, most: int
+    ) -> Json:
+        return {"messages": [*asked.leading, *written.messages]}
+
+
 def choose_format(path: str) -> WireFormat | None:
     """The format of requests to this path; None: they pass through."""
     path = path.rstrip("/")
     if path == MESSAGES:
         return RelayedMessages()
+    if path in RESPONSES:
+        return RelayedResponses()
     return RelayedChat() if path in CHAT else None
+
+
+def read_body_of(form: WireFormat, data: bytes) -> ClientBody | None:
+    """The body of a request in this format; None if the conversation is not in it."""
+    if isinstance(form, RelayedResponses):
+        return _read_responses_body(data).to_items()
+    return read_body(data)

@@ -26,6 +26,7 @@ from sevenfold.core.transcript import Reply
 from sevenfold.proxy.body import (
     NO_RAW,
     ClientBody,
+    RelayedMessages,
     decode_raw,
     encode_message,
     find_marked,
@@ -45,7 +46,7 @@ NO_LAYER: Final = {
 """Flags for a client that could not read back what was cleared: only accounts are kept."""
 
 
-NEW_THREAD: Final = b'{"type":"create"}'
+NEW_THREAD: Final = Raw(b'{"type":"create"}')
 MARKED: Final = 4
 """Messages at the end among which a client's cache marks on messages stand."""
 
@@ -111,7 +112,7 @@ class RelayedConversation:
         self._encoded: dict[int, tuple[Json, bytes]] = {}
         self._hidden = MessageSize()
         self._turn = 0
-        self.direct = DirectCache()
+        self._direct = DirectCache(isinstance(form, RelayedMessages))
 
     def _hear(self, event: Event) -> None:
         if isinstance(event, Added | CacheBroke | Cleared | Compacted | Failed | Stored):
@@ -153,15 +154,15 @@ class RelayedConversation:
         hidden = max(0, self.context.view.calibration.tokens(self._hidden))
         messages = self._list_outgoing(body)
         if not held:
-            whole = replace_messages(data, body.messages, messages)
+            whole = replace_messages(data, body.messages, messages, body.listed)
         elif extends:  # what the provider holds is still right
             new = len(said) - held
             same = all(map(is_, written[-new:], said[-new:]))
             whole = data if same else replace_messages(data, body.messages[-new:], messages[-new:])
         else:
-            fields = {"system": body.system, "tools": body.tools}
-            given = {name: raw for name, raw in fields.items() if raw is not NO_RAW}
-            whole = replace_messages(data, body.messages[held:], messages, thread=NEW_THREAD, **given)
+            fields = {"system": body.system, "tools": body.tools, "thread": NEW_THREAD}
+            others = {name: raw for name, raw in fields.items() if raw is not NO_RAW}
+            whole = replace_messages(data, body.messages[held:], messages, others=others)
         return OutgoingBody(whole, True, acts, breaks, failures, hidden)
 
     @property
@@ -257,35 +258,37 @@ class RelayedConversation:
     def estimate_direct(self, out: OutgoingBody, usage: Usage) -> Usage:
         """The usage of the same request without the proxy."""
         ttl = TTL_SECONDS["1h" if usage.cache_write_1h else "5m"]
-        return self.direct.estimate(usage, out.hidden, out.breaks, self._clock.now(), ttl)
+        return self._direct.estimate(usage, out.hidden, out.breaks, self._clock.now(), ttl)
 
 
 class DirectCache:
     """Follows what the provider's cache would hold if the client's own requests had been sent."""
 
-    def __init__(self) -> None:
-        self._cached = self._direct = 0
+    def __init__(self, by_marks: bool) -> None:
+        """`by_marks`: the provider keeps what the client marks; others keep every prompt by themselves."""
+        self._by_marks = by_marks
+        self._kept = self._kept_direct = 0  # Tokens in the cache after the last request: ours, the client's
         self._at = 0.0
 
-    def estimate(self, usage: Usage, hidden: int, acted: bool, now: float, ttl: float) -> Usage:
-        """The usage of the whole request: what we lost by acting, the client's own would have read."""
-        cached = usage.cache_read + usage.cache_write
-        whole = cached + hidden
-        if not self._cached:  # nothing to compare with: the hidden part is read if anything is
+    def estimate(self, usage: Usage, hidden: int, breaks: bool, now: float, ttl: float) -> Usage:
+        """The usage of the whole request: what we lost by a change, the client's own would have read."""
+        kept = usage.cache_read + usage.cache_write if self._by_marks else usage.prompt
+        whole = kept + hidden if kept else 0
+        if not self._kept:  # nothing to compare with: the hidden part is read if anything is
             read = usage.cache_read + (hidden if usage.cache_read else 0)
-        elif acted and now - self._at <= ttl:
-            read = self._direct
+        elif breaks and now - self._at <= ttl:
+            read = self._kept_direct
         else:
-            read = round(self._direct * min(1.0, usage.cache_read / self._cached))
-        read = min(max(read, usage.cache_read), whole) if cached else 0
-        self._cached, self._direct, self._at = cached, whole if cached else 0, now
-        if not hidden and not acted:
-            self._direct = cached
+            read = round(self._kept_direct * min(1.0, usage.cache_read / self._kept))
+        read = min(max(read, usage.cache_read), whole)
+        self._kept, self._kept_direct, self._at = kept, whole, now
+        if not hidden and not breaks:
             return usage
-        written = whole - read if cached else 0
+        if not self._by_marks or not kept:
+            return Usage(usage.prompt + hidden - read, 0, read, usage.output)
+        written = whole - read
         hour = round(written * usage.cache_write_1h / usage.cache_write) if usage.cache_write else 0
-        fresh = usage.input + (0 if cached else hidden)
-        return Usage(fresh, written, read, usage.output, min(written, hour))
+        return Usage(usage.input, written, read, usage.output, hour)
 
 
 def describe_act(event: Event) -> str:

@@ -11,6 +11,7 @@ import msgspec
 from sevenfold.context.formats import encode_canonical, strip_cache_marks
 from sevenfold.core.errors import StorageFailure
 from sevenfold.core.messages import Json
+from sevenfold.layers.l2_microcompaction.cost import SHELLS
 from sevenfold.proxy.body import ClientBody, decode_raw, make_digest
 
 CLAUDE_SESSION: Final = "x-claude-code-session-id"
@@ -18,11 +19,10 @@ CLAUDE_AGENT: Final = "x-claude-code-agent-id"
 CODEX_SESSION: Final = ("session-id", "session_id")
 CODEX_THREAD: Final = ("thread-id", "thread_id", "conversation_id")
 MAIN: Final = "main"
-READING_TOOLS: Final = frozenset({
-    "Bash", "Grep", "Read", "bash", "cat", "exec", "exec_command", "execute_command", "grep", "local_shell",
-    "open_file", "read", "read_file", "run_command", "run_shell_command", "shell", "shell_command",
-    "str_replace_based_edit_tool", "terminal", "view", "view_file",
-})  # fmt: skip
+READING_TOOLS: Final = SHELLS | {
+    "Grep", "Read", "cat", "grep", "open_file", "read", "read_file", "str_replace_based_edit_tool", "view",
+    "view_file",
+}  # fmt: skip
 """Tools with which a client can read back what was cleared."""
 _SAFE: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 
@@ -65,8 +65,10 @@ def name_tool(tool: Any) -> str:
 
 
 def list_reading_tools(tools: Sequence[Any]) -> list[str]:
-    """The client's tools that read files or run commands."""
-    return [name for name in map(name_tool, tools) if name in READING_TOOLS]
+    """The client's tools that read files or run commands; some clients group their tools."""
+    groups = (tool["tools"] if isinstance(tool, dict) and "tools" in tool else [tool] for tool in tools)
+    names = (name_tool(tool) for group in groups if isinstance(group, list) for tool in group)
+    return [name for name in names if name in READING_TOOLS]
 
 
 def find_claude_results(config: Path, session: str) -> Path:

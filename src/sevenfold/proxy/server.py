@@ -22,7 +22,7 @@ from sevenfold.core.events import CacheBroke
 from sevenfold.core.protocols import Clock
 from sevenfold.core.tokens import Usage
 from sevenfold.loopback import SURPRISES, ConnectionCut, HttpAnswer, HttpCall, LoopbackServer
-from sevenfold.proxy.body import ClientBody, choose_format, decode_raw, read_body
+from sevenfold.proxy.body import ClientBody, choose_format, decode_raw, read_body_of
 from sevenfold.proxy.conversation import OutgoingBody, RelayedConversation
 from sevenfold.proxy.conversations import ConversationStore
 from sevenfold.proxy.keys import find_key, list_reading_tools
@@ -154,7 +154,9 @@ class Proxy:
             raise Mistake("the body is over 32 MB")
         if call.headers.get("content-encoding", "identity") != "identity":
             raise Mistake("the body is compressed")
-        body = read_body(call.body)
+        body = read_body_of(form, call.body)
+        if body is None:
+            return
         plan.model, new = body.model, len(body.messages)
         if continued := is_continued(body):
             whole = self._threads.complete(body)

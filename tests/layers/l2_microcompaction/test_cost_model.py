@@ -473,6 +473,18 @@ def test_the_fitted_model_says_what_the_measurements_say(talk: Talk) -> None:
     assert found["t4"] < 0.05
 
 
+def test_a_shell_of_another_agent_is_a_shell(talk: Talk) -> None:
+    talk.call("exec_command", 8_000)
+    talk.call("Bash", 8_000)
+    scan = ViewScan([*CLEARABLE, "exec_command"], ())
+    scan.follow(talk.view)
+    model = NeedModel.load()
+
+    theirs, ours = (model.chance(one, scan) for one in scan.found)
+
+    assert theirs < ours  # it is one call older, and else the same
+
+
 def test_what_is_known_of_a_result_is_on_a_scale_of_about_one(talk: Talk) -> None:
     talk.call("Read", 400_000, file_path="/a.py")
     for _ in range(500):

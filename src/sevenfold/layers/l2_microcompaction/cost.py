@@ -29,7 +29,11 @@ CHANGING: Final = ("age", "turns", "changed_since", "read_since", "untouched")
 """The features that change while a result stands in the view."""
 FEATURES: Final = ("always", "read", "search", "shell", "change", "size", *CHANGING, "error")
 SEARCHERS: Final = frozenset({"Grep", "Glob"})
-SHELLS: Final = frozenset({"Bash"})
+SHELLS: Final = frozenset({
+    "Bash", "bash", "exec", "exec_command", "execute_command", "local_shell", "run_command",
+    "run_shell_command", "shell", "shell_command", "terminal",
+})  # fmt: skip
+"""Tools that run commands, as the clients in whose loops we work call them."""
 
 
 def compute_features(candidate: Candidate, scan: ViewScan) -> tuple[float, ...]:
