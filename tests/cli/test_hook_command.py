@@ -288,6 +288,8 @@ def test_a_home_folder_is_a_project_like_any_other(hook: Hook, here: Here, world
     write_memory(folder / "deploy-day.md", FACT)
 
     assert FACT in context_of(hook("UserPromptSubmit", prompt=ASKED, cwd=str(world.user)))
+    said = hook("SessionStart", source="startup", cwd=str(world.user)).json["systemMessage"]
+    assert "started in your home folder" in said
 
 
 @pytest.mark.parametrize("event", MOMENTS)

@@ -158,6 +158,7 @@ def test_claude_code_has_to_be_there(here: Here, world: World) -> None:
     assert ran.code == 2
     assert "'claude' is not on your PATH" in ran.err
     assert read_tree(world.user) == {}
+    assert not (world.home / "setup").exists()
 
 
 @pytest.fixture
@@ -234,6 +235,12 @@ def test_a_status_line_of_the_user_stays(here: Here, claude: Path) -> None:
     )
 
     assert here("setup", "claude", "--json").json["files"] == []
+    settings = claude / ".claude" / "settings.json"
+    here("setup", "claude", "--yes")
+    settings.write_text('{"statusLine": {"command": "mine"}, ' + ENABLED[1:], encoding="utf-8")
+    checks = here("doctor", "--json").json["checks"]
+    (found,) = [one["found"] for one in checks if one["name"] == "claude"]
+    assert "has nothing of ours" not in found
 
 
 def test_doctor_checks_what_setup_wrote(here: Here, world: World, codex: Path) -> None:

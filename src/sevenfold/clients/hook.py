@@ -29,13 +29,14 @@ from sevenfold.clients.events import (
 from sevenfold.clients.notes import ClientNotes, find_notes_file, load_notes, sweep_notes
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Mistake, Refused
+from sevenfold.core.events import Emit, Event, Notice
 from sevenfold.core.protocols import Clock
 from sevenfold.core.tokens import estimate_tokens
 from sevenfold.memory.errors import Guarded
 from sevenfold.memory.folder.folder import A_SECRET
 from sevenfold.memory.history.revisions import FOUND, Author
 from sevenfold.memory.recall_results import Recalled
-from sevenfold.memory.store import Memory, MemoryOff
+from sevenfold.memory.store import Memory, MemoryOff, ignore_event
 from sevenfold.settings.environment import Environment
 
 if TYPE_CHECKING:
@@ -49,11 +50,13 @@ _SUMMARY: Final = "<summary>"  # In the answer of the agent by which Claude Code
 _COMMAND: Final = "/"
 
 
-def open_client_memory(event: ClientEvent, environment: Environment, project: Path | None = None) -> Memory:
+def open_client_memory(
+    event: ClientEvent, environment: Environment, project: Path | None = None, emit: Emit = ignore_event
+) -> Memory:
     """The memory of the client's project. Raises `MemoryOff` or `Mistake` if there is none."""
     home = environment.shared or environment.home
     folder = project or find_project_folder(event, environment)
-    return Memory.open(folder, home=home, environ=environment.variables)
+    return Memory.open(folder, home=home, environ=environment.variables, emit=emit)
 
 
 def find_project_folder(event: ClientEvent, environment: Environment) -> Path:
@@ -79,6 +82,12 @@ class ClientHooks:
         self._memory: Memory | None = None
         self._notes: ClientNotes | None = None
         self._background: ClientBackground | None = None
+        self._warnings: list[str] = []
+
+    def hear(self, event: Event) -> None:
+        """Keep a warning about the memory or its project, for the start of a session."""
+        if isinstance(event, Notice):
+            self._warnings.append(event.text)
 
     def answer(self, event: ClientEvent) -> dict[str, Any]:
         """The answer to an event, as an object; an empty one means: go on. Raises `Mistake`."""
@@ -107,7 +116,8 @@ class ClientHooks:
         if memory.has_news():
             memory.take_in(tidy=False)
         worries = "; ".join(_list_worries(memory))
-        said = answer_message(f"{worries}{self._home_hint}" if worries else "")
+        lines = [*self._warnings, f"{worries}{self._home_hint}" if worries else ""]
+        said = answer_message("; ".join(filter(None, lines)))
         return said | answer_context(event, self._give_back(event) if event.source == "compact" else "")
 
     def _recall(self, event: ClientEvent) -> str:

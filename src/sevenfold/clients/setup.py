@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import hashlib
 import shlex
 import shutil
 import subprocess
@@ -29,6 +28,7 @@ from sevenfold.clients.settings_files import (
     make_toml_file,
 )
 from sevenfold.core.errors import Mistake, SevenfoldError
+from sevenfold.memory.folder.folder import digest_bytes
 from sevenfold.settings.environment import Environment
 from sevenfold.storage.files import make_private_dir, make_storage_failure, read_if_there, write_atomic
 
@@ -263,8 +263,8 @@ def list_setup_problems(
         return None
     plan, problems = make_plan(client, environment, program), list[str]()
     for file in plan.files:
-        now = _read(file.path)
-        if now is None or file.take_out(now) == now:
+        now = _read(file.path) or b""
+        if file.take_out(now) == now != file.put_in(now):
             problems.append(f"{file.path} has nothing of ours any more")
     if plan.commands and not plan.installed:
         problems.append(f"its plugin {PLUGIN} is not enabled")
@@ -290,7 +290,7 @@ def apply_plan(plan: ClientPlan, environment: Environment) -> list[SetupChange]:
     store = SetupStore(environment.home, plan.client)
     known, originals = store.read(), {file.path: _read(file.path) for file in plan.files}
     list_changes(plan)  # a file that is not valid ends it here
-    done = list[SetupChange]()
+    copies = store.keep_copies(plan, known, originals)
     try:
         for command in () if plan.installed else plan.commands:
             _run(command, environment)
@@ -305,8 +305,10 @@ def apply_plan(plan: ClientPlan, environment: Environment) -> list[SetupChange]:
         for command in () if plan.installed else plan.commands_back:
             with contextlib.suppress(SevenfoldError):
                 _run(command, environment)
+        if known is None:
+            store.remove()
         raise
-    store.write(plan, known, originals, folders)
+    store.write(plan, known, copies, folders)
     return [
         SetupChange(path, before, now)
         for path, before in originals.items()
@@ -373,26 +375,28 @@ class SetupStore:
     def read_copy(self, written: WrittenFile) -> bytes | None:
         return None if written.copy is None else _read(self._copies / written.copy)
 
-    def write(
-        self,
-        plan: ClientPlan,
-        known: SetupRecord | None,
-        originals: dict[Path, bytes | None],
-        folders: Sequence[str],
-    ) -> None:
-        """Keep a copy of each file as it was before the first setup, and note how it is now."""
+    def keep_copies(
+        self, plan: ClientPlan, known: SetupRecord | None, originals: dict[Path, bytes | None]
+    ) -> dict[Path, str]:
+        """Keep a copy of each file as it was before the first setup; returns their names."""
         make_private_dir(self._copies)
-        files = list[WrittenFile]()
+        copies: dict[Path, str] = {}
         for number, file in enumerate(plan.files):
             before, earlier = originals[file.path], self.find(known, file.path)
             if earlier is not None and before is not None:
                 same = earlier.after == digest_bytes(before)
                 before = self.read_copy(earlier) if same else file.take_out(before) or None
-            copy = None
             if before is not None:
-                copy = f"{number}-{file.path.name}"
-                write_atomic(self._copies / copy, before)
-            files.append(WrittenFile(str(file.path), digest_bytes(_read(file.path) or b""), copy))
+                copies[file.path] = f"{number}-{file.path.name}"
+                write_atomic(self._copies / copies[file.path], before)
+        return copies
+
+    def write(
+        self, plan: ClientPlan, known: SetupRecord | None, copies: dict[Path, str], folders: Sequence[str]
+    ) -> None:
+        """Note how the files are now."""
+        paths = [file.path for file in plan.files]
+        files = [WrittenFile(str(p), digest_bytes(_read(p) or b""), copies.get(p)) for p in paths]
         made = dict.fromkeys([*(known.folders if known else ()), *folders])
         record = SetupRecord(plan.version, tuple(files), tuple(made))
         write_atomic(self._file, msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
@@ -402,10 +406,6 @@ class SetupStore:
         shutil.rmtree(self._copies, ignore_errors=True)
         with contextlib.suppress(OSError):
             self._file.parent.rmdir()
-
-
-def digest_bytes(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
 
 
 def _read(path: Path) -> bytes | None:

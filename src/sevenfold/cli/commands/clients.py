@@ -35,9 +35,10 @@ def run_hook(shared: SharedOptions, name: str, client: str) -> int:
         with ExitStack() as opened:
 
             def open_memory(event: ClientEvent) -> Memory:
-                return opened.enter_context(open_client_memory(event, around, project))
+                return opened.enter_context(open_client_memory(event, around, project, hooks.hear))
 
-            answer = ClientHooks(client, around, open_memory).answer(event)
+            hooks = ClientHooks(client, around, open_memory)
+            answer = hooks.answer(event)
     except SevenfoldError as error:
         print(f"sevenfold: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
