@@ -110,3 +110,20 @@ def test_a_memory_without_vectors_is_judged_by_its_words_alone() -> None:
     asked = traits("where is the pre-production machine hosted?")
     assert is_worth_showing(asked, replace(GOOD, near=None))
     assert not is_worth_showing(asked, replace(WEAK, near=None, covered=0.1))
+
+
+def test_talk_about_code_needs_more_than_a_question_about_oneself() -> None:
+    between = replace(WEAK, covered=0.36, near=0.36, passages=2_000)
+    assert traits("why are the integration tests of the parser so slow?").technical
+    assert traits("move `find_file` into src/search/files.py of this project").technical
+    assert not traits("deploy freeze").technical
+    assert not traits("which restaurant in Lisbon did Anna like so much?").technical
+    assert is_worth_showing(traits("why were the guests of the wedding so late?"), between)
+    assert not is_worth_showing(traits("why are the integration tests of the parser so slow?"), between)
+
+
+def test_a_short_question_about_oneself_needs_no_more_words() -> None:
+    """ "What was my previous occupation?" has one word that names a subject."""
+    found = RecallEvidence(share=0.06, covered=0.14, near=0.29, passages=2_400)
+    assert is_worth_showing(traits("What was my previous occupation?"), found)
+    assert not is_worth_showing(traits("What about the occupation?"), found)

@@ -44,6 +44,14 @@ _ORDER: Final = re.compile(
     r"|execute|pull|post|build|deploy|install)\b"
 )
 """Work for the agent: what it is about, the conversation says more often than a memory."""
+_TECHNICAL: Final = re.compile(
+    r"`[^`\n]+`|(?<!\w)--?[a-z][\w-]+|https?://|\w/\w+/|@\w+[./]|\b[a-z]+_[a-z_]+\b|\b[a-z]+[A-Z]\w+"
+    r"|\b\w+\.(?:py|js|ts|tsx|go|rs|md|json|ya?ml|toml|sh|css|html|java|rb|c|h|cpp|env)\b"
+    r"|\b(?:commit|repo|branch|merge|rebase|PR|pull request|tests?|refactor|function|codebase|lint|CI|API"
+    r"|SDK|stack ?trace|compile|deploy|endpoint|docs)\b"
+)
+"""Talk about code: most of it belongs to the work at hand."""
+_TALK: Final = 3  # Words of a prompt that speaks of code; "deploy freeze" is a search
 ENOUGH: Final = 4  # Words that name a subject; from so many on a prompt says what it is about
 
 
@@ -57,6 +65,7 @@ class QuestionTraits(msgspec.Struct, frozen=True):
     orders: bool  # It gives the agent work to do
     known: bool  # It has a name that the folder knows
     unknown: bool  # It has a name that the folder does not know
+    technical: bool = False  # It speaks of code
 
     @property
     def is_empty(self) -> bool:
@@ -87,7 +96,8 @@ class RelevanceRule(msgspec.Struct, frozen=True):
     asks: float
     personal: float
     orders: float
-    thin: float  # For each word that is missing to `ENOUGH`
+    technical: float
+    thin: float  # For each word that is missing to `ENOUGH`; "what was my job?" needs no more words
 
     def weigh(self, question: QuestionTraits, found: RecallEvidence) -> float:
         """Above zero: show it."""
@@ -102,17 +112,18 @@ class RelevanceRule(msgspec.Struct, frozen=True):
             + self.asks * question.asks
             + self.personal * question.personal
             + self.orders * question.orders
-            + self.thin * max(0, ENOUGH - question.words)
+            + self.technical * question.technical
+            + self.thin * max(0, ENOUGH - question.words) * (not (question.asks and question.personal))
         )
 
 
 BY_MEANING: Final = RelevanceRule(
-    least=0.4, start=-3.0, share=3.9, covered=5.2, near=8.4, size=-0.32, known=2.5, unknown=-2.3, asks=2.5,
-    personal=1.9, orders=-1.9, thin=-1.0,
+    least=0.3, start=0.6, share=3.5, covered=4.4, near=5.7, size=-0.43, known=2.3, unknown=-2.5, asks=2.1,
+    personal=1.4, orders=-2.6, technical=-2.4, thin=-1.3,
 )  # fmt: skip
 BY_WORDS: Final = RelevanceRule(
-    least=0.12, start=-1.2, share=9.3, covered=6.1, near=0.0, size=-0.31, known=2.5, unknown=-2.2, asks=2.2,
-    personal=2.2, orders=-2.2, thin=-1.6,
+    least=0.12, start=-0.4, share=9.3, covered=6.1, near=0.0, size=-0.31, known=2.5, unknown=-2.2, asks=2.2,
+    personal=2.2, orders=-2.2, technical=-2.2, thin=-1.6,
 )  # fmt: skip
 
 
@@ -122,14 +133,16 @@ def find_traits(text: str, seen: Mapping[str, bool]) -> QuestionTraits:
     personal = _PERSONAL.search(text) is not None
     asks = _ASKING.search(text) is not None or bool(_ADVICE.search(text) and _PERSON.search(text))
     orders = not asks and _ORDER.search(text) is not None
+    words = sum(find_emphasis(word) == 1.0 for word in seen)
     return QuestionTraits(
-        words=sum(find_emphasis(word) == 1.0 for word in seen),
+        words=words,
         plain=asks or len(text.split()) == 1 or ("?" in text and not orders),
         asks=asks,
         personal=personal,
         orders=orders,
         known=any(names),
         unknown=not all(names),
+        technical=words >= _TALK and _TECHNICAL.search(text) is not None,
     )
 
 

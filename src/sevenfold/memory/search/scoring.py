@@ -31,9 +31,11 @@ K1: Final = 1.2  # BM25: the smaller, the sooner repeating a word stops counting
 B: Final = 0.75  # BM25: the larger, the more often a long text has to have a word
 SEVERAL: Final = 4  # Passages of a memory whose words count beside those of the best one
 BEST: Final = 0.5  # The weight of the best passage by words, beside the whole text and the best few
+FEW_BEST: Final = 3.0  # The weight of the best few passages by words
 NEAR: Final = 0.4  # The weight of nearness to the question, beside words
 ECHO: Final = 0.8  # The weight of nearness to the question together with its best answers
 CLEAR: Final = 8  # Words of a question up to which its vector says what it is about; of more, words decide
+EVENER: Final = 2  # Words more than `CLEAR` with which an assistant's turns count in full
 FAINTEST: Final = 0.3  # The share of its weight that meaning keeps however long the question
 BESIDE: Final = 0.3  # The part of the best score that others must reach to be shown beside it
 BESIDE_BY_WORDS: Final = 0.2  # The same where there are no vectors: scores by words fall faster
@@ -56,7 +58,8 @@ def weigh_question(rarity: Mapping[str, float]) -> dict[str, float]:
 
 def add_word_scores(whole: Scores, best: Scores, several: Scores) -> Scores:
     """One score by words, of the whole text, its best passage and its best few."""
-    return whole + BEST * best + several
+    together: Scores = whole + BEST * best + FEW_BEST * several
+    return together
 
 
 def weigh_meaning(words: int) -> float:
@@ -69,7 +72,7 @@ def compute_evenness(words: int) -> float:
 
     A short question asks for what the person said; a long message goes on with what both worked out.
     """
-    return min(1.0, max(0.0, words / CLEAR - 1.0))
+    return min(1.0, max(0.0, (words - CLEAR) / EVENER))
 
 
 def compute_nearness(cosines: Scores) -> float:
