@@ -20,10 +20,17 @@ from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Mistake, StorageFailure
 from sevenfold.core.events import Emit, Event, Notice
 from sevenfold.core.protocols import Clock
-from sevenfold.memory.backend import ConcurrentWrite, FolderListing, MemoryBackend, OpenMemories, is_topic
+from sevenfold.memory.backend import (
+    ConcurrentWrite,
+    FolderListing,
+    MemoryBackend,
+    OpenMemories,
+    is_topic,
+    open_backend,
+    start_following,
+)
 from sevenfold.memory.dreams.journal import is_commit_pending
 from sevenfold.memory.errors import NoSuchMemory
-from sevenfold.memory.folder.files import FolderBackend
 from sevenfold.memory.folder.folder import (
     OWN,
     SHARED,
@@ -573,13 +580,15 @@ class Memory(MemoryStore):
         """The memory at a known place."""
         if place.off is not None:
             raise MemoryOff(place.off)
-        return cls(
-            FolderBackend.at(place),
+        memory = cls(
+            open_backend(place),
             clock,
             emit=emit,
             embedder=open_default_embedder(place.words),
-            claim=lambda: FolderBackend.at(claim_memory_place(place)),
+            claim=lambda: open_backend(claim_memory_place(place)),
         )
+        start_following(memory)
+        return memory
 
     def __enter__(self) -> Self:
         return self
