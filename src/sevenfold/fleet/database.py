@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import resources
@@ -151,7 +152,9 @@ class FleetDatabase:
             if not self._address:
                 raise FleetAway(f"{VARIABLE} is not set; what is new waits on this machine")
             psycopg = import_psycopg()
-            self._connection = psycopg.connect(self._address, autocommit=True)
+            connection: Connection[Any] = psycopg.connect(self._address, autocommit=True)
+            weakref.finalize(self, connection.close)
+            self._connection = connection
         return self._connection
 
     def _find_tenant(self, connection: Connection[Any]) -> Tenant:

@@ -228,11 +228,11 @@ class FleetSync:
             count += self._read_all()
             try:
                 self._outbox.send()
-                state = self._outbox.read_state()
-                self._backend.memories.note_seen(state.xid, state.seq)
-                return count
             except ConflictingWrite:
                 continue  # another machine was faster: its change is in the feed now
+            state = self._outbox.read_state()
+            self._backend.memories.note_seen(state.xid, state.seq)
+            return count
         raise FleetAway("other machines keep changing the same memories; this one tries again later")
 
     def _read_all(self) -> int:
@@ -271,7 +271,7 @@ class FleetSync:
                     at.write(file, data, there)
                 elif there is not None:
                     at.remove(file, there)
-            since = self._newest_number() if unsent else 0
+            since = self._find_merged(row.name, written[row.name] == ours) if unsent else 0
             self._outbox.write_base(row.name, FileBase(row.rev, digest_text(row.body), since))
         author = row.author if not unsent else Author("other", reason="merged two machines' changes")
         self._store.take_in(author, row.name)
@@ -297,9 +297,13 @@ class FleetSync:
         beside = f"{row.name.removesuffix('.md')}-{self._outbox.machine[:8]}.md"
         return {row.name: row.body, beside: ours}
 
-    def _newest_number(self) -> int:
-        newest = self._backend.own_revisions().log(limit=1)
-        return newest[0].number if newest else 0
+    def _find_merged(self, file: str, as_it_was: bool) -> int:
+        """The number up to which local revisions of a file need not be sent.
+
+        A merge makes a revision of its own. If it left the file as it was, the last one is sent instead.
+        """
+        newest = self._backend.own_revisions().log(file if as_it_was else None, limit=1)
+        return newest[0].number - as_it_was if newest else 0
 
 
 class FleetFollower:
