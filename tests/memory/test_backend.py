@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from fleet.machines import Machine
 
 from sevenfold import Memory
 from sevenfold.core.errors import Mistake, Refused, StorageFailure
@@ -14,14 +15,25 @@ from sevenfold.memory.folder.files import FolderBackend
 from sevenfold.memory.history.revisions import Author, TakenRevisions
 from sevenfold.testing import FakeClock, InMemoryBackend
 
+pytest_plugins = ["fleet.fixtures"]
 USER = Author("user")
 
 
-@pytest.fixture(params=["folder", "memory"])
+@pytest.fixture(
+    params=["folder", "memory", pytest.param("postgres", marks=pytest.mark.xdist_group("postgres"))]
+)
 def backend(request: pytest.FixtureRequest, tmp_path: Path) -> MemoryBackend:
     if request.param == "memory":
         return InMemoryBackend()
+    if request.param == "postgres":
+        machine: Machine = request.getfixturevalue("machine")
+        return machine.backend
     return FolderBackend(tmp_path / "memory", tmp_path / "state")
+
+
+@pytest.fixture
+def machine(tmp_path: Path, address: str) -> Machine:
+    return Machine(tmp_path, address, "ann")
 
 
 # --- files --------------------------------------------------------------------------------------------

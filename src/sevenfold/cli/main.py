@@ -20,6 +20,7 @@ from sevenfold.cli.agents import agents
 from sevenfold.cli.clients import answer_hook, print_status_line, run_slash_command, set_up_client
 from sevenfold.cli.dream import dream
 from sevenfold.cli.failures import report_errors
+from sevenfold.cli.fleet import fleet
 from sevenfold.cli.memory import memory
 from sevenfold.cli.options import PLAIN, ChatOptions, ReplyFormat, SharedOptions, add_shared_options
 from sevenfold.cli.replay import replay
@@ -62,6 +63,7 @@ GROUPS: Final = {  # The default command of each group of commands
     "dream": "run",
     "agents": "list",
     "team": "status",
+    "fleet": "status",
 }
 OF_THE_ROOT: Final = ("-h", "--help", "--version", "--install-completion", "--show-completion")
 COLLECT_AFTER: Final = 100_000
@@ -263,6 +265,7 @@ app.add_typer(memory)
 app.add_typer(dream)
 app.add_typer(agents)
 app.add_typer(team)
+app.add_typer(fleet)
 app.command()(replay)
 app.command("hook")(answer_hook)
 app.command("slash")(run_slash_command)

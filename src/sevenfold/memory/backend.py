@@ -14,13 +14,21 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 import msgspec
 
+from sevenfold.core.errors import Mistake
 from sevenfold.memory.folder.names import INDEX_NAME, LOGS, make_file_key
 from sevenfold.memory.history.revisions import Author, Revision, TakenRevisions
 
+if TYPE_CHECKING:
+    from sevenfold.memory.store import MemoryStore
+    from sevenfold.settings.place import MemoryPlace
+
+SHARED_BY: Final = "backend.json"
+"""A file in the state folder that names the package which keeps the memories, as `{"kind": NAME}`."""
+BACKENDS: Final = "sevenfold.backends"  # The group of entry points where a package says how it opens them
 HEAD: Final = 250_000
 """Bytes of the largest memory that is written, and so many are read of one that is larger."""
 _AN_INDEX: Final = f"/{INDEX_NAME}"
@@ -230,3 +238,36 @@ class MemoryBackend(Protocol):
 
     def state(self, name: str) -> StateRecords:
         """The records under one name: `""` the ledger, `quarantine`, `dream-journal`."""
+
+
+@runtime_checkable
+class SharedBackend(MemoryBackend, Protocol):
+    """A backend whose memories others change too."""
+
+    def follow(self, store: MemoryStore) -> None:
+        """Bring the changes of others into the store, in the background, until `close`."""
+
+
+def open_backend(place: MemoryPlace) -> MemoryBackend:
+    """The backend of a place: its folder, or what the package opens that keeps its memories."""
+    from sevenfold.memory.folder.files import FolderBackend
+
+    named = place.state / SHARED_BY
+    if not named.exists():
+        return FolderBackend.at(place)
+    from importlib.metadata import entry_points
+
+    kind = msgspec.json.decode(named.read_bytes(), type=dict[str, Any]).get("kind")
+    found = [*entry_points(group=BACKENDS, name=str(kind))]
+    if not found:
+        raise Mistake(
+            f"{named} names {kind!r}, which no installed package knows; install it, or remove the file"
+        )
+    backend: MemoryBackend = found[0].load()(place)
+    return backend
+
+
+def start_following(store: MemoryStore) -> None:
+    """Let changes of others come in while the store is open."""
+    if isinstance(store.backend, SharedBackend):
+        store.backend.follow(store)

@@ -20,10 +20,17 @@ from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Mistake, StorageFailure
 from sevenfold.core.events import Emit, Event, Notice
 from sevenfold.core.protocols import Clock
-from sevenfold.memory.backend import ConcurrentWrite, FolderListing, MemoryBackend, OpenMemories, is_topic
+from sevenfold.memory.backend import (
+    ConcurrentWrite,
+    FolderListing,
+    MemoryBackend,
+    OpenMemories,
+    is_topic,
+    open_backend,
+    start_following,
+)
 from sevenfold.memory.dreams.journal import is_commit_pending
 from sevenfold.memory.errors import NoSuchMemory
-from sevenfold.memory.folder.files import FolderBackend
 from sevenfold.memory.folder.folder import (
     A_SECRET,
     OWN,
@@ -593,13 +600,15 @@ class Memory(MemoryStore):
         if place.off is not None:
             raise MemoryOff(place.off)
 
-        def claim() -> FolderBackend:
+        def claim() -> MemoryBackend:
             from sevenfold.settings.place import claim_memory_place
 
-            return FolderBackend.at(claim_memory_place(place))
+            return open_backend(claim_memory_place(place))
 
         embedder = open_default_embedder(place.words)
-        return cls(FolderBackend.at(place), clock, emit=emit, embedder=embedder, claim=claim)
+        memory = cls(open_backend(place), clock, emit=emit, embedder=embedder, claim=claim)
+        start_following(memory)
+        return memory
 
     def __enter__(self) -> Self:
         return self

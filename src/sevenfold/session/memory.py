@@ -30,6 +30,7 @@ from sevenfold.layers.l5_durable_memory.prompt import (
     is_opening,
 )
 from sevenfold.layers.shared.restore import CompactionCut, StandingMessages, Stands
+from sevenfold.memory.backend import open_backend, start_following
 from sevenfold.memory.folder.agent_folders import find_state_folder
 from sevenfold.memory.folder.files import FolderBackend
 from sevenfold.memory.folder.folder import Saved
@@ -84,14 +85,15 @@ class SessionMemory:
         if at.memory.off is None:
             author, place = Author("agent", session), at.memory
             self.store = MemoryStore(
-                FolderBackend.at(place),
+                open_backend(place),
                 clock,
                 emit=self._tell,
                 author=author,
                 embedder=open_default_embedder(place.words),
-                claim=lambda: FolderBackend.at(claim_memory_place(place)),
+                claim=lambda: open_backend(claim_memory_place(place)),
             )
             self.store.rest_on(self._collect_sources)
+            start_following(self.store)
         self._entries = entries
         self._team = team and self.store is not None and _shared(self.store)
         self._instructing = InstructionLoader(

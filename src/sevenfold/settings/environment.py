@@ -30,6 +30,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     anthropic_base_url: str | None = None
     openai_key: str = ""
     openai_base_url: str | None = None
+    fleet_url: str = ""
     window: int | None = None
     auto_compact_percent: float | None = None
     block_limit: int | None = None
@@ -203,6 +204,7 @@ VARIABLES: Final[dict[str, _Variable]] = {
     "ANTHROPIC_BASE_URL": ("anthropic_base_url", _url, "As `anthropicBaseUrl`."),
     "OPENAI_API_KEY": ("openai_key", _key, "The key for `openai:` models; it can be kept there, too."),
     "OPENAI_BASE_URL": ("openai_base_url", _url, "As `openaiBaseUrl`."),
+    "SEVENFOLD_FLEET_URL": ("fleet_url", str, "The PostgreSQL database of the fleet, or `service=NAME`."),
     "SEVENFOLD_WINDOW": ("window", _count, "As `window`."),
     "SEVENFOLD_AUTOCOMPACT_PERCENT": ("auto_compact_percent", _percent, "As `autoCompactPercent`."),
     "SEVENFOLD_BLOCK_LIMIT": ("block_limit", _count, "As `blockLimit`."),

@@ -1,0 +1,103 @@
+"""A project that belongs to a fleet: which tenant and space, under which name; never an address.
+
+`backend.json` in the state folder makes every program open the memory through this package.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import secrets
+import socket
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from sevenfold.core.errors import Mistake, StorageFailure
+from sevenfold.fleet.database import VARIABLE, FleetDatabase
+from sevenfold.fleet.memories import FleetMemories, find_space
+from sevenfold.fleet.replica import FleetSync, PostgresBackend
+from sevenfold.memory.backend import SHARED_BY
+from sevenfold.memory.store import MemoryStore
+from sevenfold.settings.environment import Environment
+from sevenfold.settings.place import MemoryPlace
+from sevenfold.storage.files import make_private_dir, read_if_there, write_atomic
+
+KIND: Final = "fleet"
+_LARGEST: Final = 1 << 16
+_REMOTE: Final = re.compile(
+    r"^\s*url\s*=\s*(?:\w+://)?(?:[^@/\s]*@)?([^\s]+?)(?:\.git)?/?\s*$", re.MULTILINE
+)
+
+
+class FleetMembership(msgspec.Struct, frozen=True):
+    """The place of a project in a fleet."""
+
+    tenant: str
+    space: int
+    slug: str
+    machine: str  # Made up when the project joined; two copies of a folder never have the same
+    name: str
+    kind: str = KIND
+
+
+def find_membership(state: Path) -> FleetMembership | None:
+    """The membership that a state folder notes; None if there is none."""
+    data = read_if_there(state / SHARED_BY, _LARGEST)
+    try:
+        return msgspec.json.decode(data, type=FleetMembership) if data else None
+    except msgspec.MsgspecError as error:
+        raise StorageFailure(f"{state / SHARED_BY} cannot be understood; join the fleet again") from error
+
+
+def open_backend(place: MemoryPlace) -> PostgresBackend:
+    """The memory of a project that joined a fleet. Without an address it works, and what is new waits."""
+    member = find_membership(place.state)
+    if member is None:
+        raise Mistake(f"{place.folder} belongs to no fleet; join one with 'sevenfold fleet join'")
+    return _connect(place, member, Environment.read().fleet_url)
+
+
+def _connect(place: MemoryPlace, member: FleetMembership, address: str) -> PostgresBackend:
+    database = FleetDatabase(address, member.tenant)
+    return PostgresBackend(place.folder, place.state, FleetMemories(database, member.space, member.machine))
+
+
+def join_fleet(place: MemoryPlace, address: str, slug: str, tenant: str = "") -> FleetMembership:
+    """Make this project a replica of a space; what it has and what the space has become one."""
+    if find_membership(place.state) is not None:
+        raise Mistake(f"{place.folder} belongs to a fleet already; leave it first: sevenfold fleet leave")
+    database = FleetDatabase(address, tenant)
+    own, space = database.tenant, find_space(database, "project", slug)
+    member = FleetMembership(own.name, space, slug, secrets.token_hex(8), socket.gethostname())
+    make_private_dir(place.state)
+    write_atomic(place.state / SHARED_BY, msgspec.json.encode(member))
+    return member
+
+
+def leave_fleet(place: MemoryPlace, store: MemoryStore) -> None:
+    """Make the folder a plain one again, with all memories and their history."""
+    backend = store.backend
+    if isinstance(backend, PostgresBackend):
+        FleetSync(store, backend).run()
+        backend.state("fleet").clear()
+    (place.state / SHARED_BY).unlink(missing_ok=True)
+
+
+def make_slug(tree: Path) -> str:
+    """A name that a project has on every machine: the address of its git remote, or its folder's name."""
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        text = (tree / ".git" / "config").read_text(encoding="utf-8")
+        if found := _REMOTE.search(text[max(text.find('[remote "origin"]'), 0) :]):
+            return found[1].replace(":", "/").lower()
+    return tree.name.lower() or "project"
+
+
+def require_address(given: str | None, known: str) -> str:
+    """The address to use; `Mistake` says where it may come from."""
+    if given or known:
+        return given or known
+    raise Mistake(
+        f"no database was named: set {VARIABLE}, for instance to 'service=fleet' of a service file"
+    )

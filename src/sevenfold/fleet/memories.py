@@ -1,0 +1,208 @@
+"""The memories of one space in the database: optimistic writes, and a feed of changes that skips nothing.
+
+A write names the revision of each file that it is based on; if another machine was faster, nothing of it is
+written. Rows become visible out of order, so the feed stops before the oldest transaction that still runs
+and is ordered by transaction first: what lies before the cursor never changes.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from sevenfold.fleet.database import FleetDatabase
+from sevenfold.fleet.jobs import ClaimedJob, OldFence
+from sevenfold.memory.history.revisions import Author, to_kind
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+PAGE: Final = 500
+_WRITE: Final = """
+with incoming as (
+    select * from unnest(%(names)s::text[], %(bases)s::bigint[], %(bodies)s::bytea[], %(ids)s::text[],
+        %(kinds)s::text[], %(sessions)s::text[], %(reasons)s::text[], %(summaries)s::text[],
+        %(times)s::float8[])
+        as one(name, base, body, id, kind, session, reason, summary, at)),
+written as (
+    insert into sevenfold.memory as kept (tenant, space, name, rev, head)
+    select %(tenant)s, %(space)s, name, base + 1, body from incoming order by name
+    on conflict (space, name) do update set rev = excluded.rev, head = excluded.head, changed = now()
+    where kept.rev = excluded.rev - 1
+    returning name, rev)
+insert into sevenfold.revision
+    (tenant, space, id, name, rev, machine, kind, session, reason, summary, at, body)
+select %(tenant)s, %(space)s, id, name, rev, %(machine)s, kind, session, reason, summary, at, body
+from incoming join written using (name)
+returning name, rev
+"""
+
+
+class NewRevision(msgspec.Struct, frozen=True):
+    """A changed file of one revision, on its way to the database; `body` is None for a removed file."""
+
+    id: str
+    name: str
+    base: int
+    body: bytes | None
+    author: Author
+    summary: str
+    at: float
+
+
+class SharedRevision(msgspec.Struct, frozen=True):
+    """A changed file of one revision, as the database has it."""
+
+    xid: int
+    seq: int
+    id: str
+    name: str
+    rev: int
+    machine: str
+    author: Author
+    summary: str
+    at: float
+    body: bytes | None
+    purged: bool = False  # Every text of the file is gone from the database, and is to go everywhere
+
+
+class ConflictingWrite(Exception):
+    """Another machine changed one of the files first; nothing was written."""
+
+
+class FleetMemories:
+    """The memories of one space."""
+
+    def __init__(self, database: FleetDatabase, space: int, machine: str) -> None:
+        self.database, self.space, self.machine = database, space, machine
+
+    def write(self, rows: Sequence[NewRevision], job: ClaimedJob | None = None) -> dict[str, int]:
+        """Write files of different names in one transaction; returns the revision that each has now.
+
+        Rows that were written before count as written. Raises `ConflictingWrite`, and `OldFence` if the
+        work was a job that is not ours any more.
+        """
+        columns = {
+            "names": [row.name for row in rows], "bases": [row.base for row in rows],
+            "bodies": [row.body for row in rows], "ids": [row.id for row in rows],
+            "kinds": [row.author.kind for row in rows], "sessions": [row.author.session for row in rows],
+            "reasons": [row.author.reason for row in rows], "summaries": [row.summary for row in rows],
+            "times": [row.at for row in rows],
+        }  # fmt: skip
+        given = {**columns, "tenant": self.database.tenant.id, "space": self.space, "machine": self.machine}
+
+        def write(connection: Connection[Any]) -> dict[str, int]:
+            if job is not None:
+                _require_lease(connection, job)
+            before = dict(
+                connection.execute(
+                    "select name, rev from sevenfold.revision where space = %s and id = any(%s)",
+                    (self.space, columns["ids"]),
+                ).fetchall()
+            )
+            if not before:
+                written = dict(connection.execute(_WRITE, given).fetchall())
+            elif len(before) == len(rows):
+                return before
+            else:
+                raise ConflictingWrite  # one transaction writes all of them: this is another's
+            if len(written) != len(rows):
+                raise ConflictingWrite
+            return written
+
+        return self.database.run(write)
+
+    def read_changes(self, xid: int, seq: int, limit: int = PAGE) -> list[SharedRevision]:
+        """The next changes after a place in the feed, in an order that is the same for everybody."""
+
+        def read(connection: Connection[Any]) -> list[SharedRevision]:
+            rows = connection.execute(
+                "select xid::text::bigint, seq, id, name, rev, machine, kind, session, reason, summary, at,"
+                " body from sevenfold.revision where space = %s and (xid, seq) > (%s::text::xid8, %s)"
+                " and xid < pg_snapshot_xmin(pg_current_snapshot()) order by xid, seq limit %s",
+                (self.space, str(xid), seq, limit),
+            ).fetchall()
+            return [_read_row(*row) for row in rows]
+
+        return self.database.run(read)
+
+    def read_body(self, name: str, rev: int) -> bytes | None:
+        """A file as one of its revisions has it; None if it was removed or there is no such revision."""
+        query = "select body from sevenfold.revision where space = %s and name = %s and rev = %s"
+
+        def read(connection: Connection[Any]) -> bytes | None:
+            row = connection.execute(query, (self.space, name, rev)).fetchone()
+            return bytes(row[0]) if row and row[0] is not None else None
+
+        return self.database.run(read)
+
+    def purge(self, name: str, id: str) -> None:
+        """Remove every text that a file had; the row that says so makes the other machines do the same."""
+
+        def purge(connection: Connection[Any]) -> None:
+            given = (self.space, name)
+            row = connection.execute(
+                "update sevenfold.memory set rev = rev + 1, head = null where space = %s and name = %s"
+                " returning rev",
+                given,
+            ).fetchone()
+            connection.execute("delete from sevenfold.revision where space = %s and name = %s", given)
+            if row is not None:
+                connection.execute(
+                    "insert into sevenfold.revision (tenant, space, id, name, rev, machine, kind, session,"
+                    " reason, summary, at) values (%s, %s, %s, %s, %s, %s, 'purge', '', '', '', 0)",
+                    (self.database.tenant.id, self.space, id, name, row[0], self.machine),
+                )
+
+        self.database.run(purge)
+
+    def note_seen(self, xid: int, seq: int) -> None:
+        """Say that this machine is there, and how far it has read."""
+        self.database.run(
+            lambda connection: connection.execute(
+                "insert into sevenfold.machine (tenant, id, name, space, cursor_xid, cursor_seq)"
+                " values (%s, %s, %s, %s, %s::text::xid8, %s) on conflict (tenant, id, space) do update"
+                " set seen_at = now(), name = excluded.name, cursor_xid = excluded.cursor_xid,"
+                " cursor_seq = excluded.cursor_seq",
+                (self.database.tenant.id, self.machine, socket.gethostname(), self.space, str(xid), seq),
+            )
+        )
+
+
+def _read_row(
+    xid: int, seq: int, id: str, name: str, rev: int, machine: str, kind: str, session: str, reason: str,
+    summary: str, at: float, body: bytes | None,
+) -> SharedRevision:  # fmt: skip
+    author = Author(to_kind(kind), session, reason)
+    return SharedRevision(xid, seq, id, name, rev, machine, author, summary, at, body, kind == "purge")
+
+
+def find_space(database: FleetDatabase, kind: str, slug: str) -> int:
+    """The number of a space; it is made if there is none."""
+
+    def find(connection: Connection[Any]) -> int:
+        given = (database.tenant.id, kind, slug)
+        connection.execute(
+            "insert into sevenfold.space (tenant, kind, slug) values (%s, %s, %s) on conflict do nothing",
+            given,
+        )
+        row = connection.execute(
+            "select id from sevenfold.space where tenant = %s and kind = %s and slug = %s", given
+        ).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    return database.run(find)
+
+
+def _require_lease(connection: Connection[Any], job: ClaimedJob) -> None:
+    row = connection.execute(
+        "select 1 from sevenfold.job where id = %s and fence = %s and state = 'running'"
+        " and lease_until >= clock_timestamp() for share",
+        (job.id, job.fence),
+    ).fetchone()
+    if row is None:
+        raise OldFence(f"the lease of job {job.id} ended; what it did is not taken")

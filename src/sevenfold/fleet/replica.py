@@ -1,0 +1,336 @@
+"""A machine's copy of the memories of a fleet: files, history and index stay here, and recall asks nobody.
+
+The local history is the outbox: revisions after the last one that was sent wait there. Changes of others
+come by cursor and become revisions here, with their authors, so that any machine can undo them. The index
+is no memory: each machine keeps its own from the files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from sevenfold.core.errors import Failure
+from sevenfold.fleet.database import FleetAway
+from sevenfold.fleet.jobs import ClaimedJob
+from sevenfold.fleet.memories import PAGE, ConflictingWrite, FleetMemories, NewRevision, SharedRevision
+from sevenfold.memory.backend import RevisionLog, StateRecords, is_topic
+from sevenfold.memory.folder.files import FolderBackend
+from sevenfold.memory.history.revisions import Author, Revision, TakenRevisions
+from sevenfold.memory.merge import merge_texts
+from sevenfold.memory.store import MemoryStore
+
+ROOM: Final = "fleet"
+EVERY: Final = 1.0  # Seconds between two looks at the feed
+_WAITS: Final = (1.0, 2.0, 5.0, 15.0, 60.0)  # Seconds until the next try while the database is away
+_BATCH: Final = 100
+_LARGEST: Final = 1 << 16
+
+
+class ReplicaState(msgspec.Struct):
+    """How far this machine has sent and read."""
+
+    sent: int = 0  # The number of the last local revision that is in the database
+    xid: int = 0
+    seq: int = 0
+
+
+class FileBase(msgspec.Struct, frozen=True):
+    """The revision of the database on which the local file stands."""
+
+    rev: int = 0
+    digest: str = ""  # Of its text; empty if it is removed
+    since: int = 0  # Local revisions of the file up to this number are not sent: a merge holds them
+
+
+class PostgresBackend(FolderBackend):
+    """Memories in a folder of this machine that is kept like those of all other machines."""
+
+    def __init__(self, folder: Path, state: Path, memories: FleetMemories, machine: str = "") -> None:
+        super().__init__(folder, state)
+        self.memories = memories
+        self.outbox = Outbox(self, machine or memories.machine)
+        self._follower: FleetFollower | None = None
+
+    def revisions(self, tell: Callable[[str], None]) -> RevisionLog:
+        return SharedHistory(super().revisions(tell), self.outbox)
+
+    def own_revisions(self) -> RevisionLog:
+        """The history on this machine, which sends nothing."""
+        return super().revisions(lambda sentence: None)
+
+    def follow(self, store: MemoryStore) -> None:
+        """Read and send in the background, until `close`."""
+        self._follower = FleetFollower(store, self)
+
+    def close(self) -> None:
+        if self._follower is not None:
+            self._follower.stop()
+        with contextlib.suppress(Failure):
+            self.outbox.send()
+        self.memories.database.close()
+        super().close()
+
+
+class SharedHistory:
+    """The local history, whose revisions are sent as soon as they are made."""
+
+    def __init__(self, own: RevisionLog, outbox: Outbox) -> None:
+        self._own, self._outbox = own, outbox
+        self.log, self.at, self.file_at, self.diff = own.log, own.at, own.file_at, own.diff
+        self.changes, self.find, self.mend = own.changes, own.find, own.mend
+
+    def record(
+        self,
+        files: Mapping[str, bytes] | Callable[[], Mapping[str, bytes]],
+        author: Author,
+        summary: str,
+        at: float,
+        changed: Mapping[str, bytes | None] | None = None,
+        takes_back: TakenRevisions | None = None,
+    ) -> Revision | None:
+        made = self._own.record(files, author, summary, at, changed, takes_back)
+        if made is not None:
+            with contextlib.suppress(Failure, ConflictingWrite):  # it waits, and the follower merges
+                self._outbox.send()
+        return made
+
+    def purge(self, *names: str, at: float = 0.0) -> object:
+        for name in names:
+            self._outbox.purge(name)
+        return self._own.purge(*names, at=at)
+
+
+class Outbox:
+    """The revisions of this machine that are not in the database yet."""
+
+    def __init__(self, backend: PostgresBackend, machine: str) -> None:
+        self._backend, self.machine = backend, machine
+        self._turn = threading.Lock()
+        self._failures, self._not_before = 0, 0.0
+        self.job: ClaimedJob | None = None  # The job on whose behalf this machine writes
+
+    @property
+    def records(self) -> StateRecords:
+        return self._backend.state(ROOM)
+
+    def read_state(self) -> ReplicaState:
+        data = self.records.read("state", _LARGEST)
+        return msgspec.json.decode(data, type=ReplicaState) if data else ReplicaState()
+
+    def write_state(self, state: ReplicaState) -> None:
+        self.records.write("state", msgspec.json.encode(state), lasting=False)
+
+    def read_base(self, file: str) -> FileBase:
+        data = self.records.read(f"file:{file}", _LARGEST)
+        return msgspec.json.decode(data, type=FileBase) if data else FileBase()
+
+    def write_base(self, file: str, base: FileBase) -> None:
+        self.records.write(f"file:{file}", msgspec.json.encode(base), lasting=False)
+
+    def list_waiting(self) -> list[Revision]:
+        """The revisions that wait, the oldest first."""
+        sent, history = self.read_state().sent, self._backend.own_revisions()
+        newest = history.log(limit=1)
+        if not newest or newest[0].number <= sent:
+            return []
+        waiting = history.log(limit=newest[0].number - sent)
+        return [one for one in reversed(waiting) if one.number > sent]
+
+    def send(self) -> int:
+        """Send what waits; returns the number of files. Raises `FleetAway` and `ConflictingWrite`."""
+        with self._turn:
+            if time.monotonic() < self._not_before:
+                raise FleetAway("the database of the fleet could not be reached just now")
+            try:
+                count = self._send()
+            except FleetAway:
+                self._not_before = time.monotonic() + _WAITS[min(self._failures, len(_WAITS) - 1)]
+                self._failures += 1
+                raise
+            self._failures, self._not_before = 0, 0.0
+            return count
+
+    def _send(self) -> int:
+        count = 0
+        batch: list[tuple[Revision, list[NewRevision]]] = []
+        names: set[str] = set()
+        for revision in self.list_waiting():
+            rows = self._rows(revision) if not names.intersection(_topics(revision)) else None
+            if rows is None or len(batch) >= _BATCH:
+                count += self._write(batch)
+                batch, names = [], set()
+                rows = self._rows(revision)
+            batch.append((revision, rows))
+            names |= {row.name for row in rows}
+        return count + self._write(batch)
+
+    def _rows(self, revision: Revision) -> list[NewRevision]:
+        history, rows = self._backend.own_revisions(), list[NewRevision]()
+        for file in _topics(revision):
+            base = self.read_base(file)
+            data = history.file_at(revision.id, file)
+            if revision.number > base.since and digest_text(data) != base.digest:
+                id = f"{self.machine}-{revision.id}"
+                author, summary, at = revision.author, revision.summary, revision.at
+                rows.append(NewRevision(id, file, base.rev, data, author, summary, at))
+        return rows
+
+    def _write(self, batch: list[tuple[Revision, list[NewRevision]]]) -> int:
+        if not batch:
+            return 0
+        rows = [row for _, some in batch for row in some]
+        if rows:
+            try:
+                revs = self._backend.memories.write(rows, self.job)
+            except ConflictingWrite:
+                if len(batch) == 1:
+                    raise
+                return sum(self._write([one]) for one in batch)
+            for row in rows:
+                self.write_base(row.name, FileBase(revs[row.name], digest_text(row.body)))
+        state = self.read_state()
+        state.sent = batch[-1][0].number
+        self.write_state(state)
+        return len(rows)
+
+    def purge(self, file: str) -> None:
+        self._backend.memories.purge(file, f"{self.machine}-purge-{time.time_ns()}")
+        self.records.remove(f"file:{file}")
+
+
+def _topics(revision: Revision) -> list[str]:
+    return [change.file for change in revision.files if is_topic(change.file)]
+
+
+def digest_text(data: bytes | None) -> str:
+    return "" if data is None else hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+class FleetSync:
+    """Takes the changes of others into the folder, and sends what is new here."""
+
+    def __init__(self, store: MemoryStore, backend: PostgresBackend) -> None:
+        self._store, self._backend, self._outbox = store, backend, backend.outbox
+
+    def run(self) -> int:
+        """Read all that is new, merge, and send; returns the number of files that came."""
+        count = 0
+        for _ in range(_BATCH):
+            count += self._read_all()
+            try:
+                self._outbox.send()
+            except ConflictingWrite:
+                continue  # another machine was faster: its change is in the feed now
+            state = self._outbox.read_state()
+            self._backend.memories.note_seen(state.xid, state.seq)
+            return count
+        raise FleetAway("other machines keep changing the same memories; this one tries again later")
+
+    def _read_all(self) -> int:
+        count = 0
+        while rows := self._read_page():
+            count += sum(self._take(row) for row in rows)
+            state = self._outbox.read_state()
+            state.xid, state.seq = rows[-1].xid, rows[-1].seq
+            self._outbox.write_state(state)
+            if len(rows) < PAGE:
+                break
+        return count
+
+    def _read_page(self) -> list[SharedRevision]:
+        state = self._outbox.read_state()
+        return self._backend.memories.read_changes(state.xid, state.seq)
+
+    def _take(self, row: SharedRevision) -> bool:
+        """Bring one change into the folder; False if it was here already."""
+        base = self._outbox.read_base(row.name)
+        if row.rev <= base.rev or not is_topic(row.name):
+            return False
+        if row.purged:
+            return self._purge(row)
+        with self._backend.opened(make=True) as at, at.alone():
+            stamp = at.stamp(row.name)
+            ours = at.read(row.name)[0] if stamp is not None else None
+            if digest_text(ours) == digest_text(row.body):
+                self._outbox.write_base(row.name, FileBase(row.rev, digest_text(row.body)))
+                return False
+            unsent = digest_text(ours) != base.digest
+            written = self._merge(row, ours, base) if unsent else {row.name: row.body}
+            for file, data in written.items():
+                there = at.stamp(file)
+                if data is not None:
+                    at.write(file, data, there)
+                elif there is not None:
+                    at.remove(file, there)
+            since = self._find_merged(row.name, written[row.name] == ours) if unsent else 0
+            self._outbox.write_base(row.name, FileBase(row.rev, digest_text(row.body), since))
+        author = row.author if not unsent else Author("other", reason="merged two machines' changes")
+        self._store.take_in(author, row.name)
+        return True
+
+    def _purge(self, row: SharedRevision) -> bool:
+        with self._backend.opened(make=True) as at, at.alone():
+            if (stamp := at.stamp(row.name)) is not None:
+                at.remove(row.name, stamp)
+            self._backend.own_revisions().purge(row.name)
+            self._outbox.write_base(row.name, FileBase(row.rev))
+        self._store.take_in(row.author, row.name)
+        return True
+
+    def _merge(self, row: SharedRevision, ours: bytes | None, base: FileBase) -> dict[str, bytes | None]:
+        """The files that keep both changes."""
+        if ours is None or row.body is None:  # a change outlives a removal
+            return {row.name: ours if row.body is None else row.body}
+        before = self._backend.memories.read_body(row.name, base.rev) if base.rev else None
+        both = merge_texts(before, ours, row.body)
+        if both is not None:
+            return {row.name: both}
+        beside = f"{row.name.removesuffix('.md')}-{self._outbox.machine[:8]}.md"
+        return {row.name: row.body, beside: ours}
+
+    def _find_merged(self, file: str, as_it_was: bool) -> int:
+        """The number up to which local revisions of a file need not be sent.
+
+        A merge makes a revision of its own. If it left the file as it was, the last one is sent instead.
+        """
+        newest = self._backend.own_revisions().log(file if as_it_was else None, limit=1)
+        return newest[0].number - as_it_was if newest else 0
+
+
+class FleetFollower:
+    """A thread that keeps a replica up to date while its store is in use."""
+
+    def __init__(self, store: MemoryStore, backend: PostgresBackend) -> None:
+        self._done = threading.Event()
+        watched = weakref.ref(store)
+        self._thread = threading.Thread(
+            target=_follow, args=(watched, backend, self._done), name="sevenfold-fleet", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._done.set()
+        self._thread.join(timeout=5)
+
+
+def _follow(watched: weakref.ref[MemoryStore], backend: PostgresBackend, done: threading.Event) -> None:
+    wait = 0.0
+    while not done.wait(wait):
+        store = watched()
+        if store is None:
+            return
+        try:
+            FleetSync(store, backend).run()
+            wait = EVERY
+        except Failure:
+            wait = 5.0
+        del store

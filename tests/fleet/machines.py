@@ -1,0 +1,40 @@
+"""A machine of a fleet, for tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sevenfold.core.clock import SystemClock
+from sevenfold.fleet.database import FleetDatabase
+from sevenfold.fleet.memories import FleetMemories, find_space
+from sevenfold.fleet.replica import FleetSync, PostgresBackend
+from sevenfold.memory.store import MemoryStore
+
+
+class Machine:
+    """A machine with a replica of one space."""
+
+    def __init__(self, root: Path, address: str, name: str, space: str = "project-x") -> None:
+        self.root, self.name = root / name, name
+        self.database = FleetDatabase(address, "acme")
+        memories = FleetMemories(self.database, find_space(self.database, "project", space), name)
+        self.backend = PostgresBackend(self.root / "memory", self.root / "state", memories)
+        self.store = MemoryStore(self.backend, SystemClock())
+
+    def add(self, name: str, body: str) -> None:
+        self.store.add(type="project", name=name, description=f"about {name}", body=body)
+
+    def sync(self) -> int:
+        return FleetSync(self.store, self.backend).run()
+
+    def body(self, name: str) -> str:
+        return self.store.get(name).body.strip()
+
+    def texts(self) -> dict[str, bytes]:
+        """Every memory; the index is each machine's own."""
+        folder = self.root / "memory"
+        return {
+            path.relative_to(folder).as_posix(): path.read_bytes()
+            for path in sorted(folder.rglob("*.md"))
+            if path.name != "MEMORY.md"
+        }

@@ -1,0 +1,167 @@
+"""Machines of a fleet have the same memories: what one writes the others recall, merge, and can undo."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fleet.machines import Machine
+from fleet.server import Server
+
+from sevenfold.core.errors import Failure
+from sevenfold.memory.errors import Guarded
+
+pytest_plugins = ["fleet.fixtures"]
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("postgres")]
+THREE = "The first line.\n\nThe second line.\n\nThe third line."
+
+
+@pytest.fixture
+def pair(tmp_path: Path, address: str) -> tuple[Machine, Machine]:
+    return Machine(tmp_path, address, "ann"), Machine(tmp_path, address, "bob")
+
+
+def test_a_memory_of_one_machine_is_recalled_on_another(pair: tuple[Machine, Machine]) -> None:
+    ann, bob = pair
+    ann.add("deploys", "We deploy on Tuesdays at ten.")
+
+    assert bob.sync() == 1
+    assert bob.store.recall("when do we deploy?")[0].name == "deploys"
+    assert "[deploys](deploys.md)" in bob.store.index_text()
+    assert bob.sync() == 0
+    assert ann.sync() == 0, "its own change does not come back"
+
+
+def test_who_changed_a_memory_is_known_everywhere(pair: tuple[Machine, Machine]) -> None:
+    ann, bob = pair
+    ann.add("deploys", "We deploy on Tuesdays.")
+    bob.sync()
+    bob.store.edit("deploys", body="We deploy on Wednesdays.")
+    ann.sync()
+
+    assert [one.author.kind for one in ann.store.history("deploys")] == ["user", "user"]
+    ann.store.undo("deploys")
+    bob.sync()
+    assert bob.body("deploys") == "We deploy on Tuesdays."
+
+
+def test_changes_of_both_are_merged(pair: tuple[Machine, Machine]) -> None:
+    ann, bob = pair
+    ann.add("notes", THREE)
+    bob.sync()
+    bob.store.edit("notes", body=THREE.replace("first", "very first"))
+    ann.store.edit("notes", body=THREE.replace("third", "very last"))
+    ann.sync()
+    bob.sync()
+
+    expected = THREE.replace("first", "very first").replace("third", "very last")
+    assert (ann.body("notes"), bob.body("notes")) == (expected, expected)
+
+
+def test_changes_of_the_same_line_are_both_kept(pair: tuple[Machine, Machine]) -> None:
+    ann, bob = pair
+    ann.add("port", "The port is 8080.")
+    bob.sync()
+    bob.store.edit("port", body="The port is 9090.")
+    ann.store.edit("port", body="The port is 7070.")
+    ann.sync()
+    bob.sync()
+
+    assert ann.texts() == bob.texts()
+    whole = b"".join(ann.texts().values())
+    assert b"9090" in whole
+    assert b"7070" in whole
+
+
+def test_a_change_outlives_a_removal(pair: tuple[Machine, Machine]) -> None:
+    ann, bob = pair
+    ann.add("one", "Old words of one.")
+    bob.sync()
+    bob.store.remove("one")
+    ann.store.edit("one", body="New words of one.")
+    ann.sync()
+    bob.sync()
+
+    assert (ann.body("one"), bob.body("one")) == ("New words of one.", "New words of one.")
+
+
+def test_while_the_database_is_away_everything_works_and_waits(
+    server: Server, tmp_path: Path, address: str
+) -> None:
+    ann, bob = Machine(tmp_path, address, "ann"), Machine(tmp_path, address, "bob")
+    ann.add("before", "Written before.")
+    server.kill()
+    try:
+        ann.add("during", "Written while nobody was there.")
+        (tmp_path / "ann" / "memory" / "by-hand.md").write_text(
+            "---\nname: by-hand\ndescription: by hand\ntype: project\n---\nBy hand.\n", encoding="utf-8"
+        )
+        ann.store.take_in()
+        assert ann.store.recall("written while nobody")[0].name == "during"
+        assert len(ann.backend.outbox.list_waiting()) == 2
+        with pytest.raises(Failure, match=r"cannot be reached|just now"):
+            ann.sync()
+    finally:
+        server.start()
+    ann = Machine(tmp_path, address, "ann")
+    ann.sync()
+    bob.sync()
+
+    assert set(bob.texts()) == {"before.md", "during.md", "by-hand.md"}
+    assert ann.backend.outbox.list_waiting() == []
+
+
+def test_a_purge_reaches_every_machine_and_the_database(pair: tuple[Machine, Machine]) -> None:
+    ann, bob = pair
+    ann.add("vault", "Swordfish opens the vault door.")
+    bob.sync()
+    bob.store.edit("vault", body="Swordfish opens the vault door at night.")
+    bob.store.purge("vault")
+    ann.sync()
+
+    for machine in pair:
+        assert machine.texts() == {}
+        history = machine.store.history(limit=100)
+        kept = [machine.backend.own_revisions().at(one.id) for one in history]
+        assert not [data for files in kept for data in files.values() if b"Swordfish" in data]
+    rows = ann.database.run(lambda c: c.execute("select body from sevenfold.revision").fetchall())
+    assert rows == [(None,)]
+
+
+def test_a_secret_is_refused_before_it_leaves_the_machine(pair: tuple[Machine, Machine]) -> None:
+    ann, bob = pair
+    with pytest.raises(Guarded):
+        ann.add("key", "The token is ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8")
+
+    assert bob.sync() == 0
+
+
+def test_a_process_that_died_after_sending_sends_nothing_twice(
+    pair: tuple[Machine, Machine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann, bob = pair
+    outbox = ann.backend.outbox
+    with monkeypatch.context() as dead:
+        dead.setattr(type(outbox), "write_base", lambda *given: None)
+        dead.setattr(type(outbox), "write_state", lambda *given: None)
+        ann.add("one", "Words of one.")
+    assert len(outbox.list_waiting()) == 1
+
+    ann.sync()
+    ann.sync()
+
+    assert outbox.list_waiting() == []
+    count = ann.database.run(lambda c: c.execute("select count(*) from sevenfold.revision").fetchone())
+    assert count == (1,)
+    assert bob.sync() == 1
+
+
+def test_the_index_of_a_machine_is_not_sent(pair: tuple[Machine, Machine]) -> None:
+    ann, bob = pair
+    ann.add("one", "Words of one.")
+    index = ann.root / "memory" / "MEMORY.md"
+    index.write_text(index.read_text(encoding="utf-8") + "\nA note of ann's own.\n", encoding="utf-8")
+    ann.sync()
+    bob.sync()
+
+    assert "ann's own" not in bob.store.index_text()
