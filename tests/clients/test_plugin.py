@@ -8,7 +8,7 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from clients.provider import Json, KeptBodies
 from clients.sessions import use
 
 from sevenfold.simulator import run_in_thread
+from sevenfold.simulator.script import ScriptAnswer
 
 pytestmark = [pytest.mark.clients, pytest.mark.real]
 ROOT = Path(__file__).parents[2]
@@ -164,60 +165,67 @@ def test_recall_guard_revision_undo_and_compaction(claude: ClaudeCode) -> None:
     assert json.dumps(last).count(FACT) == 1  # it was lost with the messages, and is back
 
 
-def stream_prompts(claude: ClaudeCode, url: str, *options: str) -> Iterator[tuple[float, Any]]:
-    """Fifty prompts to one process, one after the other; each row it prints with its time."""
+@dataclass
+class TimedReplies(KeptBodies):
+    """Replies that know when each request came."""
+
+    times: list[float] = field(default_factory=list)
+
+    def __call__(self, body: Json) -> ScriptAnswer:
+        self.times.append(time.perf_counter())
+        return super().__call__(body)
+
+
+def stream_prompts(claude: ClaudeCode, *options: str) -> Iterator[tuple[float, Any]]:
+    """Fifty prompts to one process: the seconds until the request of each came, and what was printed."""
     words = ("-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose")
     more = ("--include-hook-events", "--dangerously-skip-permissions", *options)
-    command = [str(claude.program), *words, *more]
-    with claude.place.start(command, claude.make_environment(url)) as process:
+    command, timed = [str(claude.program), *words, *more], TimedReplies()
+    with (
+        run_in_thread(replies=timed) as provider,
+        claude.place.start(command, claude.make_environment(provider.url)) as process,
+    ):
         assert process.stdin
         assert process.stdout
         try:
             for number in range(PROMPTS):
                 text = f"{ASKED} Question {number} of many about the service."
                 message = {"type": "user", "message": {"role": "user", "content": text}}
+                sent = time.perf_counter()
                 process.stdin.write(json.dumps(message) + "\n")
                 process.stdin.flush()
-                for line in process.stdout:
-                    row = json.loads(line)
-                    yield time.perf_counter(), row
-                    if row["type"] == "result":
-                        break
+                rows = [json.loads(next(process.stdout))]
+                while rows[-1]["type"] != "result":
+                    rows.append(json.loads(next(process.stdout)))
+                yield timed.times[-1] - sent, rows
             process.stdin.close()
-            for line in process.stdout:
-                yield time.perf_counter(), json.loads(line)
+            process.wait()
         finally:
             process.kill()
 
 
 def test_fifty_prompts_leave_no_process_behind(claude: ClaudeCode) -> None:
     write_memory(find_native_folder(claude.place))
-    started: dict[str, float] = {}
-    took: list[float] = []
-    results = 0
-    during: list[str] = []
-    with run_in_thread(replies=KeptBodies()) as provider:
-        for at, row in stream_prompts(claude, provider.url, "--plugin-dir", str(PLUGIN)):
-            if row.get("hook_event") == "UserPromptSubmit":
-                if row["subtype"] == "hook_started":
-                    started[row["hook_id"]] = at
-                else:
-                    assert row["outcome"] == "success", row
-                    took.append(at - started[row["hook_id"]])
-            if row["type"] == "result":
-                results += 1
-                during = list_processes(claude.place)
+    turns: list[float] = []
+    alone: list[float] = []
+    both = (stream_prompts(claude, "--plugin-dir", str(PLUGIN)), stream_prompts(claude))
+    for (seconds, rows), (other, _) in zip(*both, strict=True):  # in turn: the machine is as busy for both
+        turns.append(seconds)
+        alone.append(other)
+        hooks = [row["outcome"] for row in rows if row.get("subtype") == "hook_response"]
+        assert set(hooks) == {"success"}, rows
+        during = list_processes(claude.place)
 
-    assert results == PROMPTS
+    assert len(turns) == PROMPTS
     ours = [line.rpartition("/")[2] for line in during if "/programs/sevenfold " in line]
     assert ours == ["sevenfold mcp --plugin"]
     deadline = time.monotonic() + 10
     while list_processes(claude.place) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert list_processes(claude.place) == []
-    print(
-        f"added time per prompt: {1_000 * statistics.median(took[1:]):.1f} ms median, first {took[0]:.2f} s"
-    )
+    plugin, without = (1_000 * statistics.median(times) for times in (turns, alone))
+    added = f"{plugin:.1f} ms with the plugin, {without:.1f} ms without, {plugin - without:+.1f} ms"
+    print(f"from a prompt to its request: {added}")
 
 
 def test_codex_runs_the_same_hooks_and_the_same_server(beside: ClientPlace) -> None:
