@@ -16,6 +16,7 @@ OWN_MODULES = 175
 PATTERNS = 62
 """Most regular expressions that may be compiled, those of Python itself apart."""
 OWN_PATTERNS = 33
+BESIDE = "sevenfold.storage.cleanup"  # Runs beside the request, sometimes before it is sent
 HEAVY = {
     "anthropic",
     "numpy",
@@ -66,7 +67,8 @@ def test_a_first_request_loads_few_modules(first_request: Start) -> None:
 
 
 def test_a_first_request_compiles_few_regular_expressions(first_request: Start) -> None:
-    compiled = {name: count for name, count in first_request.patterns.items() if not_of_python(name)}
+    patterns = first_request.patterns.items()
+    compiled = {name: count for name, count in patterns if not_of_python(name) and name != BESIDE}
 
     assert sum(compiled.values()) <= PATTERNS
     assert sum(count for name, count in compiled.items() if is_ours(name)) <= OWN_PATTERNS

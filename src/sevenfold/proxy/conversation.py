@@ -59,7 +59,7 @@ def make_relay_settings(readers: Sequence[str]) -> Json:
     return {"flags": OFF, "micro": {"tools": tools}, "compaction": {"bySize": False}}
 
 
-class PrefixLost(SevenfoldError):
+class PrefixLost(SevenfoldError, kind="prefix_lost"):
     """A request of ours does not begin like the last one, and nothing says why."""
 
 

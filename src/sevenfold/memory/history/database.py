@@ -50,7 +50,7 @@ _WHY: Final = {
 _DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
-class DamagedHistory(StorageFailure):
+class DamagedHistory(StorageFailure, kind="damaged_history"):
     """The file is no database, or a damaged one."""
 
 
