@@ -6,6 +6,7 @@ python -m benchmarks.proxy.run [--quick] [--json]
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -55,6 +56,11 @@ class ProxyProcess:
         status = Path(f"/proc/{self.process.pid}/status").read_text("ascii")
         found = re.search(r"VmHWM:\s+(\d+) kB", status)
         return int(found[1]) / 1_000 if found else 0.0
+
+    def read_cpu(self) -> float:
+        """The CPU time it has taken so far, in milliseconds."""
+        after_name = Path(f"/proc/{self.process.pid}/stat").read_text("ascii").rpartition(")")[2].split()
+        return 1_000 * (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
@@ -195,7 +201,9 @@ async def measure_time(table: Table, requests: int) -> None:
             add_steps(sim, script_calls(requests))
             client.messages = make_long_history(known // 2)
             client.run = lambda name, given: make_output(str(given["command"]), 2_000)
+            begun = proxy.read_cpu()
             await client.ask("Go on.")
+            cpu = (proxy.read_cpu() - begun) / requests
             receipt = await proxy.read_receipt()
     first, *rows = receipt["rows"]
     for name, chosen in (
@@ -207,6 +215,8 @@ async def measure_time(table: Table, requests: int) -> None:
         if times:
             median, p99 = times[len(times) // 2], times[int(0.99 * (len(times) - 1))]
             table.add(name, len(times), f"{median:.2f} ms", f"{p99:.1f} ms", f"{times[-1]:.1f} ms")
+    table.notes.append(f"CPU time of the whole process, relaying included: {cpu:.1f} ms a request")
+    table.notes.append("wall time: on a busy machine compare the CPU time")
     table.notes.append(f"the first request, with {known} new messages: {first['milliseconds']:.0f} ms")
     table.notes.append(
         f"from {known} to {known + 2 * requests} messages, {rows[-1]['received'] / 1e6:.1f} MB"

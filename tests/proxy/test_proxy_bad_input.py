@@ -253,6 +253,25 @@ async def assert_passes(folder: Path) -> None:
     assert totals.sent == totals.received
 
 
+async def test_a_conversation_that_another_process_has_goes_through(tmp_path: Path) -> None:
+    clock, log = ManualClock(), list[str]()
+    async with (
+        Simulator(clock=clock) as sim,
+        proxy_to(sim.url, tmp_path, clock) as first,
+        proxy_to(sim.url, tmp_path, clock, log) as second,
+        client_of(first.url) as client,
+        client_of(second.url) as other,
+    ):
+        await client.ask("hello")
+        other.messages = client.messages
+        await other.ask("more")
+
+    (row,) = second.receipt.rows
+    assert (row.status, row.sent) == (200, row.received)
+    assert "is being written by" in row.passed
+    assert len(log) == 1
+
+
 async def test_two_clients_with_one_session_id_have_a_conversation_each(tmp_path: Path) -> None:
     clock, log = ManualClock(), list[str]()
     async with (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -207,6 +208,27 @@ def test_a_conversation_is_found_by_session_agent_and_model_or_by_its_beginning(
     assert find_id(again, longer, x_claude_code_session_id="s1") == claude
     assert find_id(again, longer[2:], x_claude_code_session_id="s1") != claude
     again.close()
+
+
+def test_conversations_that_nobody_goes_on_with_are_removed(tmp_path: Path) -> None:
+    clock = FakeClock(1_700_000_000.0)
+    environ = {"HOME": str(tmp_path)}
+    store = ConversationStore(tmp_path, home=tmp_path, claude=tmp_path, environ=environ, clock=clock)
+    old, new = (make_files(tmp_path, name) for name in ("old-1", "new-1"))
+    os.utime(old, (clock.now() - 31 * 86_400,) * 2)
+    os.utime(new, (clock.now() - 29 * 86_400,) * 2)
+
+    store.remove_old(30)
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new-1", "new-1.jsonl"]
+
+
+def make_files(folder: Path, id: str) -> Path:
+    (folder / id / "results").mkdir(parents=True)
+    (folder / id / "results" / "cleared.txt").touch()
+    path = folder / f"{id}.jsonl"
+    path.touch()
+    return path
 
 
 MESSAGES = '[{"role": "user"}, {"role": "tool"}]'

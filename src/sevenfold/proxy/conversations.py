@@ -10,6 +10,8 @@ its first reply, or, before there is one, by its first message.
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -69,6 +71,15 @@ class ConversationStore:
         """Close a conversation after a failure: it is read from disk again when it is needed."""
         if self._open.pop(conversation.id, None) is not None:
             conversation.close()
+
+    def remove_old(self, days: float) -> None:
+        """Remove conversations that nobody has gone on with for so many days."""
+        before = self._clock.now() - days * 86_400
+        for path in self.folder.glob("*.json*"):
+            with contextlib.suppress(OSError):
+                if path.stat().st_mtime < before:
+                    path.unlink()
+                    shutil.rmtree(path.with_suffix(""), ignore_errors=True)
 
     def close(self) -> None:
         for conversation in self._open.values():

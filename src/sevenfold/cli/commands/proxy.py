@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -25,6 +26,10 @@ from sevenfold.settings.files import CLAUDE_FOLDER
 from sevenfold.storage.files import make_private_dir
 
 LOG: Final = "proxy.log"
+COLLECT_AFTER: Final = 700
+"""New objects after which Python looks for garbage, as by itself: a request that is done may hold its body
+in a cycle, and bodies are large.
+"""
 FIRST_PARTY: Final = "_CLAUDE_CODE_ASSUME_FIRST_PARTY_BASE_URL"
 """Set where requests still end at the provider's own host: else Claude Code withholds features."""
 TERMS: Final = "API keys are the supported case: the terms of a subscription may not allow a proxy"
@@ -92,12 +97,13 @@ def choose_arguments(name: str, url: str) -> list[str]:
 def _make_proxy(
     shared: SharedOptions, upstream: str | None, port: int, log: Callable[[str], object]
 ) -> Proxy:
+    gc.set_threshold(COLLECT_AFTER)
     around = read_command_context(shared)
     settings, variables = around.load_settings().settings, around.environment.variables
     config = variables.get("CLAUDE_CONFIG_DIR") or str(
         Path(variables.get("HOME") or Path.home()) / CLAUDE_FOLDER
     )
-    return Proxy(
+    proxy = Proxy(
         Upstream(upstream or settings.anthropic_base_url, upstream or settings.openai_base_url),
         home=around.environment.home,
         claude=Path(config).expanduser().absolute(),
@@ -106,6 +112,8 @@ def _make_proxy(
         port=port,
         log=log,
     )
+    proxy.conversations.remove_old(settings.cleanup_days)
+    return proxy
 
 
 def _describe_start(proxy: Proxy) -> list[str]:
