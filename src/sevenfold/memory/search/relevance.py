@@ -2,7 +2,8 @@
 
 A question is judged by what it is (`QuestionTraits`) and by what the best memory has for it
 (`RecallEvidence`). The rule is one weighted sum; its weights were fitted on one half of the development
-data and are reported on the other (`benchmarks/recall`).
+data and are reported on the other (`benchmarks/recall`). Both starts, and the weight of talk about code
+where there are no vectors, were chosen by hand.
 """
 
 from __future__ import annotations
