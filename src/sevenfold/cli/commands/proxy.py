@@ -97,6 +97,7 @@ def choose_arguments(name: str, url: str) -> list[str]:
 def _make_proxy(
     shared: SharedOptions, upstream: str | None, port: int, log: Callable[[str], object]
 ) -> Proxy:
+    gc.freeze()  # what a start makes stays, and is not looked through again and again
     gc.set_threshold(COLLECT_AFTER)
     around = read_command_context(shared)
     settings, variables = around.load_settings().settings, around.environment.variables
