@@ -38,6 +38,8 @@ memory/consolidation/test_consolidation.py memory/folder/test_path_attacks.py me
 memory/instructions/test_hostile_instructions.py memory/search/test_embedding.py
 memory/search/test_vectors.py
 models/test_local_server.py
+proxy/test_proxy_bytes.py proxy/test_proxy_chat.py proxy/test_proxy_command.py proxy/test_proxy_responses.py
+proxy/test_proxy_threads.py cli/test_replay_as_proxy.py
 recordings/test_real_sessions.py test_examples.py
 simulator/test_promptcache_properties.py
 storage/test_jsonl.py
