@@ -71,6 +71,21 @@ class ClientPlace:
             process.wait()
         return ClientRun(process.returncode, out, err)
 
+    def wrap(
+        self,
+        program: Path,
+        words: Sequence[str],
+        upstream: str,
+        environment: Mapping[str, str],
+        *options: str,
+    ) -> ClientRun:
+        """`sevenfold wrap PROGRAM WORDS`, with the program in the PATH as its user has it."""
+        folder = self.home / "bin"
+        folder.mkdir()
+        (folder / program.name).symlink_to(program)
+        ours = (sys.executable, "-m", "sevenfold", "wrap", *options, "--upstream", upstream)
+        return self.run((*ours, program.name, *words), {**environment, "PATH": f"{folder}:{self.path}"})
+
     def start(
         self, command: Sequence[str | Path], environment: Mapping[str, str] | None = None
     ) -> subprocess.Popen[str]:
@@ -123,14 +138,10 @@ class ClaudeCode:
 
     def wrap(self, prompt: str, upstream: str) -> ClientRun:
         """`sevenfold wrap claude -p PROMPT`; no address of a provider is in its environment."""
-        folder = self.place.home / "bin"
-        folder.mkdir()
-        (folder / "claude").symlink_to(self.program)
         words = ("-p", prompt, "--output-format", "json", "--dangerously-skip-permissions")
-        line = (sys.executable, "-m", "sevenfold", "wrap", "--upstream", upstream, "claude", *words)
         environment = self.make_environment("")
         del environment["ANTHROPIC_BASE_URL"]
-        return self.place.run(line, {**environment, "PATH": f"{folder}:{self.place.path}"})
+        return self.place.wrap(self.program, words, upstream, environment)
 
     def call(self, *words: str, environment: Mapping[str, str] | None = None) -> ClientRun:
         """`claude WORDS`, for what asks no model: `plugin validate`, `mcp list`."""
@@ -152,6 +163,9 @@ def find_claude_code(place: ClientPlace) -> ClaudeCode:
     return ClaudeCode(place, next(found) / "_bundled" / "claude")
 
 
+EXECUTE = ("exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
+
+
 @dataclass(frozen=True)
 class Codex:
     """The `codex` program."""
@@ -162,8 +176,7 @@ class Codex:
     def run(self, prompt: str, url: str, *options: str, settings: str = "") -> ClientRun:
         """`codex exec --json PROMPT` against a provider; `settings` is added to its config.toml."""
         self.configure(url, settings)
-        words = ("exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
-        return self.place.run((self.program, *words, *options, prompt), {"SIMULATOR_KEY": "sk-test"})
+        return self.place.run((self.program, *EXECUTE, *options, prompt), {"SIMULATOR_KEY": "sk-test"})
 
     def configure(self, url: str, settings: str = "") -> None:
         folder = self.place.home / ".codex"
