@@ -40,6 +40,8 @@ memory/instructions/test_hostile_instructions.py memory/search/test_embedding.py
 memory/search/test_vectors.py
 mcp_servers/test_chat_command.py mcp_servers/test_http_servers.py mcp_servers/test_official_client.py
 models/test_local_server.py
+proxy/test_proxy_bytes.py proxy/test_proxy_chat.py proxy/test_proxy_command.py proxy/test_proxy_responses.py
+proxy/test_proxy_threads.py cli/test_replay_as_proxy.py
 recordings/test_real_sessions.py test_examples.py
 simulator/test_promptcache_properties.py
 storage/test_jsonl.py

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
 import httpx
 import pytest
 
@@ -270,6 +271,27 @@ async def test_a_conversation_that_another_process_has_goes_through(tmp_path: Pa
     assert (row.status, row.sent) == (200, row.received)
     assert "is being written by" in row.passed
     assert len(log) == 1
+
+
+async def test_twenty_conversations_at_once_are_all_recorded(tmp_path: Path) -> None:
+    """More than are kept open: those whose replies are still to come are not closed."""
+    clock, log = ManualClock(), list[str]()
+    async with (
+        Simulator(clock=clock) as sim,
+        proxy_to(sim.url, tmp_path, clock, log) as proxy,
+        httpx.AsyncClient(base_url=proxy.url, timeout=60, trust_env=False) as http,
+        anyio.create_task_group() as group,
+    ):
+        for n in range(20):
+            client = ScriptedClient(http, session=f"session-{n}", stream=False)
+            sim.api.script.extend(
+                parse_steps('{"slow": {"first_byte_ms": 100}, "reply": {"text": "well"}}')
+            )
+            group.start_soon(client.ask, f"hello {n}")
+
+    assert log == []
+    assert len({row.conversation for row in proxy.receipt.rows}) == 20
+    assert all(row.usage.total and not row.passed for row in proxy.receipt.rows)
 
 
 async def test_two_clients_with_one_session_id_have_a_conversation_each(tmp_path: Path) -> None:

@@ -112,6 +112,7 @@ class RelayedConversation:
         self._encoded: dict[int, tuple[Json, bytes]] = {}
         self._hidden = MessageSize()
         self._turn = 0
+        self.waiting = 0  # Requests whose replies are still to come: it stays open for them
         self._direct = DirectCache(isinstance(form, RelayedMessages))
 
     def _hear(self, event: Event) -> None:

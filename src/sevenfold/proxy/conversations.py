@@ -61,14 +61,15 @@ class ConversationStore:
         start = self._find_start(key.digest, body)
         known = self._open.pop(start.id, None)
         if known is None:
-            while len(self._open) >= MOST_OPEN:
-                self._open.pop(next(iter(self._open))).close()
+            idle = [one for one in self._open.values() if not one.waiting]
+            for one in idle[: max(0, len(self._open) - MOST_OPEN + 1)]:
+                self.drop(one)
             known = self._open_conversation(key, start.id, form, readers)
         self._open[start.id] = known  # the newest is last
         return known
 
     def drop(self, conversation: RelayedConversation) -> None:
-        """Close a conversation after a failure: it is read from disk again when it is needed."""
+        """Close a conversation: it is read from disk again when it is needed."""
         if self._open.pop(conversation.id, None) is not None:
             conversation.close()
 

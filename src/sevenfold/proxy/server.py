@@ -56,11 +56,17 @@ class PlannedRequest(msgspec.Struct, kw_only=True):
     passed: str = ""
     milliseconds: float = 0.0
 
+    def count_waiting(self, change: int) -> None:
+        """Keep the conversation open while its reply is to come."""
+        if self.conversation is not None:
+            self.conversation.waiting += change
+
     @property
     def note(self) -> bytes:
-        said = (
-            f"passed: {self.passed}" if self.passed else "shortened" if self.out.shortened else "unchanged"
-        )
+        """What was done, for the header of the answer."""
+        said = "shortened" if self.out.shortened else "unchanged"
+        if self.passed:
+            said = f"passed: {self.passed}"
         return "".join(c if c.isascii() and c.isprintable() else "?" for c in said)[:200].strip().encode()
 
 
@@ -116,10 +122,15 @@ class Proxy:
                 return HttpAnswer(200, {"content-type": "application/json"}, told)
             return _complain(404, f"Not found: {call.path}")
         plan = self._plan(call)
+        plan.count_waiting(1)
         try:
             response = await self._send(call, plan)
+        except ConnectionCut:
+            plan.count_waiting(-1)
+            raise
         except _list_transport_troubles() as error:
             why = f"{type(error).__name__} on the way to {self.upstream.locate(call).partition('?')[0]}"
+            plan.count_waiting(-1)
             self._log(f"the provider cannot be reached: {why}")
             self._add_row(call, plan, BAD_GATEWAY, Usage())
             return _complain(BAD_GATEWAY, f"The provider cannot be reached: {why}")
@@ -220,6 +231,7 @@ class Proxy:
         finally:
             with anyio.CancelScope(shield=True):
                 await response.aclose()
+            plan.count_waiting(-1)
             if copy is not None:
                 self._conclude(call, plan, status, copy)
 
@@ -242,6 +254,7 @@ class Proxy:
                 self._add_row(call, plan, status, usage, direct, broke)
         except _TROUBLE as error:
             self._log(f"the reply could not be recorded: {_describe_trouble(error)}")
+            self._add_row(call, plan, status, usage)
             if conversation is not None:
                 self.conversations.drop(conversation)
 

@@ -32,6 +32,10 @@ in a cycle, and bodies are large.
 """
 FIRST_PARTY: Final = "_CLAUDE_CODE_ASSUME_FIRST_PARTY_BASE_URL"
 """Set where requests still end at the provider's own host: else Claude Code withholds features."""
+WITHHELD: Final = (
+    "behind another address Claude Code withholds first-party features, among them the window of a million "
+    "tokens"
+)
 TERMS: Final = "API keys are the supported case: the terms of a subscription may not allow a proxy"
 
 
@@ -97,6 +101,7 @@ def choose_arguments(name: str, url: str) -> list[str]:
 def _make_proxy(
     shared: SharedOptions, upstream: str | None, port: int, log: Callable[[str], object]
 ) -> Proxy:
+    gc.freeze()  # what a start makes stays, and is not looked through again and again
     gc.set_threshold(COLLECT_AFTER)
     around = read_command_context(shared)
     settings, variables = around.load_settings().settings, around.environment.variables
@@ -122,6 +127,7 @@ def _describe_start(proxy: Proxy) -> list[str]:
         f"point a client at it with ANTHROPIC_BASE_URL={url} or OPENAI_BASE_URL={url}/v1; Ctrl-C ends it",
         f"Claude Code reads cleared results unasked; let other clients read {folder}, by a rule like "
         f"Read({folder}/**)",
+        f"{WITHHELD}; {FIRST_PARTY}=1 gives them back, only for an upstream that is the provider's own",
         TERMS,
     ]
 
@@ -129,10 +135,7 @@ def _describe_start(proxy: Proxy) -> list[str]:
 def _describe_client(name: str, upstream: str) -> list[str]:
     lines = [TERMS]
     if Path(name).name == "claude" and upstream != ANTHROPIC_URL:
-        lines.append(
-            "behind another address Claude Code withholds first-party features, among them the window of a "
-            "million tokens"
-        )
+        lines.append(WITHHELD)
     return lines
 
 
