@@ -7,7 +7,7 @@ async with LoopbackServer(answer) as server:      # `answer` takes an HttpCall, 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack, aclosing, nullcontext
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self, TypeAlias
@@ -42,12 +42,15 @@ class HttpCall:
     target: str = ""  # Path and query, as sent
     fields: Sequence[tuple[bytes, bytes]] = ()  # The headers as sent: in order, doubled ones twice
     wait_for_goodbye: Callable[[], Awaitable[None]] = field(default=anyio.sleep_forever)
-    """Returns when the client has closed the connection."""
+    """Returns when the client has closed the connection. Not for use in the chunks of an answer."""
 
 
 @dataclass(slots=True)
 class HttpAnswer:
-    """An HTTP response. A body of several chunks is streamed; `cut` ends the connection after it."""
+    """An HTTP response. A body of several chunks is streamed; `cut` ends the connection after it.
+
+    Chunks end early when the client leaves: they are cancelled, and closed if they had begun.
+    """
 
     status: int
     headers: Mapping[str, str] | Sequence[tuple[bytes, bytes]]
@@ -126,15 +129,11 @@ class LoopbackServer:
 
     async def _serve_connection(self, stream: SocketStream) -> None:
         """Answer requests on one connection until either side is done with it."""
-        wire = _ServerConnection(stream, self._limit)
         async with stream:
             try:
-                while await wire.exchange(self._answer):
-                    pass
-            except (*GONE, *SURPRISES, ConnectionCut, h11.LocalProtocolError):
+                await _ServerConnection(stream, self._limit).serve(self._answer)
+            except Exception:  # whatever it is: the connections of others go on
                 return
-            except h11.RemoteProtocolError as error:
-                await wire.complain(error)
 
 
 class _ServerConnection:
@@ -143,16 +142,24 @@ class _ServerConnection:
         self._limit = limit
         self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=READ)
 
-    async def exchange(self, answer_call: AnswerCall) -> bool:
+    async def serve(self, answer_call: AnswerCall) -> None:
+        try:
+            while await self._exchange(answer_call):
+                pass
+        except h11.RemoteProtocolError as error:
+            await self._complain(error)
+
+    async def _exchange(self, answer_call: AnswerCall) -> bool:
         """One request and its answer. False when the connection is at its end."""
         head = await self._next()
         if not isinstance(head, h11.Request):
             return False
         call = await self._read(head)
         answer = NO_WEBSOCKET if is_websocket(call) else await answer_call(call)
-        while self._h11.their_state is h11.SEND_BODY:
-            await self._next()  # a client that is still sending would not see the answer
-        await self._write(answer, head.method == b"HEAD")
+        async with nullcontext() if isinstance(answer.chunks, bytes) else aclosing(answer.chunks):
+            while self._h11.their_state is h11.SEND_BODY:
+                await self._next()  # a client that is still sending would not see the answer
+            await self._write(answer, head.method == b"HEAD")
         if answer.cut:
             raise ConnectionCut
         if self._h11.our_state is h11.MUST_CLOSE or self._h11.their_state is not h11.DONE:
@@ -213,11 +220,26 @@ class _ServerConnection:
             if not head_only:
                 await self._send(h11.Data(data=answer.chunks))
         else:
-            async with aclosing(answer.chunks) as chunks:
-                async for chunk in chunks:
-                    await self._send(h11.Data(data=chunk))
+            await self._write_chunks(answer.chunks)
         if not answer.cut:
             await self._send(h11.EndOfMessage())
+
+    async def _write_chunks(self, chunks: AsyncGenerator[bytes, None]) -> None:
+        """Send them as they come, until a client that has closed the connection is noticed."""
+        is_whole = False
+
+        async def leave() -> None:
+            await self._goodbye()
+            group.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(leave)
+            async for chunk in chunks:
+                await self._send(h11.Data(data=chunk))
+            is_whole = True
+            group.cancel_scope.cancel()
+        if not is_whole:
+            raise ConnectionCut
 
     async def _send(self, event: h11.Event) -> None:
         data = self._h11.send(event)
@@ -226,16 +248,14 @@ class _ServerConnection:
 
     async def _goodbye(self) -> None:
         try:
-            while await self._stream.receive(READ):
-                pass
+            while len(self._h11.trailing_data[0]) < READ:
+                self._h11.receive_data(await self._stream.receive(READ))  # of the next request
         except GONE:
             return
+        await anyio.sleep_forever()
 
-    async def complain(self, error: h11.RemoteProtocolError) -> None:
+    async def _complain(self, error: h11.RemoteProtocolError) -> None:
         if self._h11.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             return
         said = f"This is not HTTP: {error}".encode()
-        try:
-            await self._write(HttpAnswer(error.error_status_hint, {"connection": "close"}, said), False)
-        except (*GONE, h11.LocalProtocolError):  # the answer to a HEAD has no body
-            return
+        await self._write(HttpAnswer(error.error_status_hint, {"connection": "close"}, said), False)

@@ -89,7 +89,8 @@ def test_a_prompt_that_asks_nothing_gets_nothing(hook: Hook, native: Path, promp
 def test_memory_is_ignored_until_the_user_wants_it_again(hook: Hook, native: Path) -> None:
     assert context_of(hook("UserPromptSubmit", prompt=f"Ignore memory. {ASKED}")) == ""
     assert context_of(hook("UserPromptSubmit", prompt=ASKED)) == ""
-    assert FACT in context_of(hook("UserPromptSubmit", prompt=f"Use memory again: {ASKED}"))
+    hook("UserPromptSubmit", prompt="Use memory again.")
+    assert FACT in context_of(hook("UserPromptSubmit", prompt=ASKED))
 
 
 def test_what_is_added_stays_small(hook: Hook, native: Path) -> None:

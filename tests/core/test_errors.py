@@ -55,6 +55,7 @@ KINDS = {
     "unknown_model",
     "unreachable",
     "unreadable",
+    "untouched_request",
 }
 
 

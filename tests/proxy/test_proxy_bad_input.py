@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import resource
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from benchmarks.proxy.scripted import SESSION, Json, ScriptedClient, client_of, 
 from sevenfold.core.errors import Mistake
 from sevenfold.loopback import HttpAnswer, HttpCall, LoopbackServer
 from sevenfold.proxy.server import Proxy
-from sevenfold.proxy.upstream import check_upstream
+from sevenfold.proxy.upstream import Upstream, check_upstream
 from sevenfold.simulator import ManualClock, Simulator, parse_steps
 
 pytestmark = pytest.mark.anyio
@@ -114,6 +114,79 @@ async def test_a_body_of_100_megabytes_streams_through(tmp_path: Path) -> None:
     assert log == ["passed through as it came: the body is over 32 MB"]
 
 
+async def test_a_client_that_leaves_during_a_large_upload_ends_its_own_connection_alone(
+    tmp_path: Path,
+) -> None:
+    cut = anyio.Event()
+
+    async def read_all(call: HttpCall) -> HttpAnswer:
+        assert call.rest is not None
+        try:
+            async for _ in call.rest:
+                pass
+        finally:
+            cut.set()
+        raise AssertionError("the body came whole")
+
+    async with (
+        LoopbackServer(read_all) as server,
+        proxy_to(server.url, tmp_path, ManualClock()) as proxy,
+        client_of(proxy.url) as other,
+    ):
+        async with await connect_to(proxy.url) as stream:
+            await stream.send(b"POST /v1/messages HTTP/1.1\r\nhost: localhost\r\n")
+            await stream.send(b"content-length: 60000000\r\n\r\n")
+            for _ in range(36):
+                await stream.send(b"x" * 1_000_000)
+        with anyio.fail_after(60):
+            await cut.wait()
+        for _ in range(2):
+            assert (await other.http.get("/sevenfold/ledger")).status_code == 200
+
+
+async def connect_to(url: str) -> anyio.abc.SocketStream:
+    return await anyio.connect_tcp("127.0.0.1", int(url.rpartition(":")[2]))
+
+
+async def test_a_failure_of_any_kind_ends_one_connection_alone() -> None:
+    async def fail(call: HttpCall) -> HttpAnswer:
+        if call.path == "/fail":
+            raise ExceptionGroup("of a task group", [RuntimeError("unforeseen")])
+        return HttpAnswer(200, {}, b"well")
+
+    async with LoopbackServer(fail) as server, client_of(server.url) as client:
+        with pytest.raises(httpx.RemoteProtocolError):
+            await client.http.get("/fail")
+        assert (await client.http.get("/")).content == b"well"
+
+
+@pytest.mark.parametrize(
+    "target", ["@{}/v1/messages", ".evil.example/v1/messages", "http://{}/v1/messages", "0/v1/models", "*"]
+)
+async def test_a_request_goes_to_no_other_host_than_the_provider(tmp_path: Path, target: str) -> None:
+    mirror, other = Mirror(), Mirror()
+    async with mirrored(tmp_path, mirror) as (proxy, _, _log), LoopbackServer(other.answer) as elsewhere:
+        line = f"GET {target.format(elsewhere.url.removeprefix('http://'))} HTTP/1.1\r\n"
+        async with await connect_to(proxy.url) as stream:
+            await stream.send(
+                f"{line}host: localhost\r\nanthropic-version: 1\r\nx-api-key: {KEY}\r\n\r\n".encode()
+            )
+            answer = await stream.receive()
+
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"invalid_request_error" in answer
+    assert mirror.calls == other.calls == []
+
+
+@pytest.mark.parametrize("target", ["@evil.example/x", ".evil.example/x", "0/x", "/\x00"])
+def test_an_address_beside_the_provider_is_a_mistake(target: str) -> None:
+    upstream = Upstream("https://api.example:44", "https://api.example:44")
+    call = HttpCall("GET", "/v1/messages", {}, {}, b"", target=target)
+
+    with pytest.raises(Mistake):
+        upstream.locate(call)
+
+
 async def test_headers_go_through_both_ways_and_the_key_is_kept_nowhere(tmp_path: Path) -> None:
     mirror = Mirror(429, b'{"type": "error"}', **{"retry-after": "7", "request-id": "req_1"})
     async with mirrored(tmp_path, mirror) as (proxy, client, log):
@@ -203,6 +276,95 @@ async def test_a_client_that_goes_away_ends_the_request_to_the_provider(tmp_path
 
     assert answer.status_code == 200
     assert [row.status for row in sim.ledger.rows][-1] == 200
+
+
+async def test_a_client_that_leaves_during_a_stream_ends_the_request_to_the_provider(
+    tmp_path: Path,
+) -> None:
+    ended = anyio.Event()
+
+    async def hang() -> AsyncGenerator[bytes, None]:
+        try:
+            yield b"event: ping\n\n"
+            await anyio.sleep_forever()
+        finally:
+            ended.set()
+
+    async def answer(call: HttpCall) -> HttpAnswer:
+        return HttpAnswer(200, {"content-type": "text/event-stream"}, hang())
+
+    async with LoopbackServer(answer) as server, proxy_to(server.url, tmp_path, ManualClock()) as proxy:
+        async with await connect_to(proxy.url) as stream:
+            body = json.dumps(make_body()).encode()
+            await stream.send(b"POST /v1/messages HTTP/1.1\r\nhost: localhost\r\n")
+            await stream.send(b"content-length: %d\r\n\r\n%b" % (len(body), body))
+            received = b""
+            while b"ping" not in received:
+                received += await stream.receive()
+            assert not ended.is_set()
+        with anyio.fail_after(60):
+            await ended.wait()
+            while not proxy.receipt.rows:
+                await anyio.lowlevel.checkpoint()
+
+    assert [row.status for row in proxy.receipt.rows] == [200]
+
+
+async def test_a_request_that_comes_before_the_last_answer_is_answered_after_it(tmp_path: Path) -> None:
+    asked, go = anyio.Event(), anyio.Event()
+
+    async def answer(call: HttpCall) -> HttpAnswer:
+        asked.set()
+        await go.wait()
+        return HttpAnswer(200, {}, call.path.encode())
+
+    async with (
+        LoopbackServer(answer) as server,
+        proxy_to(server.url, tmp_path, ManualClock()) as proxy,
+        await connect_to(proxy.url) as stream,
+    ):
+        await stream.send(b"GET /v1/messages/one HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        await asked.wait()
+        await stream.send(b"GET /v1/messages/two HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        for _ in range(20):  # until the proxy has read it
+            await anyio.lowlevel.checkpoint()
+        go.set()
+        received = b""
+        with anyio.fail_after(60):
+            while b"/v1/messages/two" not in received:
+                received += await stream.receive()
+
+    assert received.index(b"/v1/messages/one") < received.index(b"/v1/messages/two")
+
+
+def call_tool(id: str, answered: str) -> list[Json]:
+    use = {"type": "tool_use", "id": id, "name": "Bash", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": answered, "content": "done"}
+    return [
+        {"role": "user", "content": "hello"},
+        {"role": "assistant", "content": [use]},
+        {"role": "user", "content": [result]},
+    ]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        make_body(messages=[{"role": "a SECRET role", "content": "hello"}]),
+        make_body(messages=call_tool("t1", "SECRET")),
+        make_body(messages=call_tool("SECRET", "t1")),
+        make_body(system={"SECRET": 1}),
+    ],
+    ids=["role", "answer", "call", "system"],
+)
+async def test_no_word_of_a_body_is_in_the_log_or_the_header(tmp_path: Path, body: Json) -> None:
+    async with mirrored(tmp_path, Mirror()) as (proxy, client, log):
+        response = await client.post(json.dumps(body).encode())
+        told = json.dumps(proxy.receipt.as_json())
+
+    assert response.headers["x-sevenfold"].startswith("passed: ")
+    assert len(log) == 1
+    assert "SECRET" not in f"{log} {response.headers['x-sevenfold']} {told}"
 
 
 async def test_a_state_folder_that_is_a_file_passes_everything_through(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from sevenfold.proxy.conversation import PrefixLost, RelayedConversation
 from sevenfold.proxy.conversations import ConversationStore
 from sevenfold.proxy.keys import find_key
 from sevenfold.simulator import ManualClock
+from sevenfold.storage.jsonl import hold_closed_log
 from sevenfold.testing import FakeClock
 
 ROUNDS = 26  # so many that a layer clears
@@ -91,7 +92,7 @@ def open_conversation(folder: Path, **more: Any) -> RelayedConversation:
         form,
         state=folder,
         home=folder,
-        results=lambda: folder / "results",
+        results=more.pop("results", lambda: folder / "results"),
         readers=["Bash"],
         environ={"HOME": str(folder)},
         clock=FakeClock(),
@@ -175,6 +176,20 @@ def test_a_request_that_begins_otherwise_without_a_reason_is_not_sent(tmp_path: 
     conversation.close()
 
 
+def test_a_layer_that_fails_is_logged_without_a_word_of_the_body(tmp_path: Path) -> None:
+    def fail() -> Path:
+        raise ValueError("a SECRET word")
+
+    conversation = open_conversation(tmp_path, results=fail)
+    data = encode(make_history(1, 300_000))
+
+    out = conversation.shorten(data, read_body(data))
+    conversation.close()
+
+    assert out.failures
+    assert all(line.endswith("failed: ValueError") for line in out.failures)
+
+
 def find_id(store: ConversationStore, messages: list[Json], **headers: str) -> str:
     data = encode(messages)
     body, form = read_body(data), choose_format("/v1/messages")
@@ -210,17 +225,70 @@ def test_a_conversation_is_found_by_session_agent_and_model_or_by_its_beginning(
     again.close()
 
 
+def open_store_at(folder: Path, clock: FakeClock) -> ConversationStore:
+    return ConversationStore(folder, home=folder, claude=folder, environ={"HOME": str(folder)}, clock=clock)
+
+
 def test_conversations_that_nobody_goes_on_with_are_removed(tmp_path: Path) -> None:
     clock = FakeClock(1_700_000_000.0)
-    environ = {"HOME": str(tmp_path)}
-    store = ConversationStore(tmp_path, home=tmp_path, claude=tmp_path, environ=environ, clock=clock)
-    old, new = (make_files(tmp_path, name) for name in ("old-1", "new-1"))
-    os.utime(old, (clock.now() - 31 * 86_400,) * 2)
-    os.utime(new, (clock.now() - 29 * 86_400,) * 2)
+    store = open_store_at(tmp_path, clock)
+    old, new, held = (make_files(tmp_path, name) for name in ("old-1", "new-1", "old-2"))
+    for path, days in ((old, 31), (new, 29), (held, 31)):
+        os.utime(path, (clock.now() - days * 86_400,) * 2)
 
-    store.remove_old(30)
+    with hold_closed_log(held):  # by another proxy
+        store.remove_old()
 
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["new-1", "new-1.jsonl"]
+    left = ["new-1", "new-1.jsonl", "old-2", "old-2.jsonl"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == left
+
+
+def test_a_proxy_that_runs_for_long_removes_them_too_and_not_what_it_has_open(tmp_path: Path) -> None:
+    clock = FakeClock(1_700_000_000.0)
+    store = open_store_at(tmp_path, clock)
+    history = make_history(2, 10)
+    id = find_id(store, history, x_claude_code_session_id="s1")
+    old, mine = make_files(tmp_path, "old-1"), make_files(tmp_path, id)
+    for path in (old, mine, *tmp_path.glob("*.json")):
+        os.utime(path, (clock.now(),) * 2)
+    clock.time += 31 * 86_400
+
+    assert find_id(store, history, x_claude_code_session_id="s1") == id
+
+    assert (old.exists(), mine.exists()) == (False, True)
+    store.close()
+
+
+def test_the_index_of_a_key_stays_as_long_as_one_of_its_conversations(tmp_path: Path) -> None:
+    clock = FakeClock(1_700_000_000.0)
+    store, history = open_store_at(tmp_path, clock), make_history(2, 10)
+    ids = [find_id(store, history[at:], x_claude_code_session_id="s1") for at in (0, 2)]
+    store.close()
+    old = clock.now() - 31 * 86_400
+    first, second = (make_files(tmp_path, id) for id in ids)
+    for path in (first, *tmp_path.glob("*.json")):
+        os.utime(path, (old, old))
+    os.utime(second, (clock.now(),) * 2)
+
+    again = open_store_at(tmp_path, clock)
+    again.remove_old()
+
+    assert (first.exists(), second.exists()) == (False, True)
+    assert find_id(again, history[2:], x_claude_code_session_id="s1") == ids[1]
+    again.close()
+
+
+def test_two_proxies_give_no_two_conversations_one_name(tmp_path: Path) -> None:
+    clock, history = FakeClock(1_700_000_000.0), make_history(2, 10)
+    one, other = open_store_at(tmp_path, clock), open_store_at(tmp_path, clock)
+
+    first = find_id(one, history, x_claude_code_session_id="s1")
+    second = find_id(other, history[2:], x_claude_code_session_id="s1")
+    third = find_id(one, history[4:], x_claude_code_session_id="s1")
+
+    assert len({first, second, third}) == 3
+    one.close()
+    other.close()
 
 
 def make_files(folder: Path, id: str) -> Path:

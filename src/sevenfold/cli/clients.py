@@ -43,7 +43,7 @@ Remove = Annotated[bool, Option("--remove", help="Take back what setup wrote, an
 
 @add_shared_options
 def answer_hook(shared: SharedOptions, event: HookEvent, client: HookClient = ClientName.claude) -> int:
-    """Answer a hook of another agent: its JSON on stdin, the answer on stdout.
+    """Answer a hook of another agent, from stdin to stdout.
 
     Other agents run this; `sevenfold setup` tells them to. It never stops them: a failure is one sentence
     on stderr and exit code 1.
@@ -73,7 +73,7 @@ def run_slash_command(shared: SharedOptions, command: SlashName) -> int:
 
 @add_shared_options
 def print_status_line(shared: SharedOptions) -> int:
-    """One line for the status line of Claude Code: memories recalled, cache hits, cost."""
+    """One line for the status line of Claude Code."""
     from sevenfold.cli.commands.clients import run_statusline
 
     return run_statusline(shared)

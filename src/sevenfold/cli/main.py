@@ -293,7 +293,7 @@ def simulate(
     window: option.ServedWindow = None,
     counts_headers: option.CountsHeaders = False,
 ) -> int:
-    """A model provider on this machine, with a faithful prompt cache. Prints its address when ready."""
+    """A model provider on this machine, with a prompt cache. Prints its address."""
     from sevenfold.cli.commands.simulate import ServedOptions
     from sevenfold.cli.commands.simulate import run_simulator as run
 
@@ -318,7 +318,7 @@ def proxy(
 @app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
 @add_shared_options
 def wrap(shared: SharedOptions, client: option.WrappedClient, upstream: option.UpstreamUrl = None) -> int:
-    """Run a client, such as claude, codex or aider, through a proxy of its own. Edits no settings."""
+    """Run claude, codex or any client through a proxy of its own."""
     from sevenfold.cli.commands.proxy import run_wrapped
 
     return run_wrapped(shared, client, upstream=upstream)

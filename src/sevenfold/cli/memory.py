@@ -143,7 +143,7 @@ def search(
 @memory.command("learn")
 @add_shared_options
 def learn(shared: SharedOptions, path: option.RecordedPath, model: option.ModelName = None) -> int:
-    """Save what is worth remembering of a session that Claude Code or Codex recorded.
+    """Save what a session of Claude Code or Codex taught.
 
     What was looked at once is not looked at again. It spends at most what dailyBackgroundLimit allows.
     """
@@ -174,7 +174,7 @@ def export(
     git: option.AsGit = False,
     agent: option.OfAgent = None,
 ) -> int:
-    """Copy the memories to an empty folder, or their whole history as a git repository."""
+    """Copy the memories to an empty folder, or their history as git."""
     from sevenfold.cli.commands.memory_changes import run_export
 
     return run_export(shared, folder, git, agent)

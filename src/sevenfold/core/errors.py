@@ -20,6 +20,7 @@
     │     └─ TooLong, Damaged  a message that cannot be delivered           (l7_agents.mailbox)
     ├─ EmbeddingUnavailable    the search has no word vectors               (memory.search.embedding)
     ├─ Unreadable              a recording cannot be read                   (recordings.finder)
+    ├─ UntouchedRequest        a request that the proxy sends as it came    (proxy.body)
     └─ Failure                 the run failed: nothing is lost, and it may be tried again
        ├─ ModelFailure         the model's provider failed
        │  ├─ PromptTooLong     it says how long, and how long is allowed

@@ -14,6 +14,7 @@ from sevenfold.context.anthropic import AnthropicFormat
 from sevenfold.context.formats import MARK, CallerRequest, WireFormat, WrittenMessages, strip_cache_marks
 from sevenfold.context.openai import OpenAiFormat
 from sevenfold.context.responses import ResponsesFormat
+from sevenfold.core.errors import SevenfoldError
 from sevenfold.core.messages import Block, Json, ToolResult
 from sevenfold.core.request import Frame, Request, Ttl
 from sevenfold.layers.l1_tool_results.tool_results import is_empty
@@ -28,6 +29,10 @@ NO_RAW: Final = Raw(b"null")
 _decode: Final = msgspec.json.Decoder().decode
 _encode: Final = msgspec.json.Encoder().encode
 _decode_fields: Final = msgspec.json.Decoder(dict[str, Raw]).decode
+
+
+class UntouchedRequest(SevenfoldError, kind="untouched_request"):
+    """A request goes out as it came; the sentence says why without a word of it."""
 
 
 class ClientBody(msgspec.Struct):

@@ -16,7 +16,6 @@ from msgspec import Raw
 
 from sevenfold.context.context import Context
 from sevenfold.context.formats import WireFormat, encode_canonical, strip_cache_marks
-from sevenfold.core.errors import Mistake, SevenfoldError
 from sevenfold.core.events import Added, CacheBroke, Cleared, Compacted, Event, Failed, Stored
 from sevenfold.core.messages import Json, Message
 from sevenfold.core.protocols import Clock
@@ -27,6 +26,7 @@ from sevenfold.proxy.body import (
     NO_RAW,
     ClientBody,
     RelayedMessages,
+    UntouchedRequest,
     decode_raw,
     encode_message,
     find_marked,
@@ -59,7 +59,7 @@ def make_relay_settings(readers: Sequence[str]) -> Json:
     return {"flags": OFF, "micro": {"tools": tools}, "compaction": {"bySize": False}}
 
 
-class PrefixLost(SevenfoldError, kind="prefix_lost"):
+class PrefixLost(UntouchedRequest, kind="prefix_lost"):
     """A request of ours does not begin like the last one, and nothing says why."""
 
 
@@ -144,7 +144,7 @@ class RelayedConversation:
         if not extends and not breaks and not any(isinstance(event, Added) for event in heard):
             raise PrefixLost(self._describe_difference(written))
         acts = tuple(act for event in heard if (act := describe_act(event)))
-        failures = tuple(f"{e.by} failed: {e.cause}" for e in heard if isinstance(e, Failed))
+        failures = tuple(f"{e.by} failed: {name_error(e.cause)}" for e in heard if isinstance(e, Failed))
         self._raws, self._said, self._written = body.messages, said, written
         self._turn += 1
         if len(written) == len(said) and all(map(is_, written, said)):
@@ -182,7 +182,7 @@ class RelayedConversation:
                 continue
             message = decode_raw(raw)
             if not isinstance(message, dict):
-                raise Mistake(f"messages[{at}] is no object")
+                raise UntouchedRequest(f"messages[{at}] is no object")
             message = strip_cache_marks(message)
             is_known = at < len(known) and _is_equal(message, known[at])
             said.append(known[at] if is_known else message)
@@ -292,6 +292,12 @@ class DirectCache:
         written = whole - read
         hour = round(written * usage.cache_write_1h / usage.cache_write) if usage.cache_write else 0
         return Usage(usage.input, written, read, usage.output, hour)
+
+
+def name_error(cause: str) -> str:
+    """The class of an error that is given by its `repr`; the rest might quote the body."""
+    name = cause.partition("(")[0]
+    return name if name.isidentifier() else "an error"
 
 
 def describe_act(event: Event) -> str:

@@ -20,14 +20,17 @@ from typing import Final
 import msgspec
 
 from sevenfold.context.formats import WireFormat, encode_canonical, strip_cache_marks
-from sevenfold.core.errors import Mistake
+from sevenfold.core.errors import SessionBusy, StorageFailure
 from sevenfold.core.protocols import Clock
-from sevenfold.proxy.body import ClientBody, decode_raw, make_digest
+from sevenfold.proxy.body import ClientBody, UntouchedRequest, decode_raw, make_digest
 from sevenfold.proxy.conversation import RelayedConversation
 from sevenfold.proxy.keys import ConversationKey, find_claude_results
 from sevenfold.storage.files import make_private_dir, read_if_there, write_atomic
+from sevenfold.storage.jsonl import hold_closed_log
 
 MOST_OPEN: Final = 10  # Conversations in memory; others are read from disk again
+KEPT_DAYS: Final = 30
+DAY: Final = 86_400  # Seconds
 LARGEST_INDEX: Final = 1 << 20  # Bytes
 RESULTS: Final = "results"
 
@@ -47,17 +50,26 @@ class ConversationStore:
     """Finds the conversation of a request, and opens it."""
 
     def __init__(
-        self, folder: Path, *, home: Path, claude: Path, environ: Mapping[str, str], clock: Clock
+        self,
+        folder: Path,
+        *,
+        home: Path,
+        claude: Path,
+        environ: Mapping[str, str],
+        clock: Clock,
+        days: float = KEPT_DAYS,
     ) -> None:
         self.folder, self._home, self._claude = folder, home, claude
         self._environ, self._clock = environ, clock
         self._open: dict[str, RelayedConversation] = {}
-        self._starts: dict[str, list[ConversationStart]] = {}
+        self._days, self._removed_at = days, 0.0
 
     def find(
         self, key: ConversationKey, body: ClientBody, form: WireFormat, readers: Sequence[str]
     ) -> RelayedConversation:
         """The conversation that this request continues, or a new one."""
+        if self._clock.now() - self._removed_at >= DAY:
+            self.remove_old()
         start = self._find_start(key.digest, body)
         known = self._open.pop(start.id, None)
         if known is None:
@@ -73,14 +85,23 @@ class ConversationStore:
         if self._open.pop(conversation.id, None) is not None:
             conversation.close()
 
-    def remove_old(self, days: float) -> None:
-        """Remove conversations that nobody has gone on with for so many days."""
-        before = self._clock.now() - days * 86_400
-        for path in self.folder.glob("*.json*"):
+    def remove_old(self) -> None:
+        """Remove conversations that nobody has gone on with for some days, and has not open either."""
+        self._removed_at = self._clock.now()
+        before = self._removed_at - self._days * DAY
+        for path in [*self.folder.glob("*.jsonl")]:
+            with contextlib.suppress(OSError, SessionBusy, StorageFailure):
+                if path.stem not in self._open and path.stat().st_mtime < before:
+                    with hold_closed_log(path):
+                        shutil.rmtree(path.with_suffix(""), ignore_errors=True)
+                        path.unlink()
+                    for beside in self.folder.glob(f"{path.name}.*"):
+                        beside.unlink()
+        kept = {path.stem.rpartition("-")[0] for path in self.folder.glob("*.jsonl")}
+        for path in [*self.folder.glob("*.json")]:
             with contextlib.suppress(OSError):
-                if path.stat().st_mtime < before:
+                if path.stem not in kept and path.stat().st_mtime < before:
                     path.unlink()
-                    shutil.rmtree(path.with_suffix(""), ignore_errors=True)
 
     def close(self) -> None:
         for conversation in self._open.values():
@@ -107,10 +128,8 @@ class ConversationStore:
         )
 
     def _find_start(self, digest: str, body: ClientBody) -> ConversationStart:
-        starts = self._starts.get(digest)
         path = self.folder / f"{digest}.json"
-        if starts is None:
-            starts = _read_starts(path)
+        starts = _read_starts(path)
         first, second = (_digest_at(body, at) for at in (0, 1))
         found = next((one for one in starts if one.matches(first, second)), None)
         if found is None or (second and not found.second):
@@ -120,7 +139,6 @@ class ConversationStore:
             found.second = second
             make_private_dir(self.folder)
             write_atomic(path, msgspec.json.encode(starts))
-        self._starts[digest] = starts
         return found
 
 
@@ -138,5 +156,5 @@ def _digest_at(body: ClientBody, at: int) -> str:
         return ""
     message = decode_raw(body.messages[at])
     if not isinstance(message, dict):
-        raise Mistake(f"messages[{at}] is no object")
+        raise UntouchedRequest(f"messages[{at}] is no object")
     return make_digest(encode_canonical(strip_cache_marks(message)))

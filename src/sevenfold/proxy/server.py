@@ -12,19 +12,20 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 import anyio
+import h11
 import msgspec
 
 from sevenfold.cache.prices import Prices
 from sevenfold.context.formats import WireFormat
 from sevenfold.core.clock import SystemClock
-from sevenfold.core.errors import Mistake, SevenfoldError
+from sevenfold.core.errors import FromTheFuture, Mistake, SessionBusy, SevenfoldError, StorageFailure
 from sevenfold.core.events import CacheBroke
 from sevenfold.core.protocols import Clock
 from sevenfold.core.tokens import Usage
-from sevenfold.loopback import SURPRISES, ConnectionCut, HttpAnswer, HttpCall, LoopbackServer
-from sevenfold.proxy.body import ClientBody, choose_format, read_body_of
+from sevenfold.loopback import GONE, SURPRISES, ConnectionCut, HttpAnswer, HttpCall, LoopbackServer
+from sevenfold.proxy.body import ClientBody, UntouchedRequest, choose_format, read_body_of
 from sevenfold.proxy.conversation import OutgoingBody, RelayedConversation
-from sevenfold.proxy.conversations import ConversationStore
+from sevenfold.proxy.conversations import KEPT_DAYS, ConversationStore
 from sevenfold.proxy.keys import find_key, list_reading_tools, list_tools
 from sevenfold.proxy.receipt import Receipt, ReceiptRow
 from sevenfold.proxy.replies import ReplyCopy
@@ -39,6 +40,9 @@ LEDGER: Final = "/sevenfold/ledger"
 SAID: Final = b"x-sevenfold"
 """The header of an answer that says what was done: `unchanged`, `shortened`, or `passed` and why."""
 BAD_GATEWAY: Final = 502
+KINDS: Final = {
+    400: "invalid_request_error", 403: "permission_error", 404: "not_found_error", BAD_GATEWAY: "api_error"
+}  # fmt: skip
 UNEXPLAINED: Final = "nothing changed here"
 """The end of a reason that the ledger gives when it has none."""
 _TROUBLE: Final = (SevenfoldError, OSError, msgspec.MsgspecError, AssertionError, *SURPRISES)
@@ -88,11 +92,13 @@ class Proxy:
         port: int = 0,
         clock: Clock | None = None,
         log: Callable[[str], object] = lambda line: None,
+        days: float = KEPT_DAYS,
     ) -> None:
+        """A conversation that nobody has gone on with for so many `days` is removed."""
         self._clock = clock or SystemClock()
         self.upstream, self._log = upstream, log
         self.conversations = ConversationStore(
-            home / FOLDER, home=home, claude=claude, environ=environ, clock=self._clock
+            home / FOLDER, home=home, claude=claude, environ=environ, clock=self._clock, days=days
         )
         self.receipt = Receipt(prices or Prices.load())
         self._threads = ThreadCopies()
@@ -121,6 +127,10 @@ class Proxy:
                 told = msgspec.json.encode(self.receipt.as_json())
                 return HttpAnswer(200, {"content-type": "application/json"}, told)
             return _complain(404, f"Not found: {call.path}")
+        try:
+            url = self.upstream.locate(call)
+        except Mistake as error:
+            return _complain(400, str(error))
         plan = self._plan(call)
         plan.count_waiting(1)
         try:
@@ -129,13 +139,15 @@ class Proxy:
             plan.count_waiting(-1)
             raise
         except _list_transport_troubles() as error:
-            why = f"{type(error).__name__} on the way to {self.upstream.locate(call).partition('?')[0]}"
+            why = f"{type(error).__name__} on the way to {url.partition('?')[0]}"
             plan.count_waiting(-1)
             self._log(f"the provider cannot be reached: {why}")
             self._add_row(call, plan, BAD_GATEWAY, Usage())
             return _complain(BAD_GATEWAY, f"The provider cannot be reached: {why}")
         headers = [*select_answer_headers(response), (SAID, plan.note)]
-        return HttpAnswer(response.status_code, headers, self._relay(call, plan, response))
+        chunks = self._relay(call, plan, response)
+        await anext(chunks)  # from here on it closes the response, even if nobody reads it
+        return HttpAnswer(response.status_code, headers, chunks)
 
     # --- out --------------------------------------------------------------------------------------------
 
@@ -162,9 +174,9 @@ class Proxy:
     def _shorten(self, call: HttpCall, form: WireFormat, plan: PlannedRequest) -> None:
         """Fill in the plan; what is raised on the way leaves the client's bytes as they are."""
         if call.rest is not None:
-            raise Mistake("the body is over 32 MB")
+            raise UntouchedRequest("the body is over 32 MB")
         if call.headers.get("content-encoding", "identity") != "identity":
-            raise Mistake("the body is compressed")
+            raise UntouchedRequest("the body is compressed")
         body = read_body_of(form, call.body)
         if body is None:
             return
@@ -172,7 +184,7 @@ class Proxy:
         if continued := is_continued(body):
             whole = self._threads.complete(body)
             if whole is None:
-                raise Mistake("it continues a thread whose beginning was not seen here")
+                raise UntouchedRequest("it continues a thread whose beginning was not seen here")
             body = whole
         plan.body = body
         tools = list_tools(body)
@@ -188,11 +200,17 @@ class Proxy:
         """Send it, unless the client goes away before an answer has begun."""
         answered: list[httpx.Response] = []
         failed: list[Exception] = []
+        # Also those of the client: httpx reads the rest of a large body from it.
+        troubles: tuple[type[Exception], ...] = (
+            *_list_transport_troubles(),
+            *GONE,
+            h11.RemoteProtocolError,
+        )
 
         async def send() -> None:
             try:
                 answered.append(await self.upstream.send(call, plan.out.data))
-            except _list_transport_troubles() as error:
+            except troubles as error:
                 failed.append(error)
             group.cancel_scope.cancel()
 
@@ -221,6 +239,7 @@ class Proxy:
         status = response.status_code
         copy = ReplyCopy(plan.form, plan.model, status, response.headers) if plan.form else None
         try:
+            yield b""
             async for chunk in response.aiter_raw():
                 if copy is not None:
                     copy.feed(chunk)
@@ -302,10 +321,10 @@ class ProviderRefusal(Exception):
 
 
 def _describe_trouble(error: BaseException) -> str:
-    """The reason in one line. Errors of our own say what is wrong; others might quote the body."""
-    if isinstance(error, SevenfoldError):
+    """The reason in one line: of these errors their own words, all others might quote the body."""
+    if isinstance(error, UntouchedRequest | StorageFailure | SessionBusy | FromTheFuture):
         return " ".join(str(error).split())
-    if isinstance(error, msgspec.MsgspecError):
+    if isinstance(error, SevenfoldError | msgspec.MsgspecError):
         return "the body is not a request that we know"
     return f"{type(error).__name__} in the proxy"
 
@@ -319,6 +338,5 @@ def _list_transport_troubles() -> tuple[type[Exception], ...]:
 
 def _complain(status: int, why: str) -> HttpAnswer:
     """An error of the proxy's own, in the shape that clients of both APIs read."""
-    kind = "permission_error" if status == 403 else "not_found_error" if status == 404 else "api_error"
-    body = {"type": "error", "error": {"type": kind, "message": f"sevenfold proxy: {why}"}}
+    body = {"type": "error", "error": {"type": KINDS[status], "message": f"sevenfold proxy: {why}"}}
     return HttpAnswer(status, {"content-type": "application/json"}, msgspec.json.encode(body))

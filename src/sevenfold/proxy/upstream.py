@@ -52,13 +52,27 @@ class Upstream:
             await client.aclose()
 
     def locate(self, call: HttpCall) -> str:
-        """The address that a call is for: by its path, or by the headers of the Messages API."""
-        path = call.path
-        is_messages = path.startswith("/v1/messages") or "anthropic-version" in call.headers
+        """The address that a call is for: by its path, or by the headers of the Messages API.
+
+        A `Mistake` unless it is the provider's: the call has the user's key.
+        """
+        import httpx
+
+        if not call.target.startswith("/"):
+            raise Mistake("an address has to begin with a slash")
+        is_messages = call.path.startswith("/v1/messages") or "anthropic-version" in call.headers
         base = self.anthropic if is_messages else self.openai
         if base.endswith("/v1"):  # as addresses of OpenAI are written
-            return base.removesuffix("/v1") + _with_version(call.target)
-        return base + (call.target if is_messages else _with_version(call.target))
+            url = base.removesuffix("/v1") + _with_version(call.target)
+        else:
+            url = base + (call.target if is_messages else _with_version(call.target))
+        try:
+            asked, own = httpx.URL(url), httpx.URL(base)
+        except httpx.InvalidURL as error:
+            raise Mistake("the address cannot be read") from error
+        if (asked.scheme, asked.netloc) != (own.scheme, own.netloc) or asked.userinfo:
+            raise Mistake("the address is not one of the provider's")
+        return url
 
     async def send(self, call: HttpCall, body: bytes) -> httpx.Response:
         """Send a call with this body; the response has begun, its body is still to come."""

@@ -390,7 +390,7 @@ class Simulator:
             raise ConnectionCut
         if pending.body.get("stream"):
             headers = {**outcome.headers, "content-type": "text/event-stream; charset=utf-8"}
-            chunks = _faulty(events(outcome.body), step, call)
+            chunks = _faulty(events(outcome.body), step)
             return HttpAnswer(200, headers | {"cache-control": "no-cache"}, chunks)
         if step.malformed_at is not None:
             headers = {**outcome.headers, "content-type": "application/json"}
@@ -398,15 +398,14 @@ class Simulator:
         return replace(_json(outcome.body, 200, outcome.headers), cut=step.cut is not None)
 
 
-async def _faulty(events: Iterator[bytes], step: ScriptStep, call: HttpCall) -> AsyncGenerator[bytes, None]:
+async def _faulty(events: Iterator[bytes], step: ScriptStep) -> AsyncGenerator[bytes, None]:
     """The events of a stream, late, broken, or ended early as the step says."""
     error = step.error if step.error and step.error.after_events is not None else None
     for n, data in enumerate(events):
         if step.cut is not None and n >= step.cut.after_events:
             raise ConnectionCut
         if step.hangs_at is not None and n >= step.hangs_at:
-            await call.wait_for_goodbye()
-            raise ConnectionCut
+            await anyio.sleep_forever()  # until the client leaves
         if error is not None and n >= (error.after_events or 0):
             yield write_event(encode(error.problem().as_messages()), "error")
             return

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from sevenfold.core.clock import SystemClock
+from sevenfold.core.errors import StorageFailure
 from sevenfold.memory.folder.files import FolderBackend
+from sevenfold.memory.history.database import HistoryFile
 from sevenfold.memory.history.revisions import Author, RevisionChange, TakenRevisions
 from sevenfold.memory.store import MemoryStore
 
@@ -128,6 +130,25 @@ def test_a_purge_removes_a_repository_that_was_not_carried_over(
     assert earlier.repository.exists()
 
     store.purge("a")
+
+    assert not earlier.repository.exists()
+
+
+def test_a_purge_that_cannot_clean_the_file_removes_the_repository_too(
+    earlier: Earlier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(file: HistoryFile) -> None:
+        raise StorageFailure("the disk is full")
+
+    earlier.commit("one", {"a.md": b"secret words"})
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    history = earlier.backend().revisions(lambda sentence: None)
+    history.record({"a.md": b"secret words"}, Author("user"), "", 1.0)
+    assert earlier.repository.exists()
+
+    monkeypatch.setattr(HistoryFile, "erase_removed", fail)
+    with pytest.raises(StorageFailure, match="disk is full"):
+        history.purge("a.md")
 
     assert not earlier.repository.exists()
 

@@ -484,6 +484,46 @@ def test_a_history_that_was_set_aside_is_removed_by_a_purge(folder: Folder) -> N
     assert SECRET not in everything_on_disk(folder.history.path.parent)
 
 
+def test_a_folder_that_was_in_the_way_is_removed_by_a_purge_too(folder: Folder) -> None:
+    (folder.history.path / "inside").mkdir(parents=True)
+    folder.write(a=SECRET)
+    (aside,) = folder.history.path.parent.glob("*.damaged-*")
+    assert folder.history.purge("a.md").removed == (aside.name,)
+    folder.write(b="1")
+    assert not aside.exists()
+
+
+def fail_to_erase(file: HistoryFile) -> None:
+    raise StorageFailure("the disk is full")
+
+
+def test_a_purge_that_cannot_clean_the_file_still_removes_the_copies(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.write(a=SECRET)
+    aside = folder.history.path.rename(folder.history.path.with_name("history.sqlite.damaged-1"))
+    folder.write(b="1")
+    monkeypatch.setattr(HistoryFile, "erase_removed", fail_to_erase)
+    with pytest.raises(StorageFailure, match="disk is full"):
+        folder.history.purge("a.md")
+    assert not aside.exists()
+
+
+def test_the_next_writer_removes_the_copies_that_a_purge_left(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.write(a=SECRET)
+    aside = folder.history.path.rename(folder.history.path.with_name("history.sqlite.damaged-1"))
+    folder.write(b="1")
+    copy = aside.read_bytes()
+    with monkeypatch.context() as dead:
+        dead.setattr(HistoryFile, "erase_removed", lambda self: None)
+        folder.history.purge("a.md")
+    aside.write_bytes(copy)  # as if the process had died before it came to this
+    MemoryHistory(folder.history.path).record({}, USER, "", 1.0, {"other.md": b"x"})
+    assert not aside.exists()
+
+
 # --- damage -------------------------------------------------------------------------------------------
 
 

@@ -116,8 +116,9 @@ def _make_proxy(
         prices=Prices.load(settings.prices),
         port=port,
         log=log,
+        days=settings.cleanup_days,
     )
-    proxy.conversations.remove_old(settings.cleanup_days)
+    proxy.conversations.remove_old()
     return proxy
 
 

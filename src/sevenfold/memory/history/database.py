@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sqlite3
 import threading
 import time
@@ -236,7 +237,13 @@ def remove_set_aside(path: Path) -> tuple[str, ...]:
     """Remove the damaged histories that were set aside; returns their names."""
     found = sorted(path.parent.glob(f"{path.name}{ASIDE}*"))
     for aside in found:
-        aside.unlink(missing_ok=True)
+        try:
+            if aside.is_dir() and not aside.is_symlink():  # it had been in the way of the history
+                shutil.rmtree(aside)
+            else:
+                aside.unlink(missing_ok=True)
+        except OSError as error:
+            raise make_storage_failure(error, aside, "removed") from error
     return tuple(aside.name for aside in found if not aside.name.endswith(_BESIDE[1:]))
 
 

@@ -117,18 +117,23 @@ class MemoryHistory:
             raise Mistake("no file to purge was named; name the file")
         paths = [encode_path(name) for name in names]
         ids: dict[str, str] = {}
-        lost = False
+        lost, removed = False, tuple[str, ...]()
         try:
             if self.path.exists():
                 with self._file.write(lasting=True) as db:
                     ids = _purge(db, paths)
                     db.execute("insert or ignore into unfinished values ('erase')")
+                removed = self._remove_copies()  # first: the file may be held by another process
                 self._file.erase_removed()
         except DamagedHistory:
             self._file.set_aside(at)  # it cannot be cleaned, so it is removed
             lost = True
+        return PurgeReport(names, ids, (*removed, *self._remove_copies()), lost)
+
+    def _remove_copies(self) -> tuple[str, ...]:
+        """Remove the damaged histories and the earlier one: they cannot be cleaned. Returns their names."""
         earlier = self._file.earlier.remove(None) if self._file.earlier else ()
-        return PurgeReport(names, ids, (*remove_set_aside(self.path), *earlier), lost)
+        return *remove_set_aside(self.path), *earlier
 
     def mend(self, at: float, *, deep: bool = False) -> str:
         """Repair the history after a crash; returns a sentence for the user, empty if all is well.
@@ -157,6 +162,7 @@ class MemoryHistory:
         with self._file.read() as db:
             unfinished = db is not None and db.execute("select 1 from unfinished").fetchone()
         if unfinished:
+            self._remove_copies()
             self._file.erase_removed()
 
     # --- reading --------------------------------------------------------------------------------------
