@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS ?= $(shell expr $$($(PYTHON) -c 'import os; print(os.cpu_count() or 1)') + 1)
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
 
-.PHONY: setup demo test test-fast test-clients check format lint types imports bench bench-quick walks screens soak lock clean
+.PHONY: setup demo fleet-demo test test-fast test-clients check format lint types imports bench bench-quick walks screens soak lock clean
 
 setup: $(READY)
 
@@ -26,6 +26,10 @@ $(READY): requirements/dev.lock pyproject.toml
 
 demo: $(READY)
 	@$(BIN)/sevenfold demo
+
+# Three machines with one memory, and a PostgreSQL server that is killed on the way.
+fleet-demo: $(READY)
+	@$(BIN)/python examples/fleet.py
 
 test: $(READY)
 	$(PYTEST)

@@ -14,6 +14,7 @@ SAYS = {
     "ask.py": "requests",
     "context_anthropic.py": "tokens less in each request\n4 requests, ",
     "context_openai.py": "tokens less in each request\n4 requests, ",
+    "fleet.py": "Everything is there, 22 memories on each machine: True.",
     "own_provider.py": "shout:anything: DOES ANYBODY LISTEN!!!",
     "own_backend.py": "Mocks are fine.\nUse a real database.",
     "own_layer.py": "the rule was added 1 time",

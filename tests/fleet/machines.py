@@ -1,25 +1,41 @@
-"""A machine of a fleet, for tests."""
+"""A fleet and its machines, for tests."""
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 from sevenfold.core.clock import SystemClock
+from sevenfold.core.protocols import Clock
 from sevenfold.fleet.database import FleetDatabase
 from sevenfold.fleet.memories import FleetMemories, find_space
 from sevenfold.fleet.replica import FleetSync, PostgresBackend
 from sevenfold.memory.store import MemoryStore
+from sevenfold.testing.postgres import PostgresServer
+
+_numbers = itertools.count()
+
+
+def make_fleet(server: PostgresServer) -> str:
+    """The address of a new database with a fleet in it."""
+    address = server.make_database(f"fleet{next(_numbers)}")
+    database = FleetDatabase(address)
+    database.migrate("acme")
+    database.close()
+    return address
 
 
 class Machine:
     """A machine with a replica of one space."""
 
-    def __init__(self, root: Path, address: str, name: str, space: str = "project-x") -> None:
+    def __init__(
+        self, root: Path, address: str, name: str, space: str = "project-x", clock: Clock | None = None
+    ) -> None:
         self.root, self.name = root / name, name
         self.database = FleetDatabase(address, "acme")
         memories = FleetMemories(self.database, find_space(self.database, "project", space), name)
         self.backend = PostgresBackend(self.root / "memory", self.root / "state", memories)
-        self.store = MemoryStore(self.backend, SystemClock())
+        self.store = MemoryStore(self.backend, clock or SystemClock())
 
     def add(self, name: str, body: str) -> None:
         self.store.add(type="project", name=name, description=f"about {name}", body=body)

@@ -11,14 +11,15 @@ from pathlib import Path
 import psycopg
 import pytest
 from fleet.machines import Machine
-from fleet.server import Server
 
 from sevenfold.core.errors import Failure, Mistake
-from sevenfold.fleet.database import FleetAway, FleetDatabase, check_address
-from sevenfold.fleet.jobs import TRIES, JobQueue, OldFence
+from sevenfold.fleet.database import FleetAway, FleetDatabase, check_address, read_migrations
+from sevenfold.fleet.jobs import TRIES, ClaimedJob, JobQueue, OldFence
 from sevenfold.fleet.mail import FleetMail
 from sevenfold.fleet.memories import ConflictingWrite, FleetMemories, NewRevision, find_space
 from sevenfold.memory.history.revisions import Author
+from sevenfold.memory.store import MemoryStore
+from sevenfold.testing.postgres import PostgresServer
 
 pytest_plugins = ["fleet.fixtures"]
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("postgres")]
@@ -39,6 +40,7 @@ def test_on_this_machine_no_tls_is_asked_for(address: str) -> None:
 
 def test_elsewhere_tls_with_a_checked_certificate_is_the_rule() -> None:
     assert "sslmode=verify-full" in check_address("postgresql://u:p@db.example.org/x")
+    assert "sslmode=verify-full" in check_address("host=localhost hostaddr=203.0.113.5")
     with pytest.raises(Mistake, match="in the clear; use sslmode=verify-full"):
         check_address("postgresql://db.example.org/x?sslmode=prefer")
 
@@ -65,13 +67,13 @@ def test_migrating_again_changes_nothing(address: str) -> None:
     assert FleetDatabase(address).migrate("acme") == FleetDatabase(address).migrate("acme")
 
 
-def test_a_database_without_a_fleet_says_how_to_make_one(server: Server) -> None:
+def test_a_database_without_a_fleet_says_how_to_make_one(server: PostgresServer) -> None:
     empty = server.make_database("empty")
     with pytest.raises(Mistake, match="sevenfold fleet init"):
         _ = FleetDatabase(empty).tenant
 
 
-def test_a_schema_that_is_not_ours_is_left_alone(server: Server) -> None:
+def test_a_schema_that_is_not_ours_is_left_alone(server: PostgresServer) -> None:
     foreign = server.make_database("foreign")
     with psycopg.connect(foreign) as connection:
         connection.execute("create schema sevenfold create table sevenfold.mine (a int)")
@@ -89,13 +91,48 @@ def test_another_version_is_said_and_nothing_is_changed(address: str, number: in
         _ = FleetDatabase(address).tenant
 
 
-def test_an_encoding_that_loses_letters_is_refused(server: Server) -> None:
-    with psycopg.connect(server.url(), autocommit=True) as connection:
+def test_a_step_that_fails_leaves_nothing_behind(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = server.make_database("half")
+    with monkeypatch.context() as broken:
+        steps = [f"{read_migrations()[0]}; select 1 / 0"]
+        broken.setattr("sevenfold.fleet.database.read_migrations", lambda: steps)
+        with pytest.raises(Failure, match="the database of the fleet failed: DivisionByZero"):
+            FleetDatabase(address).migrate("acme")
+    with pytest.raises(Mistake, match="sevenfold fleet init"):
+        _ = FleetDatabase(address).tenant
+    assert FleetDatabase(address).migrate("acme") == len(read_migrations())
+
+
+def test_a_database_without_room_is_said_and_the_memory_waits(tmp_path: Path, address: str) -> None:
+    ann = Machine(tmp_path, address, "ann")
+    with psycopg.connect(address) as connection:
+        connection.execute(
+            "create function full_disk() returns trigger language plpgsql as"
+            " $$begin raise exception 'no room' using errcode = 'disk_full'; end$$;"
+            "create trigger full_disk before insert on sevenfold.revision"
+            " for each row execute function full_disk()"
+        )
+    ann.add("one", "Words of one.")
+    with pytest.raises(FleetAway, match=r"no room left|just now"):
+        ann.sync()
+    with psycopg.connect(address) as connection:
+        connection.execute("drop trigger full_disk on sevenfold.revision")
+    again = Machine(tmp_path, address, "ann")
+    again.sync()
+
+    assert again.backend.outbox.list_waiting() == []
+    assert [row.name for row in again.backend.memories.read_changes(0, 0)] == ["one.md"]
+
+
+def test_an_encoding_that_loses_letters_is_refused(server: PostgresServer) -> None:
+    with psycopg.connect(server.address(), autocommit=True) as connection:
         connection.execute(
             "create database latin encoding 'LATIN1' template template0 lc_collate 'C' lc_ctype 'C'"
         )
     with pytest.raises(Mistake, match="encoded as LATIN1"):
-        FleetDatabase(server.url("latin")).migrate("acme")
+        FleetDatabase(server.address("latin")).migrate("acme")
 
 
 def test_a_database_that_may_only_be_read_is_said(address: str) -> None:
@@ -108,7 +145,7 @@ def test_a_database_that_may_only_be_read_is_said(address: str) -> None:
 
 
 @pytest.fixture
-def neighbours(server: Server, address: str) -> tuple[FleetDatabase, str]:
+def neighbours(server: PostgresServer, address: str) -> tuple[FleetDatabase, str]:
     """A tenant with a memory, and the address of a login of another tenant."""
     database = FleetDatabase(address, "acme")
     FleetMemories(database, find_space(database, "project", "x"), "m").write([new("a.md", 0, b"ours")])
@@ -166,6 +203,12 @@ def test_a_login_writes_into_no_foreign_tenant(neighbours: tuple[FleetDatabase, 
             connection.execute("insert into sevenfold.tenant_login values (1, current_user)")
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             connection.execute("alter table sevenfold.memory disable row level security")
+
+
+def test_a_login_puts_nothing_into_a_foreign_space(neighbours: tuple[FleetDatabase, str]) -> None:
+    mallory = FleetDatabase(neighbours[1])
+    with pytest.raises(Failure, match="ForeignKeyViolation"):
+        FleetMemories(mallory, 1, "m").write([new("b.md", 0, b"theirs")])
 
 
 def test_a_tenant_that_is_not_the_logins_is_refused(neighbours: tuple[FleetDatabase, str]) -> None:
@@ -253,9 +296,9 @@ def jobs(memories: FleetMemories) -> JobQueue:
 
 def test_the_same_work_is_asked_for_once(jobs: JobQueue, memories: FleetMemories) -> None:
     assert [jobs.add(memories.space, "dream") for _ in range(3)] == [True, False, False]
-    job = jobs.claim("w", ["dream"])
+    job = jobs.claim("w", "dream")
     assert job is not None
-    assert jobs.claim("v", ["dream"]) is None
+    assert jobs.claim("v", "dream") is None
     assert not jobs.add(memories.space, "dream")
     jobs.finish(job, {"ok": True})
     assert jobs.add(memories.space, "dream")
@@ -265,10 +308,10 @@ def test_a_worker_past_its_lease_is_refused_whatever_it_writes(
     jobs: JobQueue, memories: FleetMemories
 ) -> None:
     jobs.add(memories.space, "dream")
-    late = jobs.claim("paused", ["dream"], lease=0.05)
+    late = jobs.claim("paused", "dream", lease=0.05)
     assert late is not None
     time.sleep(0.1)
-    again = jobs.claim("other", ["dream"])
+    again = jobs.claim("other", "dream")
     assert again is not None
     assert (again.id, again.fence) == (late.id, late.fence + 1)
     for act in (
@@ -286,21 +329,21 @@ def test_a_worker_past_its_lease_is_refused_whatever_it_writes(
 def test_a_job_that_always_fails_is_kept_to_be_looked_at(jobs: JobQueue, memories: FleetMemories) -> None:
     jobs.add(memories.space, "dream")
     for _ in range(TRIES):
-        job = jobs.claim("w", ["dream"])
+        job = jobs.claim("w", "dream")
         assert job is not None
         jobs.fail(job, "the disk is full", wait=0)
-    assert jobs.claim("w", ["dream"]) is None
+    assert jobs.claim("w", "dream") is None
     [row] = jobs.list()
     assert (row.state, row.tries, row.problem) == ("dead", TRIES, "the disk is full")
     assert jobs.revive(row.id)
-    assert jobs.claim("w", ["dream"]) is not None
+    assert jobs.claim("w", "dream") is not None
 
 
 def test_kinds_of_work_do_not_wait_for_each_other(jobs: JobQueue, memories: FleetMemories) -> None:
     for n in range(5):
         jobs.add(memories.space, "extraction", {"n": n})
     jobs.add(memories.space, "dream")
-    job = jobs.claim("w", ["dream"])
+    job = jobs.claim("w", "dream")
     assert job is not None
     assert job.kind == "dream"
 
@@ -332,7 +375,33 @@ def test_a_dream_of_the_fleet_is_done_by_a_worker(tmp_path: Path, address: str) 
 
     assert worker.work("dream")
 
+    assert worker.schedule(after=3) == 0, "a dream that found nothing to do is not due again"
     assert not worker.work("dream")
     assert worker.jobs.list() == []
     ann.sync()
     assert all(f"port {8000 + n}".encode() in b"".join(ann.texts().values()) for n in range(4))
+
+
+def test_what_a_late_worker_did_is_not_sent_with_its_next_job(
+    tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sevenfold.fleet.worker import FleetWorker
+
+    ann = Machine(tmp_path, address, "ann")
+    ann.add("one", "Words of one.")
+    worker = FleetWorker(FleetDatabase(address, "acme"), tmp_path / "work", "w1")
+
+    def dream_too_long(job: ClaimedJob, store: MemoryStore) -> dict[str, object]:
+        worker.jobs.finish(job, {})  # as if another had taken it and ended it
+        store.add(type="project", name="late", description="late", body="Written too late.")
+        return {}
+
+    worker.jobs.add(ann.backend.memories.space, "dream")
+    with monkeypatch.context() as late:
+        late.setattr(worker, "_do", {"dream": dream_too_long})
+        assert worker.work("dream")
+    worker.jobs.add(ann.backend.memories.space, "dream")
+    assert worker.work("dream")
+    ann.sync()
+
+    assert list(ann.texts()) == ["one.md"]

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fleet.machines import Machine
-from fleet.server import Server
+from fleet.machines import Machine, make_fleet
 
 from sevenfold.core.errors import Failure
+from sevenfold.fleet.memories import NewRevision
 from sevenfold.memory.errors import Guarded
+from sevenfold.memory.history.revisions import Author
+from sevenfold.testing.postgres import PostgresServer
 
 pytest_plugins = ["fleet.fixtures"]
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("postgres")]
@@ -71,6 +73,7 @@ def test_changes_of_the_same_line_are_both_kept(pair: tuple[Machine, Machine]) -
     whole = b"".join(ann.texts().values())
     assert b"9090" in whole
     assert b"7070" in whole
+    assert ann.body("port") == ann.store.get("port.md").body.strip(), "the copy has a name of its own"
 
 
 def test_a_change_outlives_a_removal(pair: tuple[Machine, Machine]) -> None:
@@ -86,11 +89,12 @@ def test_a_change_outlives_a_removal(pair: tuple[Machine, Machine]) -> None:
 
 
 def test_while_the_database_is_away_everything_works_and_waits(
-    server: Server, tmp_path: Path, address: str
+    own_server: PostgresServer, tmp_path: Path
 ) -> None:
+    address = make_fleet(own_server)
     ann, bob = Machine(tmp_path, address, "ann"), Machine(tmp_path, address, "bob")
     ann.add("before", "Written before.")
-    server.kill()
+    own_server.kill()
     try:
         ann.add("during", "Written while nobody was there.")
         (tmp_path / "ann" / "memory" / "by-hand.md").write_text(
@@ -102,7 +106,7 @@ def test_while_the_database_is_away_everything_works_and_waits(
         with pytest.raises(Failure, match=r"cannot be reached|just now"):
             ann.sync()
     finally:
-        server.start()
+        own_server.start()
     ann = Machine(tmp_path, address, "ann")
     ann.sync()
     bob.sync()
@@ -128,6 +132,37 @@ def test_a_purge_reaches_every_machine_and_the_database(pair: tuple[Machine, Mac
     assert rows == [(None,)]
 
 
+def test_a_memory_saved_after_a_purge_of_its_name_stays(pair: tuple[Machine, Machine]) -> None:
+    ann, bob = pair
+    ann.add("vault", "Swordfish opens the vault door.")
+    bob.sync()
+    ann.store.purge("vault")
+    ann.add("vault", "The vault is in the cellar.")
+    ann.sync()
+    bob.sync()
+
+    assert (ann.body("vault"), bob.body("vault")) == ("The vault is in the cellar.",) * 2
+
+
+def test_a_machine_that_died_after_sending_merges_nothing_with_itself(
+    pair: tuple[Machine, Machine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann, bob = pair
+    ann.add("port", "The port is 7070.")
+    with monkeypatch.context() as dead:
+        dead.setattr(type(ann.backend.outbox), "write_known", lambda *given: None)
+        dead.setattr(type(ann.backend.outbox), "write_state", lambda *given: None)
+        ann.store.edit("port", body="The port is 8080.")
+    with monkeypatch.context() as away:
+        away.setattr(type(ann.backend.outbox), "send", lambda *given: 0)
+        ann.store.edit("port", body="The port is 9090.")
+    ann.sync()
+    bob.sync()
+
+    assert list(ann.texts()) == ["port.md"]
+    assert bob.body("port") == "The port is 9090."
+
+
 def test_a_secret_is_refused_before_it_leaves_the_machine(pair: tuple[Machine, Machine]) -> None:
     ann, bob = pair
     with pytest.raises(Guarded):
@@ -142,7 +177,7 @@ def test_a_process_that_died_after_sending_sends_nothing_twice(
     ann, bob = pair
     outbox = ann.backend.outbox
     with monkeypatch.context() as dead:
-        dead.setattr(type(outbox), "write_base", lambda *given: None)
+        dead.setattr(type(outbox), "write_known", lambda *given: None)
         dead.setattr(type(outbox), "write_state", lambda *given: None)
         ann.add("one", "Words of one.")
     assert len(outbox.list_waiting()) == 1
@@ -154,6 +189,29 @@ def test_a_process_that_died_after_sending_sends_nothing_twice(
     count = ann.database.run(lambda c: c.execute("select count(*) from sevenfold.revision").fetchone())
     assert count == (1,)
     assert bob.sync() == 1
+
+
+def test_a_look_that_finds_nothing_writes_nothing(pair: tuple[Machine, Machine]) -> None:
+    ann, bob = pair
+    seen = "select xmin::text from sevenfold.machine where id = 'bob'"
+    ann.add("one", "Words of one.")
+    bob.sync()
+    before = bob.database.run(lambda c: c.execute(seen).fetchall())
+    bob.sync()
+
+    assert len(before) == 1
+    assert bob.database.run(lambda c: c.execute(seen).fetchall()) == before
+
+
+def test_a_name_that_leads_outside_stops_nobody(pair: tuple[Machine, Machine]) -> None:
+    ann, bob = pair
+    bad = NewRevision("bad", "../../pwn.md", 0, b"x", Author("user"), "s", 1.0)
+    ann.backend.memories.write([bad])
+    ann.add("one", "Words of one.")
+    bob.sync()
+
+    assert list(bob.texts()) == ["one.md"]
+    assert not list(bob.root.parent.rglob("pwn.md"))
 
 
 def test_the_index_of_a_machine_is_not_sent(pair: tuple[Machine, Machine]) -> None:

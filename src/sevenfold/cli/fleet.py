@@ -52,7 +52,7 @@ def join(
 @fleet.command("status")
 @add_shared_options
 def status(shared: SharedOptions) -> int:
-    """Machines and how far behind they are, jobs, spending, and what waits here."""
+    """Bring this machine up to date, and show machines, jobs, spending, and what waits here."""
     from sevenfold.cli.commands.fleet import show_status
 
     return show_status(shared)

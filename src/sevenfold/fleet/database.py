@@ -43,12 +43,12 @@ class Tenant(msgspec.Struct, frozen=True):
 
 def check_address(address: str) -> str:
     """The address with TLS required, unless it is on this machine; `Mistake` if that cannot be."""
-    psycopg = import_psycopg()
+    psycopg = load_psycopg()
     try:
         known = psycopg.conninfo.conninfo_to_dict(address)
     except psycopg.ProgrammingError as error:
         raise Mistake("the address of the fleet is not one that PostgreSQL understands") from error
-    hosts = str(known.get("host") or known.get("hostaddr") or "").split(",")
+    hosts = str(known.get("hostaddr") or known.get("host") or "").split(",")
     known.setdefault("connect_timeout", _PATIENCE)
     if not all(map(_is_local, hosts)) and "service" not in known:
         mode = known.setdefault("sslmode", "verify-full")
@@ -68,7 +68,7 @@ def _is_local(host: str) -> bool:
         return False
 
 
-def import_psycopg() -> Any:
+def load_psycopg() -> Any:
     try:
         import psycopg
     except ImportError as error:
@@ -151,7 +151,7 @@ class FleetDatabase:
         if self._connection is None or self._connection.closed:
             if not self._address:
                 raise FleetAway(f"{VARIABLE} is not set; what is new waits on this machine")
-            psycopg = import_psycopg()
+            psycopg = load_psycopg()
             connection: Connection[Any] = psycopg.connect(self._address, autocommit=True)
             weakref.finalize(self, connection.close)
             self._connection = connection
@@ -180,7 +180,7 @@ class FleetDatabase:
 
     @contextmanager
     def _translate(self) -> Iterator[None]:
-        psycopg = import_psycopg()
+        psycopg = load_psycopg()
         try:
             yield
         except psycopg.Error as error:

@@ -6,7 +6,7 @@ a worker writes after its lease ended carries an old one and is refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -67,8 +67,8 @@ class JobQueue:
 
         return self._database.run(add)
 
-    def claim(self, worker: str, kinds: Sequence[str], lease: float = LEASE) -> ClaimedJob | None:
-        """The job of one of these kinds that is due longest; None if there is none."""
+    def claim(self, worker: str, kind: str, lease: float = LEASE) -> ClaimedJob | None:
+        """The job of a kind that is due longest; None if there is none."""
 
         def claim(connection: Connection[Any]) -> ClaimedJob | None:
             connection.execute(
@@ -80,10 +80,10 @@ class JobQueue:
             row = connection.execute(
                 "update sevenfold.job set state = 'running', worker = %s, fence = fence + 1,"
                 " tries = tries + 1, lease_until = clock_timestamp() + make_interval(secs => %s)"
-                " where id = (select id from sevenfold.job where state = 'ready' and kind = any(%s)"
+                " where id = (select id from sevenfold.job where state = 'ready' and kind = %s"
                 " and due <= clock_timestamp() order by due for update skip locked limit 1)"
                 " returning id, space, kind, fence, payload",
-                (worker, lease, list(kinds)),
+                (worker, lease, kind),
             ).fetchone()
             return ClaimedJob(*row) if row else None
 

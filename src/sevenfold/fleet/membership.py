@@ -37,9 +37,10 @@ class FleetMembership(msgspec.Struct, frozen=True):
     tenant: str
     space: int
     slug: str
-    machine: str  # Made up when the project joined; two copies of a folder never have the same
+    machine: str  # Made up when the project joined
     name: str
     kind: str = KIND
+    inode: int = 0  # Of the state folder: a copy has another, and becomes a machine of its own
 
 
 def find_membership(state: Path) -> FleetMembership | None:
@@ -56,12 +57,20 @@ def open_backend(place: MemoryPlace) -> PostgresBackend:
     member = find_membership(place.state)
     if member is None:
         raise Mistake(f"{place.folder} belongs to no fleet; join one with 'sevenfold fleet join'")
-    return _connect(place, member, Environment.read().fleet_url)
+    note = ""
+    if member.inode != place.state.stat().st_ino:
+        member = _note_membership(place, msgspec.structs.replace(member, machine=secrets.token_hex(8)))
+        note = "this folder is a copy of one that joined the fleet; it is a machine of its own now"
+    database = FleetDatabase(Environment.read().fleet_url, member.tenant)
+    memories = FleetMemories(database, member.space, member.machine)
+    return PostgresBackend(place.folder, place.state, memories, note)
 
 
-def _connect(place: MemoryPlace, member: FleetMembership, address: str) -> PostgresBackend:
-    database = FleetDatabase(address, member.tenant)
-    return PostgresBackend(place.folder, place.state, FleetMemories(database, member.space, member.machine))
+def _note_membership(place: MemoryPlace, member: FleetMembership) -> FleetMembership:
+    make_private_dir(place.state)
+    member = msgspec.structs.replace(member, inode=place.state.stat().st_ino)
+    write_atomic(place.state / SHARED_BY, msgspec.json.encode(member))
+    return member
 
 
 def join_fleet(place: MemoryPlace, address: str, slug: str, tenant: str = "") -> FleetMembership:
@@ -71,12 +80,10 @@ def join_fleet(place: MemoryPlace, address: str, slug: str, tenant: str = "") ->
     database = FleetDatabase(address, tenant)
     own, space = database.tenant, find_space(database, "project", slug)
     member = FleetMembership(own.name, space, slug, secrets.token_hex(8), socket.gethostname())
-    make_private_dir(place.state)
-    write_atomic(place.state / SHARED_BY, msgspec.json.encode(member))
-    return member
+    return _note_membership(place, member)
 
 
-def leave_fleet(place: MemoryPlace, store: MemoryStore) -> None:
+def end_membership(place: MemoryPlace, store: MemoryStore) -> None:
     """Make the folder a plain one again, with all memories and their history."""
     backend = store.backend
     if isinstance(backend, PostgresBackend):
@@ -94,7 +101,7 @@ def make_slug(tree: Path) -> str:
     return tree.name.lower() or "project"
 
 
-def require_address(given: str | None, known: str) -> str:
+def choose_address(given: str | None, known: str) -> str:
     """The address to use; `Mistake` says where it may come from."""
     if given or known:
         return given or known

@@ -139,10 +139,10 @@ class FleetMemories:
 
         return self.database.run(read)
 
-    def purge(self, name: str, id: str) -> None:
-        """Remove every text that a file had; the row that says so makes the other machines do the same."""
+    def purge(self, name: str, id: str) -> int:
+        """Remove every text that a file had; returns the revision that says so to the other machines."""
 
-        def purge(connection: Connection[Any]) -> None:
+        def purge(connection: Connection[Any]) -> int:
             given = (self.space, name)
             row = connection.execute(
                 "update sevenfold.memory set rev = rev + 1, head = null where space = %s and name = %s"
@@ -156,8 +156,9 @@ class FleetMemories:
                     " reason, summary, at) values (%s, %s, %s, %s, %s, %s, 'purge', '', '', '', 0)",
                     (self.database.tenant.id, self.space, id, name, row[0], self.machine),
                 )
+            return int(row[0]) if row else 0
 
-        self.database.run(purge)
+        return self.database.run(purge)
 
     def note_seen(self, xid: int, seq: int) -> None:
         """Say that this machine is there, and how far it has read."""

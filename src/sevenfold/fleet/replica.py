@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import re
 import threading
 import time
 import weakref
@@ -18,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from sevenfold.core.errors import Failure
+from sevenfold.core.errors import Failure, Mistake, Refused
 from sevenfold.fleet.database import FleetAway
 from sevenfold.fleet.jobs import ClaimedJob
 from sevenfold.fleet.memories import PAGE, ConflictingWrite, FleetMemories, NewRevision, SharedRevision
@@ -30,9 +31,11 @@ from sevenfold.memory.store import MemoryStore
 
 ROOM: Final = "fleet"
 EVERY: Final = 1.0  # Seconds between two looks at the feed
+NOTE_EVERY: Final = 30.0  # Seconds after which a machine that read nothing new says that it is there
 _WAITS: Final = (1.0, 2.0, 5.0, 15.0, 60.0)  # Seconds until the next try while the database is away
 _BATCH: Final = 100
 _LARGEST: Final = 1 << 16
+_NAME: Final = re.compile(rb"^name:.*$", re.MULTILINE)
 
 
 class ReplicaState(msgspec.Struct):
@@ -43,7 +46,7 @@ class ReplicaState(msgspec.Struct):
     seq: int = 0
 
 
-class FileBase(msgspec.Struct, frozen=True):
+class KnownFile(msgspec.Struct, frozen=True):
     """The revision of the database on which the local file stands."""
 
     rev: int = 0
@@ -54,13 +57,17 @@ class FileBase(msgspec.Struct, frozen=True):
 class PostgresBackend(FolderBackend):
     """Memories in a folder of this machine that is kept like those of all other machines."""
 
-    def __init__(self, folder: Path, state: Path, memories: FleetMemories, machine: str = "") -> None:
+    def __init__(self, folder: Path, state: Path, memories: FleetMemories, note: str = "") -> None:
+        """`note` is told once to whoever uses the history."""
         super().__init__(folder, state)
-        self.memories = memories
-        self.outbox = Outbox(self, machine or memories.machine)
+        self.memories, self._note = memories, note
+        self.outbox = Outbox(self, memories.machine)
         self._follower: FleetFollower | None = None
 
     def revisions(self, tell: Callable[[str], None]) -> RevisionLog:
+        if self._note:
+            tell(self._note)
+            self._note = ""
         return SharedHistory(super().revisions(tell), self.outbox)
 
     def own_revisions(self) -> RevisionLog:
@@ -116,6 +123,7 @@ class Outbox:
         self._backend, self.machine = backend, machine
         self._turn = threading.Lock()
         self._failures, self._not_before = 0, 0.0
+        self._noted, self._note_again = (-1, -1), 0.0
         self.job: ClaimedJob | None = None  # The job on whose behalf this machine writes
 
     @property
@@ -129,11 +137,11 @@ class Outbox:
     def write_state(self, state: ReplicaState) -> None:
         self.records.write("state", msgspec.json.encode(state), lasting=False)
 
-    def read_base(self, file: str) -> FileBase:
+    def read_known(self, file: str) -> KnownFile:
         data = self.records.read(f"file:{file}", _LARGEST)
-        return msgspec.json.decode(data, type=FileBase) if data else FileBase()
+        return msgspec.json.decode(data, type=KnownFile) if data else KnownFile()
 
-    def write_base(self, file: str, base: FileBase) -> None:
+    def write_known(self, file: str, base: KnownFile) -> None:
         self.records.write(f"file:{file}", msgspec.json.encode(base), lasting=False)
 
     def list_waiting(self) -> list[Revision]:
@@ -176,7 +184,7 @@ class Outbox:
     def _rows(self, revision: Revision) -> list[NewRevision]:
         history, rows = self._backend.own_revisions(), list[NewRevision]()
         for file in _topics(revision):
-            base = self.read_base(file)
+            base = self.read_known(file)
             data = history.file_at(revision.id, file)
             if revision.number > base.since and digest_text(data) != base.digest:
                 id = f"{self.machine}-{revision.id}"
@@ -196,15 +204,26 @@ class Outbox:
                     raise
                 return sum(self._write([one]) for one in batch)
             for row in rows:
-                self.write_base(row.name, FileBase(revs[row.name], digest_text(row.body)))
+                self.write_known(row.name, KnownFile(revs[row.name], digest_text(row.body)))
         state = self.read_state()
         state.sent = batch[-1][0].number
         self.write_state(state)
         return len(rows)
 
+    def note_seen(self) -> None:
+        """Say how far this machine has read, if that is new, or from time to time that it is there.
+
+        Saying it at each look would cost a durable write a second for each machine.
+        """
+        state, now = self.read_state(), time.monotonic()
+        place = (state.xid, state.seq)
+        if place != self._noted or now >= self._note_again:
+            self._backend.memories.note_seen(*place)
+            self._noted, self._note_again = place, now + NOTE_EVERY
+
     def purge(self, file: str) -> None:
-        self._backend.memories.purge(file, f"{self.machine}-purge-{time.time_ns()}")
-        self.records.remove(f"file:{file}")
+        rev = self._backend.memories.purge(file, f"{self.machine}-purge-{time.time_ns()}")
+        self.write_known(file, KnownFile(rev))  # a new memory of that name stands on the purge
 
 
 def _topics(revision: Revision) -> list[str]:
@@ -230,15 +249,16 @@ class FleetSync:
                 self._outbox.send()
             except ConflictingWrite:
                 continue  # another machine was faster: its change is in the feed now
-            state = self._outbox.read_state()
-            self._backend.memories.note_seen(state.xid, state.seq)
+            self._outbox.note_seen()
             return count
         raise FleetAway("other machines keep changing the same memories; this one tries again later")
 
     def _read_all(self) -> int:
         count = 0
         while rows := self._read_page():
-            count += sum(self._take(row) for row in rows)
+            for row in rows:
+                with contextlib.suppress(Refused):  # a name that no machine writes: it stops nobody
+                    count += self._take(row)
             state = self._outbox.read_state()
             state.xid, state.seq = rows[-1].xid, rows[-1].seq
             self._outbox.write_state(state)
@@ -252,16 +272,18 @@ class FleetSync:
 
     def _take(self, row: SharedRevision) -> bool:
         """Bring one change into the folder; False if it was here already."""
-        base = self._outbox.read_base(row.name)
+        base = self._outbox.read_known(row.name)
         if row.rev <= base.rev or not is_topic(row.name):
             return False
         if row.purged:
             return self._purge(row)
+        if self._is_own(row):
+            return False
         with self._backend.opened(make=True) as at, at.alone():
             stamp = at.stamp(row.name)
             ours = at.read(row.name)[0] if stamp is not None else None
             if digest_text(ours) == digest_text(row.body):
-                self._outbox.write_base(row.name, FileBase(row.rev, digest_text(row.body)))
+                self._outbox.write_known(row.name, KnownFile(row.rev, digest_text(row.body)))
                 return False
             unsent = digest_text(ours) != base.digest
             written = self._merge(row, ours, base) if unsent else {row.name: row.body}
@@ -272,9 +294,25 @@ class FleetSync:
                 elif there is not None:
                     at.remove(file, there)
             since = self._find_merged(row.name, written[row.name] == ours) if unsent else 0
-            self._outbox.write_base(row.name, FileBase(row.rev, digest_text(row.body), since))
+            self._outbox.write_known(row.name, KnownFile(row.rev, digest_text(row.body), since))
         author = row.author if not unsent else Author("other", reason="merged two machines' changes")
-        self._store.take_in(author, row.name)
+        for file in written:
+            self._store.take_in(author, file)
+        return True
+
+    def _is_own(self, row: SharedRevision) -> bool:
+        """True for a revision that this machine made and sent, and died before it noted so.
+
+        What the folder has now came after it: there is nothing to merge.
+        """
+        machine, _, id = row.id.rpartition("-")
+        if machine != self._outbox.machine:
+            return False
+        try:
+            number = self._backend.own_revisions().find(id).number
+        except Mistake:
+            return False
+        self._outbox.write_known(row.name, KnownFile(row.rev, digest_text(row.body), number))
         return True
 
     def _purge(self, row: SharedRevision) -> bool:
@@ -282,11 +320,11 @@ class FleetSync:
             if (stamp := at.stamp(row.name)) is not None:
                 at.remove(row.name, stamp)
             self._backend.own_revisions().purge(row.name)
-            self._outbox.write_base(row.name, FileBase(row.rev))
+            self._outbox.write_known(row.name, KnownFile(row.rev))
         self._store.take_in(row.author, row.name)
         return True
 
-    def _merge(self, row: SharedRevision, ours: bytes | None, base: FileBase) -> dict[str, bytes | None]:
+    def _merge(self, row: SharedRevision, ours: bytes | None, base: KnownFile) -> dict[str, bytes | None]:
         """The files that keep both changes."""
         if ours is None or row.body is None:  # a change outlives a removal
             return {row.name: ours if row.body is None else row.body}
@@ -295,7 +333,8 @@ class FleetSync:
         if both is not None:
             return {row.name: both}
         beside = f"{row.name.removesuffix('.md')}-{self._outbox.machine[:8]}.md"
-        return {row.name: row.body, beside: ours}
+        own_name = b"name: " + Path(beside).stem.encode()
+        return {row.name: row.body, beside: _NAME.sub(lambda _: own_name, ours, count=1)}
 
     def _find_merged(self, file: str, as_it_was: bool) -> int:
         """The number up to which local revisions of a file need not be sent.

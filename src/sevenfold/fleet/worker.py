@@ -7,6 +7,7 @@ that a worker that came too late changes nothing. Each kind has slots of its own
 from __future__ import annotations
 
 import contextlib
+import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -29,12 +30,12 @@ from sevenfold.settings.layers import DreamSettings
 
 DREAM: Final = "dream"
 KINDS: Final = (DREAM,)
-DUE_AFTER: Final = 20  # Revisions since the last dream of a space after which another is due
+DUE_AFTER: Final = 20  # Revisions since a dream of a space was asked for, after which another is due
 _DUE: Final = """
 insert into sevenfold.job (tenant, space, kind)
 select tenant, space, 'dream' from sevenfold.revision as one
-where kind <> 'dream' and at > coalesce((select max(two.at) from sevenfold.revision as two
-    where two.space = one.space and two.kind = 'dream'), 0)
+where kind <> 'dream' and xid > coalesce((select job.xid from sevenfold.job
+    where job.space = one.space and job.kind = 'dream' order by job.xid desc limit 1), '0')
 group by tenant, space having count(*) >= %s
 on conflict do nothing
 """
@@ -55,7 +56,7 @@ class FleetWorker:
 
     def work(self, kind: str, lease: float = LEASE) -> bool:
         """Take one job of a kind and do it; False if there is none."""
-        job = self.jobs.claim(self.name, [kind], lease)
+        job = self.jobs.claim(self.name, kind, lease)
         if job is None:
             return False
         try:
@@ -66,11 +67,16 @@ class FleetWorker:
                 FleetSync(store, backend).run()
             self.jobs.finish(job, result)
         except OldFence:
-            pass  # somebody else has it now
+            self._forget(job)  # somebody else has it now
         except SevenfoldError as error:
+            self._forget(job)
             with contextlib.suppress(OldFence):
                 self.jobs.fail(job, str(error))
         return True
+
+    def _forget(self, job: ClaimedJob) -> None:
+        """Remove the replica: the next job would send what this one was refused, with a good fence."""
+        shutil.rmtree(self._folder / str(job.space), ignore_errors=True)
 
     def _dream(self, job: ClaimedJob, store: MemoryStore) -> dict[str, Any]:
         runner = DreamRunner(store, store.local, self._clock, self._emit, DreamSettings())

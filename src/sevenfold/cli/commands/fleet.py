@@ -13,11 +13,11 @@ from sevenfold.core.errors import Failure, Mistake
 from sevenfold.fleet.database import VARIABLE, FleetDatabase
 from sevenfold.fleet.membership import (
     FleetMembership,
+    choose_address,
+    end_membership,
     find_membership,
     join_fleet,
-    leave_fleet,
     make_slug,
-    require_address,
 )
 from sevenfold.fleet.replica import FleetSync, PostgresBackend
 from sevenfold.fleet.status import FleetStatus, read_status
@@ -27,7 +27,7 @@ _PAUSE = 1.0  # Seconds until a worker that found nothing looks again
 
 
 def _address(shared: SharedOptions, url: str | None) -> str:
-    return require_address(url, read_command_context(shared).environment.fleet_url)
+    return choose_address(url, read_command_context(shared).environment.fleet_url)
 
 
 def run_init(shared: SharedOptions, url: str | None, tenant: str) -> int:
@@ -87,12 +87,13 @@ def show_status(shared: SharedOptions) -> int:
     with open_memory(shared) as memory:
         backend = memory.backend
         assert isinstance(backend, PostgresBackend)
-        waiting = len(backend.outbox.list_waiting())
         known: FleetStatus | None = None
         try:
+            FleetSync(memory, backend).run()
             known = read_status(backend.memories.database, member.space, member.slug)
         except Failure as error:
             print_warning(str(error))
+        waiting = len(backend.outbox.list_waiting())
     here = {**_describe(member), "waiting": waiting}
     lines = [f"{member.slug} in {member.tenant}; {format_count(waiting, 'revision')} of this machine wait"]
     if known is not None:
@@ -148,7 +149,7 @@ def run_work(shared: SharedOptions, once: bool, most: int | None) -> int:
 def run_leave(shared: SharedOptions) -> int:
     member, place = _require_member(shared), resolve_memory_place(shared)
     with open_memory(shared) as memory:
-        leave_fleet(place, memory)
+        end_membership(place, memory)
         path = memory.path_of()
     print_message(shared, f"left {member.slug}: the memories are plain files in {path}")
     print_result(shared, "", {**_describe(member), "folder": path})

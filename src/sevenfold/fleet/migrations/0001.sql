@@ -14,27 +14,30 @@ create table sevenfold.space (
     tenant int not null references sevenfold.tenant,
     kind text not null check (kind in ('user', 'project', 'team', 'agent')),
     slug text not null,
-    unique (tenant, kind, slug));
+    unique (tenant, kind, slug),
+    unique (tenant, id));
 create table sevenfold.machine (
     tenant int not null references sevenfold.tenant,
     id text not null,
     name text not null,
-    space bigint not null references sevenfold.space,
+    space bigint not null,
     seen_at timestamptz not null default now(),
     cursor_xid xid8 not null default '0',
     cursor_seq bigint not null default 0,
+    foreign key (tenant, space) references sevenfold.space (tenant, id),
     primary key (tenant, id, space));
 create table sevenfold.memory (
     tenant int not null,
-    space bigint not null references sevenfold.space,
+    space bigint not null,
     name text not null,
     rev bigint not null,
     head bytea,
     changed timestamptz not null default now(),
+    foreign key (tenant, space) references sevenfold.space (tenant, id),
     primary key (space, name)) with (fillfactor = 80);
 create table sevenfold.revision (
     tenant int not null,
-    space bigint not null references sevenfold.space,
+    space bigint not null,
     seq bigint generated always as identity,
     xid xid8 not null default pg_current_xact_id(),
     id text not null,
@@ -47,13 +50,15 @@ create table sevenfold.revision (
     summary text not null,
     at double precision not null,
     body bytea,
+    foreign key (tenant, space) references sevenfold.space (tenant, id),
     primary key (space, xid, seq),
     unique (space, name, rev),
     unique (space, id, name));
 create table sevenfold.job (
     id bigint generated always as identity primary key,
     tenant int not null,
-    space bigint not null references sevenfold.space,
+    space bigint not null,
+    xid xid8 not null default pg_current_xact_id(),
     kind text not null,
     state text not null default 'ready' check (state in ('ready', 'running', 'done', 'dead')),
     due timestamptz not null default now(),
@@ -64,7 +69,8 @@ create table sevenfold.job (
     payload jsonb not null default '{}',
     result jsonb,
     problem text,
-    cost double precision not null default 0);
+    cost double precision not null default 0,
+    foreign key (tenant, space) references sevenfold.space (tenant, id));
 create unique index one_job on sevenfold.job (space, kind) where state in ('ready', 'running') and payload = '{}';
 create index job_ready on sevenfold.job (kind, due) where state = 'ready';
 create index job_lease on sevenfold.job (lease_until) where state = 'running';

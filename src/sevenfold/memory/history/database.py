@@ -27,7 +27,7 @@ ASIDE: Final = ".damaged-"  # Suffix of a history that was set aside
 _BESIDE: Final = ("", "-wal", "-shm", "-journal")
 _WAIT: Final = 30.0  # Seconds for another process that writes
 _SCHEMA: Final = """
-create table revision(number integer primary key, id text not null unique, at real not null,
+create table revision(number integer primary key autoincrement, id text not null unique, at real not null,
     kind text not null, session text not null, reason text not null, summary text not null,
     found integer not null, first integer, last integer, file blob, redo integer);
 create table change(file blob not null, number integer not null, action text not null, digest blob,

@@ -304,7 +304,9 @@ def _write_changes(db: Rows, number: int, now: Mapping[str, bytes | None]) -> tu
 
 
 def _find_newest(db: Rows) -> int:
-    return int(db.execute("select coalesce(max(number), 0) from revision").fetchone()[0])
+    """The highest number that a revision ever had: one that was purged is not given again."""
+    row = db.execute("select seq from sqlite_sequence where name = 'revision'").fetchone()
+    return int(row[0]) if row else 0
 
 
 def _newest_digest(db: Rows, file: bytes) -> bytes | None:

@@ -1,0 +1,1 @@
+"""How fast a fleet on PostgreSQL is."""
