@@ -87,6 +87,71 @@ def test_remove_takes_only_ours_from_a_file_that_changed_since(here: Here, codex
     assert json.loads(hooks.read_text(encoding="utf-8")) == {**json.loads(HOOKS), "x": 2}
 
 
+def test_remove_keeps_the_users_own_hook_in_a_group_of_ours(here: Here, world: World) -> None:
+    here("setup", "codex", "--yes")
+    path = world.user / ".codex" / "hooks.json"
+    value = json.loads(path.read_text(encoding="utf-8"))
+    own = {"type": "command", "command": "mine", "note": "runs beside sevenfold hook Stop --client codex"}
+    value["hooks"]["Stop"][0]["hooks"].append(own)
+    path.write_text(json.dumps(value), encoding="utf-8")
+
+    here("setup", "codex", "--remove", "--yes")
+
+    assert json.loads(path.read_text(encoding="utf-8")) == {"hooks": {"Stop": [{"hooks": [own]}]}}
+
+
+def test_remove_does_not_bring_back_what_the_user_deleted_since(here: Here, codex: Path) -> None:
+    here("setup", "codex", "--yes")
+    config, hooks = codex / "config.toml", codex / "hooks.json"
+    config.write_text(config.read_text(encoding="utf-8").removeprefix(CONFIG), encoding="utf-8")
+    value = json.loads(hooks.read_text(encoding="utf-8"))
+    del value["x"], value["hooks"]["Stop"][0]
+    hooks.write_text(json.dumps(value), encoding="utf-8")
+
+    here("setup", "codex", "--remove", "--yes")
+
+    assert read_tree(codex) == {}
+
+
+def test_remove_gives_back_a_file_that_ours_replaced_also_if_ours_was_edited(
+    here: Here, world: World
+) -> None:
+    path = world.user / ".config" / "opencode" / "plugins" / "sevenfold.ts"
+    path.parent.mkdir(parents=True)
+    path.write_text("// mine\n", encoding="utf-8")
+    here("setup", "opencode", "--yes")
+    path.write_text(path.read_text(encoding="utf-8") + "// edited\n", encoding="utf-8")
+
+    here("setup", "opencode", "--remove", "--yes")
+
+    assert path.read_text(encoding="utf-8") == "// mine\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('{"x": 1e400}', "cannot be written back"),
+        ('{"x": NaN}', "cannot be written back"),
+        ('{"x": "\\ud83d"}', "cannot be written back"),
+        ('{"x": 1, "y": {"z": 1, "z": 2}}', "the key 'z' is there twice"),
+    ],
+)
+def test_json_that_would_be_damaged_is_left_as_it_is(
+    here: Here, world: World, content: str, said: str
+) -> None:
+    path = world.user / ".codex" / "hooks.json"
+    path.parent.mkdir()
+    path.write_text(content, encoding="utf-8")
+
+    for words in ((), ("--yes",)):
+        ran = here("setup", "codex", *words)
+        assert ran.code == 2
+        assert said in ran.err
+        assert "nothing was changed" in ran.err
+
+    assert read_tree(world.user / ".codex") == {"hooks.json": content.encode()}
+
+
 @pytest.mark.parametrize(
     ("client", "name", "content", "said"),
     [

@@ -15,12 +15,13 @@ from flows.test_memory_flow import TOPIC, Remembering
 from flows.wire import SteadySimulator
 from kit import use
 
+from sevenfold.core.errors import SettingsError
 from sevenfold.core.events import Notice, Remembered
-from sevenfold.core.messages import ToolResult
+from sevenfold.core.messages import Text, ToolResult
 from sevenfold.core.transcript import Reply
 from sevenfold.mcp.chat_servers import ChatServers
 from sevenfold.mcp.known_tools import KnownTools
-from sevenfold.mcp.server_entries import FoundServers, ServerEntry, find_servers
+from sevenfold.mcp.server_entries import FoundServers, ServerEntry, expand_entry, find_servers
 from sevenfold.offline import encode_reply
 from sevenfold.session.session import Session
 from sevenfold.simulator.server import ManualClock
@@ -275,6 +276,11 @@ def test_servers_of_a_project_wait_for_trust(place: ServedChat) -> None:
     [
         ("a b", {"command": "x"}, "a name has letters"),
         ("a__b", {"command": "x"}, "a name has letters"),
+        ("a_", {"command": "x"}, "a name has letters"),
+        ("_a", {"command": "x"}, "a name has letters"),
+        ("_", {"command": "x"}, "a name has letters"),
+        ("a", {"type": "http", "url": "http://wiki.example/mcp"}, "use https://"),
+        ("a", {"type": "http", "url": "http://127.0.0.1@wiki.example/mcp"}, "use https://"),
         ("a", {}, "a server has a command"),
         ("a", {"type": "http"}, "has a url"),
         ("a", {"type": "sse", "url": "http://x"}, "Invalid enum value 'sse'"),
@@ -289,6 +295,35 @@ def test_a_wrong_entry_is_left_out_and_said(place: ServedChat, name: str, entry:
     assert list(found.entries) == ["good"]
     (problem,) = found.problems
     assert said in problem
+
+
+def test_an_address_in_the_clear_is_of_this_machine_also_when_its_variables_are_filled_in(
+    place: ServedChat,
+) -> None:
+    entry = {"type": "http", "url": "http://127.0.0.1:${PORT}/mcp"}
+    write_servers(place.project, here=entry, there={**entry, "url": "http://${HOST}/mcp"})
+    found = find_servers(place.project, {}, trusted=True).entries
+
+    assert expand_entry(found["here"], {"PORT": "80"}).url == "http://127.0.0.1:80/mcp"
+    assert expand_entry(found["there"], {"HOST": "localhost"}).url == "http://localhost/mcp"
+    for name, variables in {"here": {"PORT": "80@wiki.example"}, "there": {"HOST": "wiki.example"}}.items():
+        with pytest.raises(SettingsError, match="use https://"):
+            expand_entry(found[name], variables)
+
+
+async def test_two_servers_never_share_the_name_of_a_tool(place: ServedChat) -> None:
+    def make(mode: str) -> ServerEntry:
+        return ServerEntry(command=sys.executable, args=(ODD, mode))
+
+    found = FoundServers({"odd": make("underscore"), "odd_": make("plain")})
+    async with ChatServers(found, {"PATH": os.environ["PATH"]}, place.project, place.home) as servers:
+        (tool,) = servers.tools
+        assert await tool.run({"text": "of the first"}, "t1") == (Text("of the first, with _echo"),)
+        async with place.chat(servers, "Hello."):
+            assert len(servers.tools) == 1
+
+    (said,) = place.notices
+    assert said == "the tool mcp__odd___echo of the MCP server odd_ is left out: odd has one of that name"
 
 
 def test_a_file_that_is_not_json_starts_nothing(place: ServedChat) -> None:

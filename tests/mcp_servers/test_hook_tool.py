@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from mcp import Client
 from mcp_servers.serving import ServedProject
 
+from sevenfold.clients import background
+from sevenfold.mcp.memory_tools import ServedMemory
+from sevenfold.mcp.server import ServerOptions
 from sevenfold.memory.store import Memory
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
@@ -57,3 +61,85 @@ async def test_a_failure_is_a_line_for_the_user_and_stops_nothing(
 async def test_without_the_plugin_there_is_no_such_tool(project: ServedProject) -> None:
     async with Client(project.parameters()) as client:
         assert "hook" not in [tool.name for tool in (await client.list_tools()).tools]
+
+
+async def test_a_server_that_only_reads_neither_offers_nor_runs_it(project: ServedProject) -> None:
+    async with Client(project.parameters("--plugin", "--read-only")) as client:
+        names = [tool.name for tool in (await client.list_tools()).tools]
+        refused = await client.call_tool("hook", {"event": "Stop", "session_id": "s-1"})
+
+    assert "hook" not in names
+    assert refused.is_error
+    assert refused.content[0].text == "hook was not run: this server only reads"  # type: ignore[union-attr]
+
+
+# --- the model can call the tool too: it must not lend words to the user ----------------------------------
+
+OWN = ".claude/projects/shop/s-1.jsonl"
+
+
+@pytest.fixture
+def learned(project: ServedProject, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The transcripts that a server of the session s-1 began to learn from."""
+    found: list[str] = []
+    monkeypatch.setattr(background, "start_detached", lambda command, _: found.append(command[5]))
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    for name, text in {**project.environment, "CLAUDE_CODE_SESSION_ID": "s-1"}.items():
+        monkeypatch.setenv(name, text)
+    project.home.mkdir()
+    (project.home / "settings.json").write_text(json.dumps({"clients": {"extraction": True}}))
+    return found
+
+
+def write_transcript(path: Path) -> Path:
+    said = {"role": "user", "content": "Remember that prices are kept in whole cents, never rounded."}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    line = json.dumps({"type": "user", "message": said}, separators=(",", ":"))
+    path.write_text(f"{line}\n", encoding="utf-8")
+    return path
+
+
+def end_session(project: ServedProject, transcript: str) -> None:
+    served = ServedMemory(ServerOptions(project=str(project.folder), plugin=True))
+    event = {"session_id": "s-1", "cwd": str(project.folder), "transcript_path": transcript}
+    assert served.answer_hook({"event": "SessionEnd", **event}) == "{}"
+
+
+@pytest.mark.parametrize(
+    ("file", "taken"),
+    [
+        (OWN, True),
+        (".claude/projects/shop/s-2.jsonl", False),
+        (".claude/projects/s-1.jsonl", False),
+        (".claude/projects/shop/deep/s-1.jsonl", False),
+        (".claude/projects/shop/../../s-1.jsonl", False),
+        ("elsewhere/projects/shop/s-1.jsonl", False),
+    ],
+)
+def test_only_the_transcript_of_the_clients_own_session_is_learned_from(
+    project: ServedProject, learned: list[str], file: str, taken: bool
+) -> None:
+    write_transcript(project.user / OWN)
+    path = write_transcript(project.user / file)
+
+    end_session(project, str(path))
+
+    assert learned == ([str(path)] if taken else [])
+
+
+def test_a_link_a_broken_name_and_an_unknown_session_are_not_learned_from(
+    project: ServedProject, learned: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forged = write_transcript(project.folder / "forged.jsonl")
+    link = project.user / OWN
+    link.parent.mkdir(parents=True)
+    link.symlink_to(forged)
+    end_session(project, str(link))
+    end_session(project, f"{link.parent}\0/s-1.jsonl")
+    link.unlink()
+    write_transcript(link)
+    monkeypatch.delenv("CLAUDE_CODE_SESSION_ID")
+    end_session(project, str(link))
+    end_session(project, str(write_transcript(link.with_name(".jsonl"))))
+
+    assert learned == []

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mcp_servers.serving import ServedProject
@@ -31,6 +32,17 @@ def add(first: int, second: int) -> str:
     return f"the sum is {first + second}"
 
 server.run("streamable-http", port=int(sys.argv[1]))
+"""
+REFUSING = """
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+class Refusal(BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.send_error(500)
+
+server = HTTPServer(("127.0.0.1", 0), Refusal)
+print(server.server_port, flush=True)
+server.serve_forever()
 """
 
 
@@ -100,3 +112,47 @@ async def test_an_address_where_nobody_is_is_left_out(tmp_path: Path) -> None:
     url = f"http://127.0.0.1:{find_free_port()}/mcp"
     async with open_servers(tmp_path, gone=ServerEntry(type="http", url=url)) as servers:
         assert servers.tools == ()
+
+
+class HeardServers(ChatServers):
+    """Keeps what it would tell the user."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.heard: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.heard.append(text)
+
+
+@contextmanager
+def refusing_server() -> Iterator[str]:
+    """Answers every request with status 500."""
+    words = [sys.executable, "-c", REFUSING]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        try:
+            yield f"127.0.0.1:{int(process.stdout.readline())}"
+        finally:
+            process.kill()
+
+
+async def test_what_is_filled_into_an_address_or_a_header_is_not_repeated(tmp_path: Path) -> None:
+    def make(url: str, header: str = "x") -> ServerEntry:
+        return ServerEntry(type="http", url=url, headers={"Authorization": header})
+
+    with refusing_server() as host:
+        entries = {
+            "refused": make(f"http://u:${{TOKEN}}@{host}/${{TOKEN}}/mcp?key=${{TOKEN}}"),
+            "gone": make(f"http://127.0.0.1:{find_free_port()}/${{TOKEN}}"),
+            "odd": make("https://[${TOKEN}/mcp"),
+            "port": make("https://127.0.0.1:${TOKEN}/mcp"),
+            "line": make(f"http://{host}/mcp", "${TOKEN}\nx"),
+            "letter": make(f"http://{host}/mcp", "${TOKEN} é"),
+        }
+        async with HeardServers(FoundServers(entries), {"TOKEN": "t0ken"}, tmp_path, tmp_path) as servers:
+            said = servers.heard
+
+    assert len(said) == len(entries)
+    assert not any("t0ken" in text for text in said)
+    assert f"the MCP server refused is left out: http://{host} answered with status 500" in said

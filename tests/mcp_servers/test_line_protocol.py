@@ -58,6 +58,8 @@ def test_a_server_can_be_discovered(project: ServedProject) -> None:
         (b'{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": [1]}', 1, -32602),
         (b'{"jsonrpc": "2.0", "id": 1, "method": "sampling/createMessage"}', 1, -32601),
         (b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "burn"}}', 1, -32602),
+        (b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": []}}', 1, -32602),
+        (b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": {}}}', 1, -32602),
         (b'{"jsonrpc": "2.0", "id": 1, "method": "prompts/get", "params": {"name": []}}', 1, -32602),
         (b'{"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": "x:y"}}', 1, -32002),
         (b'{"jsonrpc": "2.0", "id": 1, "method": "resources/list", "params": {"cursor": "x"}}', 1, -32602),
@@ -270,7 +272,7 @@ METHODS = st.sampled_from(
 PARAMS = st.fixed_dictionaries(
     {},
     optional={
-        "name": st.sampled_from(["recall", "read", "search", "history", "tidy", "hook"]) | JSON,
+        "name": st.sampled_from(["recall", "read", "search", "history", "tidy", "hook", [], {}]) | JSON,
         "arguments": JSON,
         "uri": st.sampled_from(["memory://index", "memory://topic/", "memory://topic/x%2F..", "y"]) | JSON,
         "_meta": JSON,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
+import threading
 from typing import Any
 
 import pytest
-from mcp_servers.serving import ServedProject, request, text_of
+from mcp_servers.serving import PATIENCE, ServedProject, call, initialize, request, text_of
 
 from sevenfold.__main__ import parse_server_words
 from sevenfold.cli.commands import mcp as command
@@ -18,6 +20,7 @@ from sevenfold.mcp.client_calls import ClientConnection
 from sevenfold.mcp.memory_tools import ServedMemory
 from sevenfold.mcp.protocol import RpcRequest
 from sevenfold.mcp.server import McpServer, ServerOptions
+from sevenfold.mcp.transport_stdio import StdioTransport
 
 MODULES = 25
 """Most modules that may be loaded before the first answer, those of Python itself apart."""
@@ -118,3 +121,71 @@ def test_an_error_of_ours_is_named_and_goes_to_a_log(
     assert answer["content"][0]["text"] == f"sevenfold failed: ZeroDivisionError; see {log}"
     assert "ZeroDivisionError" in log.read_text()
     assert log.stat().st_mode & 0o777 == 0o600
+
+
+class PipedServer:
+    """A server in this process, on two pipes."""
+
+    def __init__(self, project: ServedProject) -> None:
+        reads, self._in = os.pipe()
+        self._out, self._writes = os.pipe()
+        server = McpServer(ServerOptions(project=str(project.folder), home=str(project.home)))
+        serve = StdioTransport(server, reads, self._writes).serve
+        self._thread = threading.Thread(target=serve, daemon=True)
+        self._thread.start()
+
+    def send(self, message: dict[str, Any]) -> None:
+        os.write(self._in, json.dumps(message).encode() + b"\n")
+
+    def end(self) -> list[Any]:
+        """All answers."""
+        os.close(self._in)
+        self._thread.join(PATIENCE)
+        os.close(self._writes)
+        with os.fdopen(self._out, "rb") as out:
+            return [json.loads(line) for line in out]
+
+
+def test_a_warm_up_that_fails_is_logged_and_later_calls_are_answered(
+    project: ServedProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = threading.Event()
+
+    def fail(*given: object) -> None:
+        tried.set()
+        raise FileNotFoundError("the folder is gone")
+
+    monkeypatch.setattr(ServedMemory, "open", fail)
+    server = PipedServer(project)
+    server.send(initialize())
+    assert tried.wait(PATIENCE)
+    server.send(call("recall", 2, query="which port?"))
+    first, answer = server.end()
+
+    assert "result" in first
+    assert answer["id"] == 2
+    assert "FileNotFoundError" in text_of(answer)
+    assert (project.home / "mcp.log").read_text().count("the folder is gone\n") == 2
+
+
+@pytest.mark.parametrize("place", [(ClientConnection, "open_call"), (McpServer, "answer")])
+def test_an_error_that_was_not_foreseen_answers_its_request_alone(
+    project: ServedProject, monkeypatch: pytest.MonkeyPatch, place: tuple[type, str]
+) -> None:
+    sound = getattr(*place)
+
+    def fail(self: object, given: Any, *more: object) -> Any:
+        if "boom" in repr(given):
+            raise ZeroDivisionError("the secret is hunter2")
+        return sound(self, given, *more)
+
+    monkeypatch.setattr(*place, fail)
+    server = PipedServer(project)
+    server.send(request("resources/read", 1, uri="boom"))
+    server.send(call("read", 2, index=True))
+    wrong, right = server.end()
+
+    assert (wrong["id"], wrong["error"]["code"]) == (1, -32603)
+    assert wrong["error"]["message"].startswith("sevenfold failed: ZeroDivisionError")
+    assert right["id"] == 2
+    assert not right["result"]["isError"]

@@ -6,6 +6,7 @@ another way; the plugin for opencode speaks Claude Code's shape.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -93,6 +94,16 @@ def read_event(data: bytes | str, event: str = "") -> ClientEvent:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Mistake(f"this is no event of a client: {error}") from error
     return msgspec.structs.replace(found, hook_event_name=event) if event else found
+
+
+def is_own_transcript(path: str, environment: Environment) -> bool:
+    """True for the transcript of the session of Claude Code that started this process."""
+    session = environment.variables.get("CLAUDE_CODE_SESSION_ID")
+    if not session or "\0" in path:
+        return False
+    real = Path(os.path.realpath(path))
+    folder = Path(os.path.realpath(environment.claude_folder / "projects"))
+    return real.name == f"{session}.jsonl" and real.parent.parent == folder
 
 
 class ProposedText(msgspec.Struct, frozen=True):

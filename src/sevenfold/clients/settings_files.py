@@ -36,11 +36,12 @@ class SettingsFile(msgspec.Struct, frozen=True):
     path: Path
     put_in: Change
     take_out: Change
+    is_ours: bool = False  # All of it: what was there before comes back whole
 
 
 def make_own_file(path: Path, text: str) -> SettingsFile:
     """A file that is ours alone."""
-    return SettingsFile(path, lambda _: text.encode(), lambda _: b"")
+    return SettingsFile(path, lambda _: text.encode(), lambda _: b"", is_ours=True)
 
 
 def make_json_file(
@@ -53,7 +54,7 @@ def make_json_file(
         before = json.dumps(value)
         take(value)
         put(value)
-        return data if data and json.dumps(value) == before else _write_object(value, data)
+        return data if data and json.dumps(value) == before else _write_object(path, value, data)
 
     def take_out(data: bytes) -> bytes:
         value = _read_object(path, data)
@@ -61,7 +62,7 @@ def make_json_file(
         take(value)
         if json.dumps(value) == before:
             return data
-        return _write_object(value, data) if value else b""
+        return _write_object(path, value, data) if value else b""
 
     return SettingsFile(path, put_in, take_out)
 
@@ -107,7 +108,7 @@ def _read_object(path: Path, data: bytes) -> dict[str, Any]:
     if not data.strip():
         return {}
     try:
-        value = json.loads(data.decode("utf-8"))
+        value = json.loads(data.decode("utf-8"), object_pairs_hook=_make_object)
     except (ValueError, RecursionError) as error:
         raise Mistake(
             f"{path} is not valid JSON ({error}), so nothing was changed; mend it first"
@@ -117,12 +118,28 @@ def _read_object(path: Path, data: bytes) -> dict[str, Any]:
     return value
 
 
-def _write_object(value: Mapping[str, Any], like: bytes) -> bytes:
-    """JSON with the indentation and the last line break of the file as it was."""
+def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of these pairs. Raises `ValueError` for a key that is there twice: one would be lost."""
+    made: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in made:
+            raise ValueError(f"the key {key!r} is there twice")
+        made[key] = value
+    return made
+
+
+def _write_object(path: Path, value: Mapping[str, Any], like: bytes) -> bytes:
+    """JSON with the indentation and the last line break of the file as it was. Raises `Mistake`."""
     found = re.search(rb'\n([ \t]+)"', like)
-    text = json.dumps(value, indent=found[1].decode() if found else 2, ensure_ascii=False)
-    end = "\n" if not like or like.endswith(b"\n") else ""
-    return f"{text}{end}".encode()
+    indent, end = found[1].decode() if found else 2, "\n" if not like or like.endswith(b"\n") else ""
+    try:
+        text = json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
+        return f"{text}{end}".encode()
+    except ValueError as error:  # infinity, or half a character
+        raise Mistake(
+            f"{path} has a value that cannot be written back ({error}), so nothing was changed; "
+            "mend it first"
+        ) from error
 
 
 def get_object(path: Path, value: dict[str, Any], key: str) -> dict[str, Any]:
@@ -152,10 +169,26 @@ def make_hooks_file(path: Path, hooks: Mapping[str, Mapping[str, Any]]) -> Setti
             return
         for event, groups in list(events.items()):
             if isinstance(groups, list):
-                events[event] = [group for group in groups if not re.search(_OURS, json.dumps(group))]
+                events[event] = [left for group in groups if (left := _take_from_group(group)) is not None]
                 if groups and not events[event]:
                     del events[event]
         if not events:
             del value["hooks"]
 
     return make_json_file(path, put, take)
+
+
+def _take_from_group(group: Any) -> Any:
+    """The group without the hooks of ours; None if no other is in it."""
+    hooks = group.get("hooks") if isinstance(group, dict) else None
+    if not isinstance(hooks, list):
+        return group
+    kept = [hook for hook in hooks if not _is_our_hook(hook)]
+    if len(kept) == len(hooks):
+        return group
+    return {**group, "hooks": kept} if kept else None
+
+
+def _is_our_hook(hook: Any) -> bool:
+    command = hook.get("command") if isinstance(hook, dict) else None
+    return isinstance(command, str) and re.search(_OURS, command) is not None

@@ -349,7 +349,8 @@ def _list_removals(
         if written is not None and original is not None and written.after == digest_bytes(original):
             changes.append(SetupChange(file.path, now, copy))
         elif now is not None:
-            changes.append(SetupChange(file.path, now, file.take_out(now) or copy))
+            back = copy if file.is_ours else None  # the user may have deleted what the copy of another has
+            changes.append(SetupChange(file.path, now, file.take_out(now) or back))
     return [change for change in changes if change.before != change.after]
 
 

@@ -224,6 +224,7 @@ class ChatServers:
         self._stack = AsyncExitStack()
         self._said: list[str] = list(found.problems)
         self._session: Session | None = None
+        self._doubled: set[str] = set()
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
@@ -244,8 +245,18 @@ class ChatServers:
 
     @property
     def tools(self) -> tuple[ServerTool, ...]:
-        """The tools of all servers that were reached, in the order of the files."""
-        return tuple(tool for server in self._servers for tool in server.tools)
+        """The tools of all servers that were reached, in the order of the files; each name once."""
+        found: dict[str, tuple[ServerTool, str]] = {}
+        for server in self._servers:
+            for tool in server.tools:
+                first, owner = found.setdefault(tool.name, (tool, server.name))
+                if first is not tool and tool.name not in self._doubled:
+                    self._doubled.add(tool.name)
+                    self.say(
+                        f"the tool {tool.name} of the MCP server {server.name} is left out: "
+                        f"{owner} has one of that name"
+                    )
+        return tuple(tool for tool, _ in found.values())
 
     def say(self, text: str) -> None:
         """Tell the user, as soon as there is a session to tell it in."""

@@ -102,8 +102,10 @@ class ServedMemory:
             try:
                 if self._find_known_project() is not None:
                     self.open().search("warm up", 1)
-            except SevenfoldError:
+            except Exception as error:
                 self._memory = None  # the first call says what is wrong
+                if not isinstance(error, SevenfoldError):
+                    raise
 
     def close(self) -> None:
         with self.lock:
@@ -116,8 +118,11 @@ class ServedMemory:
         return Author("agent", session, f"over MCP, by {client}" if client else "over MCP")
 
     def answer_hook(self, event: Json) -> str:
-        """The answer to an event of the client's hooks. A failure is a line for the user."""
-        from sevenfold.clients.events import answer_message, read_event
+        """The answer to an event of the client's hooks. A failure is a line for the user.
+
+        The model can call the tool as well, so a transcript counts only if the client itself writes it.
+        """
+        from sevenfold.clients.events import answer_message, is_own_transcript, read_event
         from sevenfold.clients.hook import ClientHooks
 
         with self.lock:
@@ -125,6 +130,8 @@ class ServedMemory:
                 if self._hooks is None:
                     self._hooks = ClientHooks("claude", self.environment, lambda event: self.open())
                 found = read_event(msgspec.json.encode(event), str(event.get("event", "")))
+                if not is_own_transcript(found.transcript_path or "", self.environment):
+                    found = msgspec.structs.replace(found, transcript_path=None)
                 answer = self._hooks.answer(found)
             except SevenfoldError as error:
                 answer = answer_message(str(error))

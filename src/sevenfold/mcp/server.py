@@ -71,7 +71,10 @@ class McpServer:
 
     def warm_up(self) -> None:
         """Open the memory before it is asked for. A problem is told to the first call that has it."""
-        self.memory.warm_up()
+        try:
+            self.memory.warm_up()
+        except Exception as error:
+            self.log_error(error)
 
     def close(self) -> None:
         """End what the memory does in the background."""
@@ -87,7 +90,7 @@ class McpServer:
         except RpcError:
             raise
         except Exception as error:
-            raise RpcError(INTERNAL_ERROR, self._log(error)) from error
+            raise RpcError(INTERNAL_ERROR, self.log_error(error)) from error
         return {"resultType": "complete", **result} if call.modern else result
 
     def _answer(self, call: ClientCall) -> Json:
@@ -121,12 +124,13 @@ class McpServer:
         from sevenfold.mcp.tools import HOOK, TOOLS, is_reading
 
         name, arguments = call.request.params.get("name"), call.request.params.get("arguments", {})
-        if name == HOOK and self.options.plugin:
-            return self._run(lambda: self._hook(arguments))
-        if not isinstance(name, str) or name not in TOOLS:
+        is_hook = name == HOOK and self.options.plugin
+        if not isinstance(name, str) or not (is_hook or name in TOOLS):
             raise RpcError(INVALID_PARAMS, f"there is no tool {name!r}; the tools are: {', '.join(TOOLS)}")
-        if self.options.read_only and not is_reading(name):
+        if self.options.read_only and (is_hook or not is_reading(name)):
             return _make_result(f"{name} was not run: this server only reads", is_error=True)
+        if is_hook:
+            return self._run(lambda: self._hook(arguments))
         try:
             given = msgspec.convert(arguments or {}, TOOLS[name])
         except msgspec.ValidationError as error:
@@ -151,7 +155,7 @@ class McpServer:
         except (RpcError, InputRequired):
             raise
         except Exception as error:
-            return _make_result(self._log(error), is_error=True)
+            return _make_result(self.log_error(error), is_error=True)
         return _make_result(answer.text, answer.value, answer.notices)
 
     def _answer_reader(self, call: ClientCall) -> Json:
@@ -174,7 +178,7 @@ class McpServer:
             reading = call.request.method == "resources/read" and not call.modern
             raise RpcError(NO_RESOURCE if reading else INVALID_PARAMS, str(error)) from error
 
-    def _log(self, error: Exception) -> str:
+    def log_error(self, error: Exception) -> str:
         """Write an error that is not on purpose to the log file; returns what the client may know of it."""
         from sevenfold.mcp.memory_tools import record_error
 

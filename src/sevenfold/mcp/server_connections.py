@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
+from urllib.parse import urlsplit
 
 import anyio
 from anyio.abc import ByteReceiveStream, Process, TaskGroup
@@ -31,6 +32,7 @@ from sevenfold.mcp.protocol import (
     parse_line,
 )
 from sevenfold.mcp.server_entries import ServerEntry
+from sevenfold.models.capabilities import is_loopback
 
 if TYPE_CHECKING:
     import httpx
@@ -243,8 +245,10 @@ class HttpConnection:
         import httpx
 
         self.alive = True
-        self._url, self._hear = entry.url, hear
-        self._client: httpx.AsyncClient = httpx.AsyncClient(follow_redirects=False, timeout=None)
+        self._url, self._address, self._hear = entry.url, format_address(entry.url), hear
+        self._client: httpx.AsyncClient = httpx.AsyncClient(
+            follow_redirects=False, timeout=None, trust_env=not is_loopback(entry.url)
+        )
         accept = "application/json, text/event-stream"
         self._headers = {**entry.headers, "accept": accept, "content-type": "application/json"}
         self._numbers = itertools.count(1)
@@ -281,11 +285,13 @@ class HttpConnection:
                     self._headers["mcp-session-id"] = session
                 self.alive = answer.status_code != 404  # it has forgotten us, or was started anew
                 if answer.status_code >= 300:
-                    raise McpServerFailed(f"{self._url} answered with status {answer.status_code}")
+                    raise McpServerFailed(f"{self._address} answered with status {answer.status_code}")
                 return await self._read(answer, id)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except (httpx.HTTPError, httpx.InvalidURL, UnicodeEncodeError) as error:
+            # The words of other errors may repeat a header or the address
+            words = f" {error}" if isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError) else ""
             raise McpServerFailed(
-                f"{self._url} cannot be reached: {type(error).__name__} {error}"
+                f"{self._address} cannot be reached: {type(error).__name__}{words}"
             ) from error
 
     async def _read(self, answer: httpx.Response, id: int | None) -> RpcReply | None:
@@ -314,6 +320,16 @@ class HttpConnection:
             if isinstance(message, RpcNotification):
                 self._hear(message.method)
         return None
+
+
+def format_address(url: str) -> str:
+    """Scheme, host and port of a URL; the rest may hold a secret."""
+    try:
+        parts = urlsplit(url)
+        port = "" if parts.port is None else f":{parts.port}"
+    except ValueError:
+        return "its address"
+    return f"{parts.scheme}://{parts.hostname or ''}{port}"
 
 
 def read_reply(reply: RpcReply) -> Json:

@@ -16,10 +16,13 @@ from typing import Any, Final, Literal
 import msgspec
 
 from sevenfold.core.errors import SettingsError
+from sevenfold.models.capabilities import is_loopback
 from sevenfold.settings.files import SERVERS_FILE, is_outside, read_document
 
 KEY: Final = "mcpServers"
-_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")
+_NAME: Final = re.compile(r"(?!_|.*__|.*_$)[A-Za-z0-9_-]{1,40}")
+"""Without `_` at its ends, so that `mcp__server__tool` names one server: a rule for it allows no other."""
+_CLEAR: Final = "over http:// others can read and change what is sent; use https://"
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_]\w*)(?::-([^}]*))?\}")
 
 
@@ -73,22 +76,27 @@ def _parse_entries(values: Mapping[str, Any], where: str, problems: list[str]) -
 
 
 def _find_problem(name: str, value: Any) -> str:
-    if not _NAME.fullmatch(name) or "__" in name:
-        return "a name has letters, digits, '-' and single '_', at most 40"
+    if not _NAME.fullmatch(name):
+        return "a name has letters, digits, '-' and between them single '_', at most 40"
     try:
         entry = msgspec.convert(value, ServerEntry)
     except msgspec.ValidationError as error:
         return str(error)
     if entry.type == "http" and not entry.url.startswith(("http://", "https://")):
         return "a server over http has a url"
+    if not _VARIABLE.search(entry.url) and _is_clear(entry.url):
+        return _CLEAR
     if entry.type == "stdio" and not entry.command.strip():
         return "a server has a command, or type http and a url"
     return ""
 
 
 def expand_entry(entry: ServerEntry, variables: Mapping[str, str]) -> ServerEntry:
-    """The entry with `${VAR}` and `${VAR:-default}` filled in. `SettingsError` for one that is not set."""
-    return msgspec.structs.replace(
+    """The entry with `${VAR}` and `${VAR:-default}` filled in.
+
+    Raises `SettingsError` for a variable that is not set, and if the address would be in the clear.
+    """
+    expanded = msgspec.structs.replace(
         entry,
         command=_expand(entry.command, variables),
         args=tuple(_expand(one, variables) for one in entry.args),
@@ -97,6 +105,13 @@ def expand_entry(entry: ServerEntry, variables: Mapping[str, str]) -> ServerEntr
         url=_expand(entry.url, variables),
         headers={name: _expand(text, variables) for name, text in entry.headers.items()},
     )
+    if _is_clear(expanded.url):
+        raise SettingsError(_CLEAR)
+    return expanded
+
+
+def _is_clear(url: str) -> bool:
+    return url.startswith("http://") and not is_loopback(url)
 
 
 def _expand(text: str, variables: Mapping[str, str]) -> str:

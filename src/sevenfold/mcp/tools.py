@@ -123,7 +123,7 @@ HOOK: Final = "hook"
 def list_tools(*, read_only: bool = False, plugin: bool = False) -> tuple[Json, ...]:
     """The tools as `tools/list` has them, in a fixed order."""
     shown: dict[str, Any] = {name: one for name, one in TOOLS.items() if not read_only or is_reading(name)}
-    if plugin:
+    if plugin and not read_only:
         shown[HOOK] = HookArguments
     return tuple(_describe(name, kind) for name, kind in shown.items())
 

@@ -15,9 +15,11 @@ from typing import Final
 
 from sevenfold.mcp.client_calls import DISCOVER, ELICIT, INITIALIZE, ClientCall, ClientConnection
 from sevenfold.mcp.protocol import (
+    INTERNAL_ERROR,
     INVALID_REQUEST,
     Json,
     RejectedMessage,
+    RequestId,
     RpcError,
     RpcMessage,
     RpcNotification,
@@ -64,7 +66,12 @@ class StdioTransport:
                     self._write(encode_error(None, INVALID_REQUEST, why))
                     continue
                 for message in parse_line(line):
-                    self._receive(message)
+                    try:
+                        self._receive(message)
+                    except Exception as error:  # no line ends the server
+                        if isinstance(message, RpcRequest):
+                            self._begun.discard(message.id)
+                            self._write(self._encode_failure(message.id, error))
         except KeyboardInterrupt:  # the client was stopped at its terminal
             pass
         self._ended.set()
@@ -99,11 +106,12 @@ class StdioTransport:
             self._write(encode_error(request.id, error.code, str(error), error.data))
             return
         self._begun.add(request.id)
+        name = request.params.get("name")
         if request.method in QUICK:
             self._answer(call)
             if request.method in (INITIALIZE, DISCOVER):
                 self._work.put(self._warm_up)
-        elif request.method == "tools/call" and request.params.get("name") in APART:
+        elif request.method == "tools/call" and isinstance(name, str) and name in APART:
             self._begin_apart(call)
         else:
             self._work.put(partial(self._answer, call))
@@ -133,9 +141,14 @@ class StdioTransport:
             answer = encode_result(id, self._server.answer(call))
         except RpcError as error:
             answer = encode_error(id, error.code, str(error), error.data)
+        except Exception as error:  # the worker has more to answer
+            answer = self._encode_failure(id, error)
         self._begun.discard(id)
         self._cancelled.discard(id)
         self._write(answer)
+
+    def _encode_failure(self, id: RequestId, error: Exception) -> bytes:
+        return encode_error(id, INTERNAL_ERROR, self._server.log_error(error))
 
     def _notify(self, method: str, params: Json) -> None:
         self._write(encode_notification(method, params))
