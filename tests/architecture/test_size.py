@@ -16,14 +16,16 @@ TURN_LINES = 200
 FUNCTION_LINES = 60
 MODULES_IN_FOLDER = 16
 STRATA = 12
-MODULES = 315
-# Five of thirty entries are kept free for the ways in to come: mcp, proxy, adapters, fleet, dashboard.
-TOP_LEVEL_ENTRIES = 30 - 5
+MODULES = 365
+# Two of thirty entries are kept free for the ways in to come: adapters, dashboard.
+TOP_LEVEL_ENTRIES = 30 - 2
 # This number only falls, or is raised in a commit that says for which capability: policies, side work the
 # cheaper way, and a replay that measures what runs took 2,500 lines; a wall of provenance, undo and redo by
 # author, our own rules for secrets, recall without waiting and extraction that survives took 4,500;
-# the sandbox, trust by content and the habits of a chat 2,600; fleets on PostgreSQL 1,700.
-PACKAGE_LINES = 93_700
+# the sandbox, trust by content and the habits of a chat 2,600; questions that hide nothing 900; Claude Code's
+# settings and the offer of models 900; threads, Responses and structured output 2,400; the proxy 2,300; MCP
+# 2,900; the plugin, hooks and setup 1,900; fleets 1,400; the history in SQLite gave 900 back.
+PACKAGE_LINES = 103_700
 
 
 def test_turn_is_read_in_one_sitting() -> None:

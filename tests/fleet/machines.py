@@ -6,6 +6,7 @@ import itertools
 from pathlib import Path
 
 from sevenfold.core.clock import SystemClock
+from sevenfold.core.events import Event, Notice
 from sevenfold.core.protocols import Clock
 from sevenfold.fleet.database import FleetDatabase
 from sevenfold.fleet.memories import FleetMemories, find_space
@@ -35,7 +36,13 @@ class Machine:
         self.database = FleetDatabase(address, "acme")
         memories = FleetMemories(self.database, find_space(self.database, "project", space), name)
         self.backend = PostgresBackend(self.root / "memory", self.root / "state", memories)
-        self.store = MemoryStore(self.backend, clock or SystemClock())
+        self.told: list[Event] = []
+        self.store = MemoryStore(self.backend, clock or SystemClock(), emit=self.told.append)
+
+    @property
+    def said(self) -> str:
+        """All notices of the store."""
+        return "\n".join(event.text for event in self.told if isinstance(event, Notice))
 
     def add(self, name: str, body: str) -> None:
         self.store.add(type="project", name=name, description=f"about {name}", body=body)

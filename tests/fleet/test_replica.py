@@ -7,10 +7,14 @@ from pathlib import Path
 import pytest
 from fleet.machines import Machine, make_fleet
 
+from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Failure
-from sevenfold.fleet.memories import NewRevision
+from sevenfold.fleet.database import FleetDatabase
+from sevenfold.fleet.memories import FleetMemories, NewRevision
+from sevenfold.fleet.replica import PostgresBackend
 from sevenfold.memory.errors import Guarded
 from sevenfold.memory.history.revisions import Author
+from sevenfold.memory.store import MemoryStore
 from sevenfold.testing.postgres import PostgresServer
 
 pytest_plugins = ["fleet.fixtures"]
@@ -161,6 +165,65 @@ def test_a_machine_that_died_after_sending_merges_nothing_with_itself(
 
     assert list(ann.texts()) == ["port.md"]
     assert bob.body("port") == "The port is 9090."
+
+
+def test_a_purge_while_the_database_is_away_waits_and_says_so(
+    own_server: PostgresServer, tmp_path: Path
+) -> None:
+    address = make_fleet(own_server)
+    ann, bob = Machine(tmp_path, address, "ann"), Machine(tmp_path, address, "bob")
+    ann.add("vault", "Swordfish opens the vault door.")
+    bob.sync()
+    own_server.kill()
+    try:
+        ann.store.purge("vault")
+        assert "purged here; the database has it until" in ann.said
+        history = ann.backend.own_revisions()
+        kept = [history.at(one.id).values() for one in history.log(limit=100)]
+        assert not [data for files in kept for data in files if b"Swordfish" in data]
+        ann.add("vault", "There is no vault any more.")
+    finally:
+        own_server.start()
+    ann = Machine(tmp_path, address, "ann")
+    ann.sync()
+    bob.sync()
+
+    rows = ann.database.run(lambda c: c.execute("select body from sevenfold.revision").fetchall())
+    assert not [body for (body,) in rows if body and b"Swordfish" in body]
+    assert (ann.body("vault"), bob.body("vault")) == ("There is no vault any more.",) * 2
+
+
+def test_processes_of_one_machine_send_each_revision_once(tmp_path: Path, address: str) -> None:
+    ann, again = Machine(tmp_path, address, "ann"), Machine(tmp_path, address, "ann")
+    bob = Machine(tmp_path, address, "bob")
+    for number in range(6):
+        (ann if number % 2 else again).add(f"n{number}", f"Words of number {number}.")
+        again.sync()
+        ann.sync()
+    bob.sync()
+    bob.store.edit("n0", body="Other words.")
+    ann.sync()
+    again.sync()
+
+    assert ann.texts() == bob.texts()
+    assert ann.backend.outbox.list_waiting() == []
+
+
+def test_a_database_of_another_version_stops_no_write(tmp_path: Path, address: str) -> None:
+    ann = Machine(tmp_path, address, "ann")
+    ann.add("before", "Before.")
+    ann.database.run(
+        lambda c: c.execute("insert into sevenfold.migration (number) values (99)"), tenant=None
+    )
+    ann.database = FleetDatabase(address, "acme")
+    memories = FleetMemories(ann.database, ann.backend.memories.space, "ann")
+    backend = PostgresBackend(ann.root / "memory", ann.root / "state", memories)
+    ann.store = MemoryStore(backend, SystemClock(), emit=ann.told.append)
+
+    ann.add("after", "After.")
+
+    assert ann.body("after") == "After."
+    assert "update this one" in ann.said
 
 
 def test_a_secret_is_refused_before_it_leaves_the_machine(pair: tuple[Machine, Machine]) -> None:

@@ -32,7 +32,7 @@ Once = Annotated[bool, Option("--once", help="Do what waits now, and end.")]
 @fleet.command("init")
 @add_shared_options
 def init(shared: SharedOptions, url: Address = None, tenant: TenantName = "default") -> int:
-    """Make a fleet in a database: its tables, and a tenant that this login belongs to."""
+    """Make a fleet in a database, and a tenant for this login."""
     from sevenfold.cli.commands.fleet import run_init
 
     return run_init(shared, url, tenant)
@@ -52,7 +52,7 @@ def join(
 @fleet.command("status")
 @add_shared_options
 def status(shared: SharedOptions) -> int:
-    """Bring this machine up to date, and show machines, jobs, spending, and what waits here."""
+    """Read what is new; show machines, jobs, spending and what waits."""
     from sevenfold.cli.commands.fleet import show_status
 
     return show_status(shared)

@@ -224,7 +224,7 @@ def redo(shared: SharedOptions, name: option.SomeName = None, agent: option.OfAg
 @add_shared_options
 def list_quarantine(shared: SharedOptions, agent: option.OfAgent = None) -> int:
     """What is held back, and why."""
-    from sevenfold.cli.commands.memory_editor import show_quarantine
+    from sevenfold.cli.commands.memory_changes import show_quarantine
 
     return show_quarantine(shared, agent)
 
@@ -233,7 +233,7 @@ def list_quarantine(shared: SharedOptions, agent: option.OfAgent = None) -> int:
 @add_shared_options
 def show_quarantined(shared: SharedOptions, number: option.Number, agent: option.OfAgent = None) -> int:
     """One of the texts, with what was found in it."""
-    from sevenfold.cli.commands.memory_editor import show_held_text
+    from sevenfold.cli.commands.memory_changes import show_held_text
 
     return show_held_text(shared, number, agent)
 
@@ -242,7 +242,7 @@ def show_quarantined(shared: SharedOptions, number: option.Number, agent: option
 @add_shared_options
 def release(shared: SharedOptions, number: option.Number, agent: option.OfAgent = None) -> int:
     """Make it a memory, because you say so."""
-    from sevenfold.cli.commands.memory_editor import release_quarantined as run
+    from sevenfold.cli.commands.memory_changes import release_quarantined as run
 
     return run(shared, number, agent)
 
@@ -256,7 +256,7 @@ def drop(
     agent: option.OfAgent = None,
 ) -> int:
     """Delete one or several, or all."""
-    from sevenfold.cli.commands.memory_editor import drop_quarantined as run
+    from sevenfold.cli.commands.memory_changes import drop_quarantined as run
 
     return run(shared, numbers or [], every, agent)
 

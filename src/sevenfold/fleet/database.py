@@ -68,6 +68,14 @@ def _is_local(host: str) -> bool:
         return False
 
 
+def _require_tls(connection: Connection[Any]) -> None:
+    """Refuse a connection in the clear: a service file or a variable may name another machine."""
+    place = connection.info
+    if not connection.pgconn.ssl_in_use and not (_is_local(place.host) and _is_local(place.hostaddr)):
+        connection.close()
+        raise Mistake("the database is on another machine and has no TLS; use sslmode=verify-full")
+
+
 def load_psycopg() -> Any:
     try:
         import psycopg
@@ -153,6 +161,7 @@ class FleetDatabase:
                 raise FleetAway(f"{VARIABLE} is not set; what is new waits on this machine")
             psycopg = load_psycopg()
             connection: Connection[Any] = psycopg.connect(self._address, autocommit=True)
+            _require_tls(connection)
             weakref.finalize(self, connection.close)
             self._connection = connection
         return self._connection

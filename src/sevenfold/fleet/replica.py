@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from sevenfold.core.errors import Failure, Mistake, Refused
+from sevenfold.core.errors import Failure, Mistake, Refused, SevenfoldError
 from sevenfold.fleet.database import FleetAway
 from sevenfold.fleet.jobs import ClaimedJob
 from sevenfold.fleet.memories import PAGE, ConflictingWrite, FleetMemories, NewRevision, SharedRevision
@@ -35,6 +35,7 @@ NOTE_EVERY: Final = 30.0  # Seconds after which a machine that read nothing new 
 _WAITS: Final = (1.0, 2.0, 5.0, 15.0, 60.0)  # Seconds until the next try while the database is away
 _BATCH: Final = 100
 _LARGEST: Final = 1 << 16
+_PURGES: Final = "purges"  # The record of what the database has to forget
 _NAME: Final = re.compile(rb"^name:.*$", re.MULTILINE)
 
 
@@ -68,7 +69,7 @@ class PostgresBackend(FolderBackend):
         if self._note:
             tell(self._note)
             self._note = ""
-        return SharedHistory(super().revisions(tell), self.outbox)
+        return SharedHistory(super().revisions(tell), self.outbox, tell)
 
     def own_revisions(self) -> RevisionLog:
         """The history on this machine, which sends nothing."""
@@ -81,7 +82,7 @@ class PostgresBackend(FolderBackend):
     def close(self) -> None:
         if self._follower is not None:
             self._follower.stop()
-        with contextlib.suppress(Failure):
+        with contextlib.suppress(SevenfoldError, ConflictingWrite):  # it waits
             self.outbox.send()
         self.memories.database.close()
         super().close()
@@ -90,8 +91,8 @@ class PostgresBackend(FolderBackend):
 class SharedHistory:
     """The local history, whose revisions are sent as soon as they are made."""
 
-    def __init__(self, own: RevisionLog, outbox: Outbox) -> None:
-        self._own, self._outbox = own, outbox
+    def __init__(self, own: RevisionLog, outbox: Outbox, tell: Callable[[str], None]) -> None:
+        self._own, self._outbox, self._tell = own, outbox, tell
         self.log, self.at, self.file_at, self.diff = own.log, own.at, own.file_at, own.diff
         self.changes, self.find, self.mend = own.changes, own.find, own.mend
 
@@ -106,14 +107,24 @@ class SharedHistory:
     ) -> Revision | None:
         made = self._own.record(files, author, summary, at, changed, takes_back)
         if made is not None:
-            with contextlib.suppress(Failure, ConflictingWrite):  # it waits, and the follower merges
+            try:
                 self._outbox.send()
+            except Mistake as error:  # it is saved here, and waits until somebody mends that
+                self._tell(str(error))
+            except (Failure, ConflictingWrite):  # it waits, and the follower merges
+                pass
         return made
 
     def purge(self, *names: str, at: float = 0.0) -> object:
-        for name in names:
-            self._outbox.purge(name)
-        return self._own.purge(*names, at=at)
+        done = self._own.purge(*names, at=at)
+        self._outbox.note_purge(*names)
+        try:
+            self._outbox.send()
+        except ConflictingWrite:
+            pass  # of something else; purges go first
+        except SevenfoldError as error:
+            self._tell(f"purged here; the database has it until this machine reaches it: {error}")
+        return done
 
 
 class Outbox:
@@ -142,7 +153,26 @@ class Outbox:
         return msgspec.json.decode(data, type=KnownFile) if data else KnownFile()
 
     def write_known(self, file: str, base: KnownFile) -> None:
-        self.records.write(f"file:{file}", msgspec.json.encode(base), lasting=False)
+        if base.rev >= self.read_known(file).rev:  # what was sent again has the number of the first time
+            self.records.write(f"file:{file}", msgspec.json.encode(base), lasting=False)
+
+    def advance(self, xid: int, seq: int) -> None:
+        """Note how far this machine has read; another process of it may have read further."""
+        with self.records.lock():
+            state = self.read_state()
+            if (xid, seq) > (state.xid, state.seq):
+                state.xid, state.seq = xid, seq
+                self.write_state(state)
+
+    def note_purge(self, *files: str) -> None:
+        """Keep in mind that the database has to forget these."""
+        with self.records.lock():
+            waiting = {*self._list_purges(), *files}
+            self.records.write(_PURGES, msgspec.json.encode(sorted(waiting)))
+
+    def _list_purges(self) -> list[str]:
+        data = self.records.read(_PURGES, _LARGEST)
+        return msgspec.json.decode(data, type=list[str]) if data else []
 
     def list_waiting(self) -> list[Revision]:
         """The revisions that wait, the oldest first."""
@@ -155,10 +185,11 @@ class Outbox:
 
     def send(self) -> int:
         """Send what waits; returns the number of files. Raises `FleetAway` and `ConflictingWrite`."""
-        with self._turn:
+        with self._turn, self.records.lock():  # other processes of this machine send the same
             if time.monotonic() < self._not_before:
                 raise FleetAway("the database of the fleet could not be reached just now")
             try:
+                self._send_purges()
                 count = self._send()
             except FleetAway:
                 self._not_before = time.monotonic() + _WAITS[min(self._failures, len(_WAITS) - 1)]
@@ -221,9 +252,11 @@ class Outbox:
             self._backend.memories.note_seen(*place)
             self._noted, self._note_again = place, now + NOTE_EVERY
 
-    def purge(self, file: str) -> None:
-        rev = self._backend.memories.purge(file, f"{self.machine}-purge-{time.time_ns()}")
-        self.write_known(file, KnownFile(rev))  # a new memory of that name stands on the purge
+    def _send_purges(self) -> None:
+        for file in self._list_purges():
+            rev = self._backend.memories.purge(file, f"{self.machine}-purge-{time.time_ns()}")
+            self.write_known(file, KnownFile(rev))  # a new memory of that name stands on the purge
+        self.records.remove(_PURGES)
 
 
 def _topics(revision: Revision) -> list[str]:
@@ -259,9 +292,7 @@ class FleetSync:
             for row in rows:
                 with contextlib.suppress(Refused):  # a name that no machine writes: it stops nobody
                     count += self._take(row)
-            state = self._outbox.read_state()
-            state.xid, state.seq = rows[-1].xid, rows[-1].seq
-            self._outbox.write_state(state)
+            self._outbox.advance(rows[-1].xid, rows[-1].seq)
             if len(rows) < PAGE:
                 break
         return count
@@ -370,6 +401,6 @@ def _follow(watched: weakref.ref[MemoryStore], backend: PostgresBackend, done: t
         try:
             FleetSync(store, backend).run()
             wait = EVERY
-        except Failure:
+        except SevenfoldError:
             wait = 5.0
         del store

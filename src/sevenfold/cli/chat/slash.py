@@ -308,7 +308,7 @@ QUARANTINE_USAGE: Final = (
 
 def run_quarantine(session: Session, rest: str) -> CommandOutcome:
     """`/quarantine`, `/quarantine show N`, `/quarantine release N`, `/quarantine drop N`."""
-    from sevenfold.cli.commands.memory_editor import describe_held_text, format_quarantine
+    from sevenfold.cli.commands.memory_changes import describe_held_text, format_quarantine
 
     store = session.knowledge.store
     if store is None:
