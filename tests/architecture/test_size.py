@@ -22,9 +22,9 @@ TOP_LEVEL_ENTRIES = 30 - 2
 # This number only falls, or is raised in a commit that says for which capability: policies, side work the
 # cheaper way, and a replay that measures what runs took 2,500 lines; a wall of provenance, undo and redo by
 # author, our own rules for secrets, recall without waiting and extraction that survives took 4,500;
-# the sandbox, trust by content and the habits of a chat 2,600; questions that hide nothing 900; Claude Code's
-# settings and the offer of models 900; threads, Responses and structured output 2,400; the proxy 2,300; MCP
-# 2,900; the plugin, hooks and setup 1,900; fleets 1,400; the history in SQLite gave 900 back.
+# the sandbox, trust by content and the habits of a chat 2,600; questions that hide nothing 900; settings
+# of Claude Code, the offer of models 900; threads, Responses and structured output 2,400; the proxy 2,300;
+# MCP 2,900; the plugin, hooks and setup 1,900; fleets 1,400; the history in SQLite gave 900 back.
 PACKAGE_LINES = 103_700
 
 

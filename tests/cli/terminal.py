@@ -12,7 +12,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -168,6 +168,13 @@ class Terminal:
         new = self.text[self._read_up_to : end]
         self._read_up_to = end
         return new
+
+    def wait_until(self, is_shown: Callable[[], bool]) -> None:
+        """Read until the screen shows it: a question may be drawn again while a page comes in."""
+        deadline = time.monotonic() + PATIENCE
+        while not is_shown():
+            more = time.monotonic() < deadline and self._read(deadline)
+            assert more, f"it was not shown; instead:\n{self.screen[-3000:]}"
 
     def _end_of(self, wanted: Sequence[str]) -> int | None:
         text, at = self.text, self._read_up_to

@@ -43,7 +43,7 @@ def show_all(t: Terminal, question: str) -> str:
     while "y  yes" not in shown:
         t.press(ENTER)
         shown += t.wait_for("no; 'no,", question)
-        assert question in last_screen(t), "the question stays on the screen"
+        t.wait_until(lambda: question in last_screen(t))  # it stays on the screen
     return shown
 
 

@@ -688,8 +688,10 @@ class RecordRows:
     def _delete(self, query: str, *given: str) -> None:
         if not self._may_exist():
             return
-        with self._open().write(lasting=True) as db:
+        history = self._open()
+        with history.write(lasting=True) as db:
             db.execute(query, given)
+        history.flush()  # the text may have been a secret
 
 
 _backend: type[MemoryBackend] = FolderBackend

@@ -117,6 +117,12 @@ class HistoryFile:
             if not busy:
                 db.execute("delete from unfinished where work = 'erase'")
 
+    def flush(self) -> None:
+        """Bring what was written into the file itself; removed rows are overwritten there."""
+        with self._turn, self._explain("written"):
+            if (db := self._connect(make=False)) is not None:
+                db.execute("pragma wal_checkpoint(truncate)")
+
     def close(self) -> None:
         with self._turn:
             self._close()

@@ -94,7 +94,10 @@ def read_arrays(path: Path, *, checked: bool = True) -> tuple[bytes, dict[str, A
 
 def _bytes(fd: int, size: int, *, mapped: bool) -> bytes | mmap.mmap:
     if mapped or size >= _MAPPED:
-        return mmap.mmap(fd, size, access=mmap.ACCESS_READ)
+        found = mmap.mmap(fd, size, access=mmap.ACCESS_READ)
+        if mapped and hasattr(mmap, "MADV_RANDOM"):
+            found.madvise(mmap.MADV_RANDOM)  # a row here and there: its neighbours need not be in memory
+        return found
     with open(fd, "rb", closefd=False) as file:
         return file.read()
 
