@@ -94,10 +94,7 @@ def read_arrays(path: Path, *, checked: bool = True) -> tuple[bytes, dict[str, A
 
 def _bytes(fd: int, size: int, *, mapped: bool) -> bytes | mmap.mmap:
     if mapped or size >= _MAPPED:
-        found = mmap.mmap(fd, size, access=mmap.ACCESS_READ)
-        if mapped and hasattr(mmap, "MADV_RANDOM"):
-            found.madvise(mmap.MADV_RANDOM)  # a row here and there: its neighbours need not be in memory
-        return found
+        return mmap.mmap(fd, size, access=mmap.ACCESS_READ)
     with open(fd, "rb", closefd=False) as file:
         return file.read()
 
