@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from benchmarks.proxy import scripted
 from benchmarks.proxy.scripted import (
     SESSION,
     Json,
@@ -174,3 +175,27 @@ async def test_a_large_result_is_stored_at_once_and_the_mark_of_the_client_stays
     assert all(row.acts[0].startswith("layer 1 stored") for row in list(receipt.rows)[1:])
     assert receipt.totals.breaks == 0
     assert through.ledger.total.cost < direct.ledger.total.cost
+
+
+async def test_a_window_that_is_full_of_words_is_compacted_by_a_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What no layer may clear: only the digest, which asks no model, keeps such a session going."""
+    monkeypatch.setattr(scripted, "MODEL", "claude-sonnet-4-5")
+    clock = ManualClock()
+    async with (
+        Simulator(clock=clock) as sim,
+        proxy_to(sim.url, tmp_path, clock) as proxy,
+        client_of(proxy.url) as client,
+    ):
+        add_steps(sim, [{"reply": {"text": f"Answer {number}."}} for number in range(15)])
+        for number in range(15):
+            await client.ask(f"Question {number}. " + f"word{number} and more words here. " * 2_300)
+
+    totals, told = proxy.receipt.totals, msgspec.json.decode(msgspec.json.encode(proxy.receipt.as_json()))
+    assert (totals.requests, totals.failed, totals.passed, totals.unexplained) == (15, 0, 0, 0)
+    assert totals.sent < totals.received
+    assert {one["why"] for one in told["breaks"]} == {
+        "the older part of the conversation was replaced by a digest"
+    }
+    assert len(sim.ledger.rows) == 15, "no request of its own"
