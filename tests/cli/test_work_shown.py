@@ -61,7 +61,7 @@ def test_a_notice_that_comes_while_a_line_is_typed_stands_above_it(world: World)
         assert sent.code == 0, sent.err
         t.wait_for("writes: the build is red")
         t.press("ne")
-        t.wait_for("ne")
+        t.wait_until(lambda: f"{PROMPT} half a line" in t.screen)
         lines = t.screen.split("\n")
         at = next(n for n, line in enumerate(lines) if "writes: the build is red" in line)
         assert "half" not in lines[at]
