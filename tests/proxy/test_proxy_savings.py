@@ -162,6 +162,20 @@ async def test_the_receipt_is_at_an_address_and_in_one_line(tmp_path: Path) -> N
     assert len(sim.ledger) == 31
 
 
+async def test_the_receipt_says_where_the_client_alone_would_have_compacted(tmp_path: Path) -> None:
+    _, short = await run_through(script_calls(10), tmp_path / "short", more={"model": "claude-sonnet-4-5"})
+    _, receipt = await run_through(script_calls(44), tmp_path, more={"model": "claude-sonnet-4-5"})
+
+    overfull = [row for row in receipt.rows if row.overfull]
+    assert not short.totals.overfull
+    assert "would not have fit" not in short.describe()
+    assert receipt.totals.overfull == len(overfull) > 1
+    assert all(row.direct.prompt > 200_000 > row.usage.prompt for row in overfull)
+    assert overfull == list(receipt.rows)[-len(overfull) :]
+    assert f"simulated; {len(overfull)} would not have fit, so alone the client" in receipt.describe()
+    assert receipt.as_json()["totals"]["overfull"] == len(overfull)  # type: ignore[index]
+
+
 async def test_a_large_result_is_stored_at_once_and_the_mark_of_the_client_stays(tmp_path: Path) -> None:
     def run(name: str, given: Json) -> str:
         return make_output(str(given["command"]), 60_000)

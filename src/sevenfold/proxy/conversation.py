@@ -261,6 +261,10 @@ class RelayedConversation:
         ttl = TTL_SECONDS["1h" if usage.cache_write_1h else "5m"]
         return self._direct.estimate(usage, out.hidden, out.breaks, self._clock.now(), ttl)
 
+    def is_overfull(self, direct: Usage) -> bool:
+        """True if the client's own request would not have fit the window."""
+        return direct.prompt > self.context.model.capabilities.window
+
 
 class DirectCache:
     """Follows what the provider's cache would hold if the client's own requests had been sent."""

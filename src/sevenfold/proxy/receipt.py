@@ -29,6 +29,7 @@ class ReceiptRow(msgspec.Struct, frozen=True, kw_only=True):
     direct: Usage = Usage()  # The same without the proxy, simulated
     cost: float | None = None
     direct_cost: float | None = None
+    overfull: bool = False  # The client's own request would not have fit the window
     milliseconds: float = 0.0  # Time that the proxy added before it sent
     acts: tuple[str, ...] = ()
     broke: str = ""  # Why the provider read less from its cache than it had
@@ -58,6 +59,7 @@ class ReceiptTotals(msgspec.Struct, kw_only=True):
     direct: Usage = Usage()
     cost: float = 0.0
     direct_cost: float = 0.0
+    overfull: int = 0  # Requests before which the client alone would have had to compact
     unpriced: int = 0  # Requests with a usage and without a known price
     breaks: int = 0
     unexplained: int = 0
@@ -74,6 +76,7 @@ class ReceiptTotals(msgspec.Struct, kw_only=True):
         self.direct += row.direct
         self.cost += row.cost or 0.0
         self.direct_cost += row.direct_cost or 0.0
+        self.overfull += row.overfull
         self.unpriced += bool(row.usage.total) and row.cost is None
         self.breaks += bool(row.broke)
         self.unexplained += bool(row.broke) and not row.explained
@@ -131,7 +134,10 @@ class Receipt:
         if not t.direct_cost:
             return "no price known" if t.unpriced else ""
         share = t.cost / t.direct_cost - 1
-        return f"${t.cost:.4f} instead of ${t.direct_cost:.4f} ({share:+.1%}, simulated)"
+        instead = f"${t.cost:.4f} instead of ${t.direct_cost:.4f} ({share:+.1%}, simulated"
+        if t.overfull:  # its compaction, and the shorter requests after it, are in no figure of ours
+            instead += f"; {t.overfull} would not have fit, so alone the client compacts and pays less"
+        return f"{instead})"
 
     def describe_whole(self) -> str:
         """The receipt with every break and what the layers did."""

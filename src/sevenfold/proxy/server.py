@@ -299,6 +299,7 @@ class Proxy:
                 shortened=plan.out.shortened,
                 usage=usage,
                 direct=direct or usage,
+                overfull=bool(direct and plan.conversation and plan.conversation.is_overfull(direct)),
                 milliseconds=round(plan.milliseconds, 3),
                 acts=plan.out.acts,
                 broke=broke.why if broke else "",
