@@ -92,6 +92,14 @@ async def test_a_tool_of_a_server_answers(place: ServedChat) -> None:
     assert model.requests[0].frame.tools[-1]["name"] == "mcp__odd__echo"
 
 
+async def test_a_server_that_knows_no_handshake_is_spoken_to_as_it_wants(place: ServedChat) -> None:
+    session, _ = await place.run(echo("t1", "hello"), echo("t2", "ask"), "Done.", mode="stateless")
+
+    said, asked = results(session)
+    assert said.text == "hello"
+    assert "it wants to be told more by a person first" in asked.text
+
+
 async def test_a_tool_of_a_server_is_never_allowed_by_default(place: ServedChat) -> None:
     async with (
         place.servers() as servers,
@@ -225,6 +233,7 @@ async def test_tools_that_no_provider_would_take_are_left_out(place: ServedChat)
     [
         ("silent", {"timeout": 300}, "did not answer within 0.3 seconds"),
         ("old", {}, "it speaks '1999-01-01'"),
+        ("stateless-later", {}, "only 2026-07-28 is spoken here"),
         ("plain", {"cwd": "no-such-folder"}, "cannot be started"),
         ("plain", {"env": {"X": "${NEVER_SET}"}}, "${NEVER_SET} is not set"),
     ],

@@ -45,6 +45,39 @@ print(server.server_port, flush=True)
 server.serve_forever()
 """
 
+STATELESS = """
+import base64, json
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+META = "io.modelcontextprotocol/"
+TOOL = {"name": "grüße", "description": "Greets.", "inputSchema": {"type": "object"}}
+
+class Stateless(BaseHTTPRequestHandler):
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        method, params = asked["method"], asked["params"]
+        version = params.get("_meta", {}).get(META + "protocolVersion")
+        if version != "2026-07-28" or self.headers["mcp-protocol-version"] != version:
+            return self.send_error(400)
+        assert self.headers["mcp-method"] == method
+        if method == "tools/call":
+            name = base64.b64decode(self.headers["mcp-name"][9:-2]).decode()
+            text = f"{name} for {params['arguments']['who']}"
+            result = {"content": [{"type": "text", "text": text}]}
+        else:
+            result = {"supportedVersions": [version], "tools": [TOOL]}
+        body = json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+server = HTTPServer(("127.0.0.1", 0), Stateless)
+print(server.server_port, flush=True)
+server.serve_forever()
+"""
+
 
 def open_servers(top: Path, **entries: ServerEntry) -> ChatServers:
     return ChatServers(FoundServers(entries), {"TOKEN": "t0ken"}, top, top / "home")
@@ -108,6 +141,18 @@ async def test_our_own_server_answers_with_json_and_wants_its_header(project: Se
     assert result == (Text("nothing that is remembered answers that"),)
 
 
+async def test_a_server_that_knows_no_handshake_gets_headers_and_version_with_each_request(
+    tmp_path: Path,
+) -> None:
+    with small_server(STATELESS) as host:
+        entry = ServerEntry(type="http", url=f"http://{host}/mcp")
+        async with open_servers(tmp_path, new=entry) as servers:
+            (greet,) = servers.tools
+            result = await greet.run({"who": "Ada"}, "t1")
+
+    assert result == (Text("grüße for Ada"),)
+
+
 async def test_an_address_where_nobody_is_is_left_out(tmp_path: Path) -> None:
     url = f"http://127.0.0.1:{find_free_port()}/mcp"
     async with open_servers(tmp_path, gone=ServerEntry(type="http", url=url)) as servers:
@@ -126,9 +171,9 @@ class HeardServers(ChatServers):
 
 
 @contextmanager
-def refusing_server() -> Iterator[str]:
-    """Answers every request with status 500."""
-    words = [sys.executable, "-c", REFUSING]
+def small_server(program: str) -> Iterator[str]:
+    """Its host and port."""
+    words = [sys.executable, "-c", program]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None
         try:
@@ -141,7 +186,7 @@ async def test_what_is_filled_into_an_address_or_a_header_is_not_repeated(tmp_pa
     def make(url: str, header: str = "x") -> ServerEntry:
         return ServerEntry(type="http", url=url, headers={"Authorization": header})
 
-    with refusing_server() as host:
+    with small_server(REFUSING) as host:
         entries = {
             "refused": make(f"http://u:${{TOKEN}}@{host}/${{TOKEN}}/mcp?key=${{TOKEN}}"),
             "gone": make(f"http://127.0.0.1:{find_free_port()}/${{TOKEN}}"),

@@ -18,8 +18,12 @@ from anyio.abc import ByteReceiveStream, Process, TaskGroup
 
 from sevenfold.core.errors import Failure
 from sevenfold.mcp.protocol import (
+    CAPABILITIES_KEY,
+    CLIENT_KEY,
     HANDSHAKE,
+    MODERN,
     UNKNOWN_METHOD,
+    VERSION_KEY,
     Json,
     RpcMessage,
     RpcNotification,
@@ -53,6 +57,8 @@ class McpServerFailed(Failure, kind="mcp_server_failed"):
 class ServerConnection(Protocol):
     """A server that was reached."""
 
+    meta: Json  # Goes with every request to a server of the stateless generation
+
     @property
     def alive(self) -> bool: ...
     async def request(self, method: str, params: Json, seconds: float) -> Json: ...
@@ -61,12 +67,22 @@ class ServerConnection(Protocol):
 
 
 async def begin_handshake(connection: ServerConnection, seconds: float) -> None:
-    """The first two messages on a connection."""
+    """Agree with a server on a version: by the handshake, or as the stateless generation does."""
     from sevenfold import __version__
 
     about = {"name": "sevenfold", "version": __version__}
     params = {"protocolVersion": HANDSHAKE[0], "capabilities": {"roots": {}}, "clientInfo": about}
-    answer = await connection.request("initialize", params, seconds)
+    try:
+        answer = await connection.request("initialize", params, seconds)
+    except McpServerFailed as refusal:
+        if not connection.alive or isinstance(refusal.__cause__, TimeoutError):
+            raise
+        connection.meta = {VERSION_KEY: MODERN, CLIENT_KEY: about, CAPABILITIES_KEY: {}}
+        with contextlib.suppress(McpServerFailed):
+            found = await connection.request("server/discover", {}, seconds)
+            if MODERN in (found.get("supportedVersions") or ()):
+                return
+        raise
     if answer.get("protocolVersion") not in HANDSHAKE:
         raise McpServerFailed(f"it speaks {answer.get('protocolVersion')!r}, which is not known here")
     await connection.notify("notifications/initialized", {})
@@ -83,6 +99,7 @@ class StdioConnection:
 
     def __init__(self, process: Process, root: Path, hear: HearNotification) -> None:
         self._process, self._root, self._hear = process, root, hear
+        self.meta: Json = {}
         self._pending: dict[int, _PendingReply] = {}
         self._numbers = itertools.count(1)
         self._unasked = 0
@@ -129,7 +146,7 @@ class StdioConnection:
         self._pending[id], self._unasked = waiting, 0
         try:
             with anyio.fail_after(seconds):
-                await self._send(encode_request(id, method, params))
+                await self._send(encode_request(id, method, add_meta(params, self.meta)))
                 await waiting.event.wait()
         except TimeoutError as error:
             await self._cancel(id)
@@ -245,6 +262,7 @@ class HttpConnection:
         import httpx
 
         self.alive = True
+        self.meta: Json = {}
         self._url, self._address, self._hear = entry.url, format_address(entry.url), hear
         self._client: httpx.AsyncClient = httpx.AsyncClient(
             follow_redirects=False, timeout=None, trust_env=not is_loopback(entry.url)
@@ -254,10 +272,14 @@ class HttpConnection:
         self._numbers = itertools.count(1)
 
     async def request(self, method: str, params: Json, seconds: float) -> Json:
-        id = next(self._numbers)
+        id, headers = next(self._numbers), dict[str, str]()
+        if self.meta:
+            headers = {"mcp-protocol-version": MODERN, "mcp-method": method}
+            headers |= {"mcp-name": encode_header(params["name"])} if "name" in params else {}
         try:
             with anyio.fail_after(seconds):
-                reply = await self._post(encode_request(id, method, params), id)
+                body = encode_request(id, method, add_meta(params, self.meta))
+                reply = await self._post(body, id, headers)
         except TimeoutError as error:
             raise McpServerFailed(f"it did not answer within {seconds:g} seconds") from error
         if reply is None:
@@ -274,13 +296,12 @@ class HttpConnection:
         with anyio.CancelScope(shield=True):
             await self._client.aclose()
 
-    async def _post(self, body: bytes, id: int | None) -> RpcReply | None:
+    async def _post(self, body: bytes, id: int | None, headers: Mapping[str, str] = {}) -> RpcReply | None:
         import httpx
 
+        headers = {**self._headers, **headers}
         try:
-            async with self._client.stream(
-                "POST", self._url, content=body, headers=self._headers
-            ) as answer:
+            async with self._client.stream("POST", self._url, content=body, headers=headers) as answer:
                 if session := answer.headers.get("mcp-session-id"):
                     self._headers["mcp-session-id"] = session
                 self.alive = answer.status_code != 404  # it has forgotten us, or was started anew
@@ -332,6 +353,19 @@ def format_address(url: str) -> str:
     return f"{parts.scheme}://{parts.hostname or ''}{port}"
 
 
+def add_meta(params: Json, meta: Json) -> Json:
+    return {**params, "_meta": meta} if meta else params
+
+
+def encode_header(value: str) -> str:
+    """A value as a header may hold it: what is not plain ASCII goes as `=?base64?…?=`."""
+    if value.isascii() and value.isprintable():
+        return value
+    import base64
+
+    return f"=?base64?{base64.b64encode(value.encode('utf-8')).decode('ascii')}?="
+
+
 def read_reply(reply: RpcReply) -> Json:
     """The result of a reply; `McpServerFailed` with the server's words for an error."""
     if reply.error is not None:
@@ -339,6 +373,8 @@ def read_reply(reply: RpcReply) -> Json:
         raise McpServerFailed(
             f"it answered with an error: {said if isinstance(said, str) else 'no reason'}"
         )
+    if reply.result.get("resultType") == "input_required":
+        raise McpServerFailed("it wants to be told more by a person first, and a chat has no form for that")
     return reply.result
 
 
