@@ -155,6 +155,12 @@ class FleetDatabase:
             self.run(lambda connection: _add_tenant(connection, tenant), tenant=None)
         return version
 
+    def set_limit(self, amount: float | None) -> None:
+        """Set what the workers of this tenant may spend in a day; for who owns the tables."""
+        query = "update sevenfold.tenant set daily_limit = %s where id = %s"
+        given = (amount, self.tenant.id)
+        self.run(lambda connection: connection.execute(query, given), tenant=None)
+
     def _connect(self) -> Connection[Any]:
         if self._connection is None or self._connection.closed:
             if not self._address:

@@ -8,13 +8,13 @@ and is ordered by transaction first: what lies before the cursor never changes.
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from sevenfold.fleet.database import FleetDatabase
-from sevenfold.fleet.jobs import ClaimedJob, OldFence
+from sevenfold.fleet.jobs import ClaimedJob, finish_job
 from sevenfold.memory.history.revisions import Author, to_kind
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ written as (
     where kept.rev = excluded.rev - 1
     returning name, rev)
 insert into sevenfold.revision
-    (tenant, space, id, name, rev, machine, kind, session, reason, summary, at, body)
-select %(tenant)s, %(space)s, id, name, rev, %(machine)s, kind, session, reason, summary, at, body
+    (tenant, space, id, name, rev, machine, kind, session, reason, summary, at, body, job)
+select %(tenant)s, %(space)s, id, name, rev, %(machine)s, kind, session, reason, summary, at, body, %(job)s
 from incoming join written using (name)
 returning name, rev
 """
@@ -79,12 +79,35 @@ class FleetMemories:
     def __init__(self, database: FleetDatabase, space: int, machine: str) -> None:
         self.database, self.space, self.machine = database, space, machine
 
-    def write(self, rows: Sequence[NewRevision], job: ClaimedJob | None = None) -> dict[str, int]:
+    def write(self, rows: Sequence[NewRevision]) -> dict[str, int]:
         """Write files of different names in one transaction; returns the revision that each has now.
 
-        Rows that were written before count as written. Raises `ConflictingWrite`, and `OldFence` if the
-        work was a job that is not ours any more.
+        Rows that were written before count as written. Raises `ConflictingWrite`.
         """
+        return self.database.run(lambda connection: self._write(connection, rows))
+
+    def write_job(
+        self,
+        batches: Sequence[Sequence[NewRevision]],
+        job: ClaimedJob,
+        result: Mapping[str, Any],
+        cost: float,
+    ) -> None:
+        """Write all that a job made, and that it is done, in one transaction: it has its effect once.
+
+        Raises `ConflictingWrite`, and `OldFence` if the job is not ours any more.
+        """
+
+        def write(connection: Connection[Any]) -> None:
+            finish_job(connection, job, result, cost)
+            for rows in batches:
+                self._write(connection, rows, job.id)
+
+        self.database.run(write)
+
+    def _write(
+        self, connection: Connection[Any], rows: Sequence[NewRevision], job: int | None = None
+    ) -> dict[str, int]:
         columns = {
             "names": [row.name for row in rows], "bases": [row.base for row in rows],
             "bodies": [row.body for row in rows], "ids": [row.id for row in rows],
@@ -92,28 +115,20 @@ class FleetMemories:
             "reasons": [row.author.reason for row in rows], "summaries": [row.summary for row in rows],
             "times": [row.at for row in rows],
         }  # fmt: skip
-        given = {**columns, "tenant": self.database.tenant.id, "space": self.space, "machine": self.machine}
-
-        def write(connection: Connection[Any]) -> dict[str, int]:
-            if job is not None:
-                _require_lease(connection, job)
-            before = dict(
-                connection.execute(
-                    "select name, rev from sevenfold.revision where space = %s and id = any(%s)",
-                    (self.space, columns["ids"]),
-                ).fetchall()
-            )
-            if not before:
-                written = dict(connection.execute(_WRITE, given).fetchall())
-            elif len(before) == len(rows):
-                return before
-            else:
-                raise ConflictingWrite  # one transaction writes all of them: this is another's
-            if len(written) != len(rows):
-                raise ConflictingWrite
-            return written
-
-        return self.database.run(write)
+        before = dict(
+            connection.execute(
+                "select name, rev from sevenfold.revision where space = %s and id = any(%s)",
+                (self.space, columns["ids"]),
+            ).fetchall()
+        )
+        if before and len(before) == len(rows):
+            return before
+        tenant = self.database.tenant.id
+        given = {**columns, "tenant": tenant, "space": self.space, "machine": self.machine, "job": job}
+        written = dict(connection.execute(_WRITE, given).fetchall()) if not before else {}
+        if len(written) != len(rows):  # some were there: one transaction writes all, so they are another's
+            raise ConflictingWrite
+        return written
 
     def read_changes(self, xid: int, seq: int, limit: int = PAGE) -> list[SharedRevision]:
         """The next changes after a place in the feed, in an order that is the same for everybody."""
@@ -197,13 +212,3 @@ def find_space(database: FleetDatabase, kind: str, slug: str) -> int:
         return int(row[0])
 
     return database.run(find)
-
-
-def _require_lease(connection: Connection[Any], job: ClaimedJob) -> None:
-    row = connection.execute(
-        "select 1 from sevenfold.job where id = %s and fence = %s and state = 'running'"
-        " and lease_until >= clock_timestamp() for share",
-        (job.id, job.fence),
-    ).fetchone()
-    if row is None:
-        raise OldFence(f"the lease of job {job.id} ended; what it did is not taken")

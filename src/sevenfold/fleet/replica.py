@@ -13,21 +13,25 @@ import re
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
 from sevenfold.core.errors import Failure, Mistake, Refused, SevenfoldError
 from sevenfold.fleet.database import FleetAway
-from sevenfold.fleet.jobs import ClaimedJob
+from sevenfold.fleet.jobs import ClaimedJob, JobQueue
 from sevenfold.fleet.memories import PAGE, ConflictingWrite, FleetMemories, NewRevision, SharedRevision
 from sevenfold.memory.backend import RevisionLog, StateRecords, is_topic
 from sevenfold.memory.folder.files import FolderBackend
 from sevenfold.memory.history.revisions import Author, Revision, TakenRevisions
 from sevenfold.memory.merge import merge_texts
 from sevenfold.memory.store import MemoryStore
+
+if TYPE_CHECKING:
+    from sevenfold.core.transcript import Id
+    from sevenfold.layers.l5_durable_memory.earlier_words import EarlierWords
 
 ROOM: Final = "fleet"
 EVERY: Final = 1.0  # Seconds between two looks at the feed
@@ -79,6 +83,12 @@ class PostgresBackend(FolderBackend):
         """Read and send in the background, until `close`."""
         self._follower = FleetFollower(store, self)
 
+    def take_words(self, words: EarlierWords) -> Id:
+        """Make a job of words that wait for an extraction; returns the last entry that a job has."""
+        from sevenfold.fleet.words import put_words
+
+        return put_words(JobQueue(self.memories.database), self.memories.space, words)
+
     def close(self) -> None:
         if self._follower is not None:
             self._follower.stop()
@@ -125,6 +135,9 @@ class SharedHistory:
         except SevenfoldError as error:
             self._tell(f"purged here; the database has it until this machine reaches it: {error}")
         return done
+
+
+_Batch: TypeAlias = list[tuple[Revision, list[NewRevision]]]
 
 
 class Outbox:
@@ -185,6 +198,8 @@ class Outbox:
 
     def send(self) -> int:
         """Send what waits; returns the number of files. Raises `FleetAway` and `ConflictingWrite`."""
+        if self.job is not None:  # sent at its end, with its fence: `finish_job`
+            return 0
         with self._turn, self.records.lock():  # other processes of this machine send the same
             if time.monotonic() < self._not_before:
                 raise FleetAway("the database of the fleet could not be reached just now")
@@ -199,23 +214,43 @@ class Outbox:
             return count
 
     def _send(self) -> int:
-        count = 0
-        batch: list[tuple[Revision, list[NewRevision]]] = []
+        return sum(map(self._write, self._iter_batches()))
+
+    def finish_job(self, job: ClaimedJob, result: Mapping[str, Any], cost: float = 0.0) -> None:
+        """Send all that was written for a job, with its end. Raises `ConflictingWrite` and `OldFence`."""
+        with self._turn, self.records.lock():
+            ahead: dict[str, KnownFile] = {}
+            batches = [*self._iter_batches(ahead)]
+            rows = [[row for _, some in batch for row in some] for batch in batches]
+            self._backend.memories.write_job(rows, job, result, cost)
+            for file, known in ahead.items():
+                self.write_known(file, known)
+            if batches:
+                self._note_sent(batches[-1])
+
+    def _iter_batches(self, ahead: dict[str, KnownFile] | None = None) -> Iterator[_Batch]:
+        """What waits, each time as files of different names.
+
+        With `ahead` nothing is written in between: it takes the revisions that the files will have.
+        """
+        batch: _Batch = []
         names: set[str] = set()
         for revision in self.list_waiting():
-            rows = self._rows(revision) if not names.intersection(_topics(revision)) else None
-            if rows is None or len(batch) >= _BATCH:
-                count += self._write(batch)
+            if batch and (names.intersection(_topics(revision)) or len(batch) >= _BATCH):
+                yield batch
                 batch, names = [], set()
-                rows = self._rows(revision)
+            rows = self._rows(revision, ahead or {})
             batch.append((revision, rows))
             names |= {row.name for row in rows}
-        return count + self._write(batch)
+            if ahead is not None:
+                ahead |= {row.name: KnownFile(row.base + 1, digest_text(row.body)) for row in rows}
+        if batch:
+            yield batch
 
-    def _rows(self, revision: Revision) -> list[NewRevision]:
+    def _rows(self, revision: Revision, ahead: Mapping[str, KnownFile]) -> list[NewRevision]:
         history, rows = self._backend.own_revisions(), list[NewRevision]()
         for file in _topics(revision):
-            base = self.read_known(file)
+            base = ahead.get(file) or self.read_known(file)
             data = history.file_at(revision.id, file)
             if revision.number > base.since and digest_text(data) != base.digest:
                 id = f"{self.machine}-{revision.id}"
@@ -223,23 +258,24 @@ class Outbox:
                 rows.append(NewRevision(id, file, base.rev, data, author, summary, at))
         return rows
 
-    def _write(self, batch: list[tuple[Revision, list[NewRevision]]]) -> int:
-        if not batch:
-            return 0
+    def _write(self, batch: _Batch) -> int:
         rows = [row for _, some in batch for row in some]
         if rows:
             try:
-                revs = self._backend.memories.write(rows, self.job)
+                revs = self._backend.memories.write(rows)
             except ConflictingWrite:
                 if len(batch) == 1:
                     raise
                 return sum(self._write([one]) for one in batch)
             for row in rows:
                 self.write_known(row.name, KnownFile(revs[row.name], digest_text(row.body)))
+        self._note_sent(batch)
+        return len(rows)
+
+    def _note_sent(self, batch: _Batch) -> None:
         state = self.read_state()
         state.sent = batch[-1][0].number
         self.write_state(state)
-        return len(rows)
 
     def note_seen(self) -> None:
         """Say how far this machine has read, if that is new, or from time to time that it is there.

@@ -1,0 +1,40 @@
+-- Work that is asked for once ever, and which revisions it made; what all workers may spend in a day; texts
+-- that a guard held back; sessions that other machines can write to.
+alter table sevenfold.job
+    add column key text not null default '',
+    add column reserved double precision not null default 0,
+    add column ended timestamptz;
+create unique index job_key on sevenfold.job (space, kind, key) where key <> '';
+create index job_cost on sevenfold.job (tenant, ended) where cost > 0;
+alter table sevenfold.revision add column job bigint;
+alter table sevenfold.tenant add column daily_limit double precision;
+create table sevenfold.held (
+    tenant int not null,
+    space bigint not null,
+    id text not null,
+    machine text not null,
+    entry bytea not null,
+    foreign key (tenant, space) references sevenfold.space (tenant, id),
+    primary key (space, id));
+create table sevenfold.session (
+    tenant int not null,
+    space bigint not null,
+    id text not null,
+    machine text not null,
+    name text not null,
+    agents text[] not null default '{}',
+    seen_at timestamptz not null default now(),
+    foreign key (tenant, space) references sevenfold.space (tenant, id),
+    primary key (space, id));
+
+do $$
+declare one text;
+begin
+    foreach one in array array['held', 'session'] loop
+        execute format('alter table sevenfold.%I enable row level security', one);
+        execute format('alter table sevenfold.%I force row level security', one);
+        execute format('create policy own on sevenfold.%I using (tenant = (select sevenfold.own_tenant()))'
+                       ' with check (tenant = (select sevenfold.own_tenant()))', one);
+        execute format('grant select, insert, update, delete on sevenfold.%I to sevenfold_agent', one);
+    end loop;
+end $$;
