@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -45,11 +47,10 @@ class Campaign:
         self.events: Counter[str] = Counter()
         self.jobs = 0
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        with psycopg.connect(self.address) as connection:
-            connection.execute("create table effect (n int)")
-            connection.execute("grant insert on effect to sevenfold_agent")
+        self.paused: dict[str, float] = {}  # Until when
         self.watcher = Machine(root, self.address, "watcher")
-        self.watcher.add("shared", f"ann 0\n\n{SHARED}\n\nbob 0")
+        own = "\n\n".join(f"{name} 0\n\n{SHARED} ({name})" for name in (*WRITERS, *WORKERS))
+        self.watcher.add("shared", own)
         for name in (*WRITERS, *WORKERS):
             self.start(name)
         while not all(find_next(root / f"{name}.log", "changed") for name in WRITERS):
@@ -68,16 +69,19 @@ class Campaign:
             process.wait()
 
     def act(self) -> None:
-        """One event, and some work to do."""
-        kinds = (self.kill_server, self.kill_member, self.terminate, self.pause, self.part, self.jump)
-        event = self.chance.choice(kinds)
+        """One event, and now and then some work to do."""
+        [event] = self.chance.choices(
+            (self.kill_server, self.kill_member, self.terminate, self.pause, self.part, self.jump),
+            (1, 3, 4, 3, 1, 2),
+        )
         self.events[event.__name__] += 1
         event()
-        queue = JobQueue(self.watcher.database)
-        for _ in range(3):
-            assert queue.add(self.watcher.backend.memories.space, "count", {"n": self.jobs})
+        if self.chance.random() < 0.5:
+            queue = JobQueue(self.watcher.database)
+            queue.add(self.watcher.backend.memories.space, "tally", {"n": self.jobs}, f"n{self.jobs}")
             self.jobs += 1
-        time.sleep(self.chance.random() * 0.3)
+        time.sleep(self.chance.random() * 0.5)
+        self.resume(time.monotonic())
         for name, process in self.processes.items():
             assert process.poll() is None, (self.root / f"{name}.errors").read_text(encoding="utf-8")
 
@@ -89,17 +93,24 @@ class Campaign:
         name = self.chance.choice([*self.processes])
         self.processes[name].kill()
         self.processes[name].wait()
+        self.paused.pop(name, None)
         self.start(name)
 
     def terminate(self) -> None:
+        """The backend of one of them, whatever it is doing."""
         with psycopg.connect(self.address) as connection:
-            connection.execute(TERMINATE)
+            connection.execute(f"{TERMINATE} order by random() limit 1")
 
     def pause(self) -> None:
-        process = self.processes[self.chance.choice([*self.processes])]
-        process.send_signal(signal.SIGSTOP)
-        time.sleep(LEASE * 1.5)
-        process.send_signal(signal.SIGCONT)
+        """Stop a process for longer than its lease; everything else goes on."""
+        name = self.chance.choice([*self.processes])
+        self.processes[name].send_signal(signal.SIGSTOP)
+        self.paused[name] = time.monotonic() + LEASE * (1 + self.chance.random())
+
+    def resume(self, now: float) -> None:
+        for name in [name for name, until in self.paused.items() if until <= now]:
+            self.processes[name].send_signal(signal.SIGCONT)
+            del self.paused[name]
 
     def part(self) -> None:
         """Nobody gets through for a while."""
@@ -112,10 +123,12 @@ class Campaign:
         away.rename(socket)
 
     def jump(self) -> None:
-        (self.root / "bob.clock").write_text(str(self.chance.uniform(-1e6, 1e6)), encoding="utf-8")
+        name = self.chance.choice(WRITERS)
+        (self.root / f"{name}.clock").write_text(str(self.chance.uniform(-1e6, 1e6)), encoding="utf-8")
 
     def finish_jobs(self) -> None:
         """Workers end what is left; what died of too many kills is tried again."""
+        self.resume(float("inf"))
         queue = JobQueue(self.watcher.database)
         while left := queue.list():
             for job in left:
@@ -133,7 +146,7 @@ def campaign(
     campaign.stop()
 
 
-SHORT, LONG = (7, 12), (11, 2_000)
+SHORT, LONG = (7, 12), (11, 3_000)
 
 
 @pytest.mark.parametrize(
@@ -149,25 +162,45 @@ def test_nothing_is_lost_or_doubled_whatever_dies(campaign: Campaign, events: in
     replicas = converge(campaign)
 
     post = list(iter_letters(campaign))
-    whole = b"\n".join(replicas[0].values()).decode()
     for name in WRITERS:
         log = campaign.root / f"{name}.log"
         wrote, sent, changed = (find_next(log, word) for word in ("wrote", "sent", "changed"))
         assert wrote > 0
-        found = Counter(n for n in range(wrote) for _ in range(whole.count(f"word-{name}-{n},")))
-        assert found == Counter(range(wrote)), "each acknowledged memory is there once"
+        found = read_numbers(campaign, f"{name}-%.md", rb"word-\w+-(\d+),")
+        assert Counter(found)[wrote - 1] == 1
+        assert Counter(n for n in found if n < wrote) == Counter(range(wrote)), "each once, none lost"
+        assert found == sorted(found), "in the order in which they were written"
         said = int(campaign.watcher.body("shared").split(f"{name} ")[1].split()[0])
         assert said >= changed - 1
         letters = [int(one.body) for one in post if one.sender == name]
         assert letters == list(range(len(letters))), "in order, none missing, none twice"
         assert len(letters) >= sent
+    done = read_numbers(campaign, "tally-%.md", rb"done-(\d+),")
+    assert sorted(done) == list(range(campaign.jobs)), "each job has had its effect once"
+    whole = b"\n".join(replicas[0].values()).decode()
+    assert [whole.count(f"done-{n},") for n in range(campaign.jobs)] == [1] * campaign.jobs
+    assert ask(campaign, "select id from sevenfold.revision group by id, name having count(*) > 1") == []
+    by_job = "select job from sevenfold.revision where job is not null group by job"
+    assert ask(campaign, f"{by_job} having count(distinct xid) > 1") == [], "what a job wrote came at once"
+    [(tries, most)] = ask(campaign, "select sum(tries)::int, max(fence) from sevenfold.job")
+    [(revisions,)] = ask(campaign, "select count(*) from sevenfold.revision")
+    print(
+        f"{events} events {dict(campaign.events)}, {revisions} revisions, {len(post)} letters,"
+        f" {campaign.jobs} jobs in {tries} tries (at most {most} claims of one)"
+    )
+
+
+def ask(campaign: Campaign, query: str, *given: object) -> list[tuple[Any, ...]]:
     with psycopg.connect(campaign.address) as connection:
-        effects = [row[0] for row in connection.execute("select n from effect order by n")]
-        doubled = connection.execute(
-            "select id from sevenfold.revision group by id, name having count(*) > 1"
-        )
-        assert doubled.fetchall() == []
-    assert effects == list(range(campaign.jobs)), "each job has had its effect once"
+        return connection.execute(query.encode(), given).fetchall()
+
+
+def read_numbers(campaign: Campaign, names: str, pattern: bytes) -> list[int]:
+    """The numbers in all revisions of some memories, in the order of the feed; one that a merge repeats
+    counts again.
+    """
+    query = "select body from sevenfold.revision where name like %s and body is not null order by xid, seq"
+    return [int(n) for (body,) in ask(campaign, query, names) for n in re.findall(pattern, bytes(body))]
 
 
 def iter_letters(campaign: Campaign) -> Iterator[FleetLetter]:

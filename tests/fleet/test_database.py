@@ -61,6 +61,34 @@ def test_without_an_address_it_says_which_variable_is_missing() -> None:
         _ = FleetDatabase("").tenant
 
 
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("postgresql://localhost/x?prepare=off", "localhost"),
+        ("postgresql://localhost/x?prepare=off&application_name=me", "application_name=me"),
+        ("postgresql://localhost/x?application_name=me&prepare=off", "application_name=me"),
+        ("prepare=off host=localhost", "localhost"),
+    ],
+)
+def test_the_switch_for_poolers_is_no_part_of_the_address(given: str, kept: str) -> None:
+    assert kept in FleetDatabase(given).address
+    assert "prepare" not in FleetDatabase(given).address
+
+
+def test_behind_a_pooler_no_statement_is_prepared(address: str) -> None:
+    def count(database: FleetDatabase) -> int:
+        for _ in range(8):
+            find_space(database, "project", "x")
+        query = "select count(*) from pg_prepared_statements"
+        rows = database.run(lambda connection: connection.execute(query).fetchall())
+        return int(rows[0][0])
+
+    assert count(FleetDatabase(address, "acme")) > 0
+    assert count(FleetDatabase(f"{address} prepare=off", "acme")) == 0
+    with pytest.raises(Mistake, match="it is 'on' or 'off'"):
+        FleetDatabase(f"{address} prepare=maybe")
+
+
 # --- the schema ---------------------------------------------------------------------------------------
 
 

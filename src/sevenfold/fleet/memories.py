@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
 PAGE: Final = 500
+RESERVED: Final = 5.0  # Seconds in which only a machine that was late too often writes a memory
 _WRITE: Final = """
 with incoming as (
     select * from unnest(%(names)s::text[], %(bases)s::bigint[], %(bodies)s::bytea[], %(ids)s::text[],
@@ -30,8 +31,10 @@ with incoming as (
 written as (
     insert into sevenfold.memory as kept (tenant, space, name, rev, head)
     select %(tenant)s, %(space)s, name, base + 1, body from incoming order by name
-    on conflict (space, name) do update set rev = excluded.rev, head = excluded.head, changed = now()
-    where kept.rev = excluded.rev - 1
+    on conflict (space, name) do update set rev = excluded.rev, head = excluded.head, changed = now(),
+        reserved_until = null
+    where kept.rev = excluded.rev - 1 and (kept.reserved_until is null
+        or kept.reserved_until < clock_timestamp() or kept.reserved_for = %(machine)s)
     returning name, rev)
 insert into sevenfold.revision
     (tenant, space, id, name, rev, machine, kind, session, reason, summary, at, body, job)
@@ -130,6 +133,17 @@ class FleetMemories:
             raise ConflictingWrite
         return written
 
+    def reserve(self, names: Sequence[str]) -> None:
+        """Let no other machine write these files for a moment: one that merges slowly would never win."""
+        query = (
+            "update sevenfold.memory set reserved_for = %s,"
+            " reserved_until = clock_timestamp() + make_interval(secs => %s)"
+            " where space = %s and name = any(%s)"
+            " and (reserved_until is null or reserved_until < clock_timestamp())"
+        )
+        given = (self.machine, RESERVED, self.space, list(names))
+        self.database.run(lambda connection: connection.execute(query, given))
+
     def read_changes(self, xid: int, seq: int, limit: int = PAGE) -> list[SharedRevision]:
         """The next changes after a place in the feed, in an order that is the same for everybody."""
 
@@ -141,6 +155,21 @@ class FleetMemories:
                 (self.space, str(xid), seq, limit),
             ).fetchall()
             return [_read_row(*row) for row in rows]
+
+        return self.database.run(read)
+
+    def read_heads(self) -> tuple[int, list[tuple[str, int, bytes | None]]]:
+        """The name, revision and text of each file, and the transaction from which on the feed goes on."""
+
+        def read(connection: Connection[Any]) -> tuple[int, list[tuple[str, int, bytes | None]]]:
+            row = connection.execute(
+                "select pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
+            ).fetchone()
+            assert row is not None  # asked for first: what was written since comes by the feed again
+            heads = connection.execute(
+                "select name, rev, head from sevenfold.memory where space = %s", (self.space,)
+            )
+            return int(row[0]), heads.fetchall()
 
         return self.database.run(read)
 

@@ -25,7 +25,7 @@ from sevenfold.fleet.jobs import ClaimedJob, JobQueue
 from sevenfold.fleet.memories import PAGE, ConflictingWrite, FleetMemories, NewRevision, SharedRevision
 from sevenfold.memory.backend import RevisionLog, StateRecords, is_topic
 from sevenfold.memory.folder.files import FolderBackend
-from sevenfold.memory.history.revisions import Author, Revision, TakenRevisions
+from sevenfold.memory.history.revisions import FOUND, Author, Revision, TakenRevisions
 from sevenfold.memory.merge import merge_texts
 from sevenfold.memory.store import MemoryStore
 
@@ -38,6 +38,8 @@ EVERY: Final = 1.0  # Seconds between two looks at the feed
 NOTE_EVERY: Final = 30.0  # Seconds after which a machine that read nothing new says that it is there
 _WAITS: Final = (1.0, 2.0, 5.0, 15.0, 60.0)  # Seconds until the next try while the database is away
 _BATCH: Final = 100
+_LATE: Final = 3  # Conflicts in a row after which a machine asks for a turn
+_LAST: Final = (1 << 63) - 1  # After every number in one transaction
 _LARGEST: Final = 1 << 16
 _PURGES: Final = "purges"  # The record of what the database has to forget
 _NAME: Final = re.compile(rb"^name:.*$", re.MULTILINE)
@@ -216,6 +218,13 @@ class Outbox:
     def _send(self) -> int:
         return sum(map(self._write, self._iter_batches()))
 
+    def make_way(self, tried: int) -> None:
+        """After a conflict: ask for a turn of our own if there were several, and let others have theirs."""
+        if tried >= _LATE:
+            files = {file for one in self.list_waiting() for file in _topics(one)}
+            self._backend.memories.reserve(sorted(files))
+            time.sleep(0.05 * min(tried - _LATE, 10))
+
     def finish_job(self, job: ClaimedJob, result: Mapping[str, Any], cost: float = 0.0) -> None:
         """Send all that was written for a job, with its end. Raises `ConflictingWrite` and `OldFence`."""
         with self._turn, self.records.lock():
@@ -309,15 +318,31 @@ class FleetSync:
     def __init__(self, store: MemoryStore, backend: PostgresBackend) -> None:
         self._store, self._backend, self._outbox = store, backend, backend.outbox
 
+    def start_from_heads(self) -> None:
+        """Fill an empty replica with the newest text of each memory, without what was before."""
+        xid, heads = self._backend.memories.read_heads()
+        with self._backend.opened(make=True) as at, at.alone():
+            for name, rev, head in heads:
+                if is_topic(name):
+                    with contextlib.suppress(Refused):
+                        if head is not None and not self._store.let_in(name, head, b"", FOUND):
+                            head = None
+                        if head is not None:
+                            at.write(name, head, None)
+                        self._outbox.write_known(name, KnownFile(rev, digest_text(head)))
+        self._store.take_in()
+        self._outbox.advance(xid - 1, _LAST)
+
     def run(self) -> int:
         """Read all that is new, merge, and send; returns the number of files that came."""
         count = 0
-        for _ in range(_BATCH):
+        for tried in range(_BATCH):
             count += self._read_all()
             try:
                 self._outbox.send()
-            except ConflictingWrite:
-                continue  # another machine was faster: its change is in the feed now
+            except ConflictingWrite:  # another machine was faster: its change is in the feed now
+                self._outbox.make_way(tried)
+                continue
             self._outbox.note_seen()
             return count
         raise FleetAway("other machines keep changing the same memories; this one tries again later")
@@ -353,6 +378,11 @@ class FleetSync:
                 self._outbox.write_known(row.name, KnownFile(row.rev, digest_text(row.body)))
                 return False
             unsent = digest_text(ours) != base.digest
+            if row.body is not None and not self._store.let_in(
+                row.name, row.body, ours or b"", row.author
+            ):  # what is here stays, and stands on that revision from now on
+                self._outbox.write_known(row.name, KnownFile(row.rev, base.digest, base.since))
+                return False
             written = self._merge(row, ours, base) if unsent else {row.name: row.body}
             for file, data in written.items():
                 there = at.stamp(file)

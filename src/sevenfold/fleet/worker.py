@@ -99,7 +99,10 @@ class FleetWorker:
         with self._find_place(job) as place:
             try:
                 with self._renew(job, lease), self._open(job, place) as (store, backend):
-                    FleetSync(store, backend).run()
+                    sync = FleetSync(store, backend)
+                    if not place.folder.exists():
+                        sync.start_from_heads()
+                    sync.run()
                     done = self.does[kind](job, store)
                     spent = done.cost
                     self._finish(job, store, backend, done)
@@ -114,10 +117,11 @@ class FleetWorker:
     def _finish(
         self, job: ClaimedJob, store: MemoryStore, backend: PostgresBackend, done: JobOutcome
     ) -> None:
-        for _ in range(MERGES):
+        for tried in range(MERGES):
             with contextlib.suppress(ConflictingWrite):
                 return backend.outbox.finish_job(job, done.result, done.cost)
-            FleetSync(store, backend).run()  # another machine was faster: merge
+            backend.outbox.make_way(tried)  # another machine was faster: merge
+            FleetSync(store, backend).run()
         raise FleetAway("other machines keep changing the same memories; the job is tried again later")
 
     def _dream(self, job: ClaimedJob, store: MemoryStore) -> JobOutcome:

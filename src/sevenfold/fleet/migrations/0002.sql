@@ -1,5 +1,5 @@
 -- Work that is asked for once ever, and which revisions it made; what all workers may spend in a day; texts
--- that a guard held back; sessions that other machines can write to.
+-- that a guard held back; sessions that other machines can write to; a turn for machines that are always late.
 alter table sevenfold.job
     add column key text not null default '',
     add column reserved double precision not null default 0,
@@ -7,6 +7,9 @@ alter table sevenfold.job
 create unique index job_key on sevenfold.job (space, kind, key) where key <> '';
 create index job_cost on sevenfold.job (tenant, ended) where cost > 0;
 alter table sevenfold.revision add column job bigint;
+alter table sevenfold.memory
+    add column reserved_for text,
+    add column reserved_until timestamptz;
 alter table sevenfold.tenant add column daily_limit double precision;
 create table sevenfold.held (
     tenant int not null,
