@@ -1,12 +1,13 @@
 """A process of a fleet that works until it is killed, and prints what was acknowledged.
 
-member.py write ROOT ADDRESS NAME     memories, its paragraph of a shared one, letters to `post`
-member.py work ROOT ADDRESS NAME      jobs of the kind `tally`: a memory of their own, and a shared one
+write: memories, its paragraph of a shared one, letters to `post`
+work:  jobs of the kind `tally`: a memory of their own, and a shared one
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import secrets
 import sys
@@ -23,8 +24,8 @@ from sevenfold.fleet.mail import FleetMail
 from sevenfold.fleet.worker import FleetWorker, JobOutcome
 from sevenfold.memory.store import MemoryStore
 
-LEASE = 0.6
-PAUSE = 0.05
+LEASE = 1.0
+PAUSE, PACE = 0.05, 0.5  # Seconds
 KEPT = 60  # Memories of a writer
 SHARED = "Between the two."
 WORDS = ("apple", "birch", "cedar", "delta", "ember", "flint", "grape", "heath", "ivory", "jolly", "knoll")
@@ -91,7 +92,7 @@ def write(root: Path, address: str, name: str) -> None:
                 change_paragraph(machine.store, name, changed)
                 note("changed", changed)
                 changed += 1
-            time.sleep(PAUSE)
+            time.sleep(PACE)
 
 
 def change_paragraph(store: MemoryStore, name: str, number: object) -> None:
@@ -123,5 +124,8 @@ def work(root: Path, address: str, name: str) -> None:
         time.sleep(PAUSE)
 
 
-if __name__ == "__main__":
-    {"write": write, "work": work}[sys.argv[1]](Path(sys.argv[2]), sys.argv[3], sys.argv[4])
+def run_member(role: str, root: str, address: str, name: str) -> None:
+    """What the process does."""
+    with (Path(root) / f"{name}.errors").open("ab") as errors:
+        os.dup2(errors.fileno(), sys.stderr.fileno())
+    {"write": write, "work": work}[role](Path(root), address, name)

@@ -7,34 +7,43 @@ lease, the socket taken away, clocks that jump.
 
 from __future__ import annotations
 
+import contextlib
+import multiprocessing
 import os
 import random
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from fleet.machines import Machine, make_fleet
-from fleet.member import LEASE, SHARED, find_next
+from fleet.member import LEASE, SHARED, find_next, run_member
 
+from sevenfold.core.errors import Failure
 from sevenfold.fleet.jobs import JobQueue
 from sevenfold.fleet.mail import FleetLetter, FleetMail
+from sevenfold.fleet.replica import FleetSync
 from sevenfold.testing.postgres import PostgresServer
 
 pytest_plugins = ["fleet.fixtures"]
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.xdist_group("postgres")]
-HERE = Path(__file__).parent
 TERMINATE = (
     "select pg_terminate_backend(pid) from pg_stat_activity"
     " where datname = current_database() and pid <> pg_backend_pid()"
 )
+# A process that has loaded everything, of which new ones are made in no time: they are killed all the time.
+NURSERY = multiprocessing.get_context("forkserver")
+NURSERY.set_forkserver_preload(
+    ["sevenfold.fleet.worker", "sevenfold.fleet.mail", "sevenfold.memory.folder.changes",
+     "sevenfold.memory.guard.guard", "sevenfold.memory.index_update", "psycopg.types.json"]
+)  # fmt: skip
+MOST = 12  # Jobs that are not done
 WRITERS, WORKERS = ("ann", "bob"), ("eve", "joe")
 
 
@@ -46,7 +55,7 @@ class Campaign:
         self.address = make_fleet(server)
         self.events: Counter[str] = Counter()
         self.jobs = 0
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.processes: dict[str, BaseProcess] = {}
         self.paused: dict[str, float] = {}  # Until when
         self.watcher = Machine(root, self.address, "watcher")
         own = "\n\n".join(f"{name} 0\n\n{SHARED} ({name})" for name in (*WRITERS, *WORKERS))
@@ -58,15 +67,19 @@ class Campaign:
 
     def start(self, name: str) -> None:
         role = "write" if name in WRITERS else "work"
-        command = [sys.executable, str(HERE / "member.py"), role, str(self.root), self.address, name]
-        environ = {"PATH": os.defpath, "PYTHONPATH": str(HERE.parent)}
-        with (self.root / f"{name}.errors").open("ab") as errors:
-            self.processes[name] = subprocess.Popen(command, env=environ, stdout=errors, stderr=errors)
+        given = (role, str(self.root), self.address, name)
+        self.processes[name] = NURSERY.Process(target=run_member, args=given, daemon=True)
+        self.processes[name].start()
 
     def stop(self) -> None:
         for process in self.processes.values():
             process.kill()
-            process.wait()
+            process.join()
+
+    def send_signal(self, name: str, number: int) -> None:
+        pid = self.processes[name].pid
+        assert pid is not None
+        os.kill(pid, number)
 
     def act(self) -> None:
         """One event, and now and then some work to do."""
@@ -76,14 +89,17 @@ class Campaign:
         )
         self.events[event.__name__] += 1
         event()
-        if self.chance.random() < 0.5:
+        if self.revive() < MOST:
             queue = JobQueue(self.watcher.database)
             queue.add(self.watcher.backend.memories.space, "tally", {"n": self.jobs}, f"n{self.jobs}")
             self.jobs += 1
-        time.sleep(self.chance.random() * 0.5)
+        time.sleep(self.chance.random() * 0.2)
         self.resume(time.monotonic())
+        if self.events.total() % 20 == 0:
+            with contextlib.suppress(Failure):
+                self.watcher.sync()
         for name, process in self.processes.items():
-            assert process.poll() is None, (self.root / f"{name}.errors").read_text(encoding="utf-8")
+            assert process.is_alive(), (self.root / f"{name}.errors").read_text(encoding="utf-8")
 
     def kill_server(self) -> None:
         self.server.kill()
@@ -92,7 +108,7 @@ class Campaign:
     def kill_member(self) -> None:
         name = self.chance.choice([*self.processes])
         self.processes[name].kill()
-        self.processes[name].wait()
+        self.processes[name].join()
         self.paused.pop(name, None)
         self.start(name)
 
@@ -104,12 +120,12 @@ class Campaign:
     def pause(self) -> None:
         """Stop a process for longer than its lease; everything else goes on."""
         name = self.chance.choice([*self.processes])
-        self.processes[name].send_signal(signal.SIGSTOP)
+        self.send_signal(name, signal.SIGSTOP)
         self.paused[name] = time.monotonic() + LEASE * (1 + self.chance.random())
 
     def resume(self, now: float) -> None:
         for name in [name for name, until in self.paused.items() if until <= now]:
-            self.processes[name].send_signal(signal.SIGCONT)
+            self.send_signal(name, signal.SIGCONT)
             del self.paused[name]
 
     def part(self) -> None:
@@ -129,12 +145,17 @@ class Campaign:
     def finish_jobs(self) -> None:
         """Workers end what is left; what died of too many kills is tried again."""
         self.resume(float("inf"))
-        queue = JobQueue(self.watcher.database)
-        while left := queue.list():
-            for job in left:
-                if job.state == "dead":
-                    queue.revive(job.id)
+        while self.revive():
             time.sleep(0.1)
+
+    def revive(self) -> int:
+        """Let jobs that died of too many kills be tried again; returns how many are not done."""
+        queue = JobQueue(self.watcher.database)
+        left = queue.list()
+        for job in left:
+            if job.state == "dead":
+                queue.revive(job.id)
+        return len(left)
 
 
 @pytest.fixture
@@ -211,8 +232,10 @@ def iter_letters(campaign: Campaign) -> Iterator[FleetLetter]:
 
 def converge(campaign: Campaign) -> list[dict[str, bytes]]:
     """Every replica, also a new one, after all have read and sent."""
-    machines = [Machine(campaign.root, campaign.address, name) for name in (*WRITERS, "late")]
-    machines.append(campaign.watcher)
+    machines = [Machine(campaign.root, campaign.address, name) for name in WRITERS]
+    late = Machine(campaign.root, campaign.address, "late")
+    FleetSync(late.store, late.backend).start_from_heads()
+    machines += late, campaign.watcher
     for machine in machines:
         machine.store.take_in()
     for _ in range(2):

@@ -190,7 +190,7 @@ def neighbours(server: PostgresServer, address: str) -> tuple[FleetDatabase, str
     return database, address.replace(f"user={server.user}", f"user={login}")
 
 
-TABLES = ("space", "machine", "memory", "revision", "job", "mail", "held", "session")
+TABLES = ("space", "machine", "memory", "revision", "job", "mail", "session")
 
 
 def read_all(connection: psycopg.Connection[tuple[object, ...]]) -> list[tuple[object, ...]]:

@@ -61,7 +61,7 @@ def open_backend(place: MemoryPlace) -> PostgresBackend:
         raise Mistake(f"{place.folder} belongs to no fleet; join one with 'sevenfold fleet join'")
     note = ""
     if member.inode != place.state.stat().st_ino:
-        member = note_membership(place, msgspec.structs.replace(member, machine=secrets.token_hex(8)))
+        member = write_membership(place, msgspec.structs.replace(member, machine=secrets.token_hex(8)))
         note = "this folder is a copy of one that joined the fleet; it is a machine of its own now"
     database = FleetDatabase(Environment.read().fleet_url, member.tenant)
     memories = FleetMemories(database, member.space, member.machine)
@@ -70,7 +70,7 @@ def open_backend(place: MemoryPlace) -> PostgresBackend:
     return backend
 
 
-def note_membership(place: MemoryPlace, member: FleetMembership) -> FleetMembership:
+def write_membership(place: MemoryPlace, member: FleetMembership) -> FleetMembership:
     """Write down that this place belongs to a fleet."""
     make_private_dir(place.state)
     member = msgspec.structs.replace(member, inode=place.state.stat().st_ino)
@@ -85,7 +85,7 @@ def join_fleet(place: MemoryPlace, address: str, slug: str, tenant: str = "") ->
     database = FleetDatabase(address, tenant)
     own, space = database.tenant, find_space(database, "project", slug)
     member = FleetMembership(own.name, space, slug, secrets.token_hex(8), socket.gethostname())
-    return note_membership(place, member)
+    return write_membership(place, member)
 
 
 def end_membership(place: MemoryPlace, store: MemoryStore) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
 PAGE: Final = 500
-RESERVED: Final = 5.0  # Seconds in which only a machine that was late too often writes a memory
+RESERVED: Final = 10.0  # Seconds in which only a machine that was late too often writes a memory
 _WRITE: Final = """
 with incoming as (
     select * from unnest(%(names)s::text[], %(bases)s::bigint[], %(bodies)s::bytea[], %(ids)s::text[],

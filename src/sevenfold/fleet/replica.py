@@ -32,6 +32,7 @@ from sevenfold.memory.store import MemoryStore
 if TYPE_CHECKING:
     from sevenfold.core.transcript import Id
     from sevenfold.layers.l5_durable_memory.earlier_words import EarlierWords
+    from sevenfold.layers.l7_agents.mail import FarPost
 
 ROOM: Final = "fleet"
 EVERY: Final = 1.0  # Seconds between two looks at the feed
@@ -87,9 +88,15 @@ class PostgresBackend(FolderBackend):
 
     def take_words(self, words: EarlierWords) -> Id:
         """Make a job of words that wait for an extraction; returns the last entry that a job has."""
-        from sevenfold.fleet.words import put_words
+        from sevenfold.fleet.words import add_words
 
-        return put_words(JobQueue(self.memories.database), self.memories.space, words)
+        return add_words(JobQueue(self.memories.database), self.memories.space, words)
+
+    def open_post(self, session: str) -> FarPost:
+        """The mail of a session with other machines."""
+        from sevenfold.fleet.mail import FleetPost
+
+        return FleetPost(self.memories, session)
 
     def close(self) -> None:
         if self._follower is not None:
@@ -298,10 +305,12 @@ class Outbox:
             self._noted, self._note_again = place, now + NOTE_EVERY
 
     def _send_purges(self) -> None:
-        for file in self._list_purges():
+        waiting = self._list_purges()
+        for file in waiting:
             rev = self._backend.memories.purge(file, f"{self.machine}-purge-{time.time_ns()}")
             self.write_known(file, KnownFile(rev))  # a new memory of that name stands on the purge
-        self.records.remove(_PURGES)
+        if waiting:  # removing it is synced to the disk
+            self.records.remove(_PURGES)
 
 
 def _topics(revision: Revision) -> list[str]:

@@ -33,7 +33,7 @@ _SETTINGS: Final[Mapping[str, Any]] = {
 }
 
 
-def put_words(queue: JobQueue, space: int, words: EarlierWords) -> Id:
+def add_words(queue: JobQueue, space: int, words: EarlierWords) -> Id:
     """Make a job of these words; returns the last entry that a job has by now.
 
     What was put and not crossed off, because a process died in between, is not put again.

@@ -25,7 +25,7 @@ from sevenfold.core.errors import Failure, SevenfoldError
 from sevenfold.core.events import Emit
 from sevenfold.fleet.database import FleetAway, FleetDatabase
 from sevenfold.fleet.jobs import LEASE, ClaimedJob, JobQueue, OldFence
-from sevenfold.fleet.membership import FleetMembership, note_membership
+from sevenfold.fleet.membership import FleetMembership, write_membership
 from sevenfold.fleet.memories import ConflictingWrite, FleetMemories
 from sevenfold.fleet.replica import FleetSync, PostgresBackend
 from sevenfold.fleet.words import EXTRACT, Learner
@@ -159,7 +159,7 @@ class FleetWorker:
             machine.write_text(f"{self.name}-{secrets.token_hex(4)}", encoding="utf-8")
         id, bare = machine.read_text(encoding="utf-8"), msgspec.structs.replace(job, payload={})
         tenant = self._database.tenant.name
-        note_membership(place, FleetMembership(tenant, job.space, "", id, self.name, job=bare))
+        write_membership(place, FleetMembership(tenant, job.space, "", id, self.name, job=bare))
         memories = FleetMemories(self._database, job.space, id)
         backend = PostgresBackend(place.folder, place.state, memories)
         backend.outbox.job = bare

@@ -1,5 +1,5 @@
--- Work that is asked for once ever, and which revisions it made; what all workers may spend in a day; texts
--- that a guard held back; sessions that other machines can write to; a turn for machines that are always late.
+-- Work that is asked for once ever, and which revisions it made; what all workers may spend in a day;
+-- sessions that other machines can write to; a turn for machines that are always late.
 alter table sevenfold.job
     add column key text not null default '',
     add column reserved double precision not null default 0,
@@ -11,14 +11,6 @@ alter table sevenfold.memory
     add column reserved_for text,
     add column reserved_until timestamptz;
 alter table sevenfold.tenant add column daily_limit double precision;
-create table sevenfold.held (
-    tenant int not null,
-    space bigint not null,
-    id text not null,
-    machine text not null,
-    entry bytea not null,
-    foreign key (tenant, space) references sevenfold.space (tenant, id),
-    primary key (space, id));
 create table sevenfold.session (
     tenant int not null,
     space bigint not null,
@@ -30,14 +22,8 @@ create table sevenfold.session (
     foreign key (tenant, space) references sevenfold.space (tenant, id),
     primary key (space, id));
 
-do $$
-declare one text;
-begin
-    foreach one in array array['held', 'session'] loop
-        execute format('alter table sevenfold.%I enable row level security', one);
-        execute format('alter table sevenfold.%I force row level security', one);
-        execute format('create policy own on sevenfold.%I using (tenant = (select sevenfold.own_tenant()))'
-                       ' with check (tenant = (select sevenfold.own_tenant()))', one);
-        execute format('grant select, insert, update, delete on sevenfold.%I to sevenfold_agent', one);
-    end loop;
-end $$;
+alter table sevenfold.session enable row level security;
+alter table sevenfold.session force row level security;
+create policy own on sevenfold.session using (tenant = (select sevenfold.own_tenant()))
+    with check (tenant = (select sevenfold.own_tenant()));
+grant select, insert, update, delete on sevenfold.session to sevenfold_agent;
