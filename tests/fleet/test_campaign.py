@@ -50,7 +50,9 @@ WRITERS, WORKERS = ("ann", "bob"), ("eve", "joe")
 class Campaign:
     """The fleet, and what is done to it."""
 
-    def __init__(self, server: PostgresServer, root: Path, seed: int) -> None:
+    def __init__(self, server: PostgresServer, root: Path, seed: int, pace: float = 0.2) -> None:
+        """`pace`: the most seconds between two events."""
+        self.pace = pace
         self.server, self.root, self.chance = server, root, random.Random(seed)
         self.address = make_fleet(server)
         self.events: Counter[str] = Counter()
@@ -93,7 +95,7 @@ class Campaign:
             queue = JobQueue(self.watcher.database)
             queue.add(self.watcher.backend.memories.space, "tally", {"n": self.jobs}, f"n{self.jobs}")
             self.jobs += 1
-        time.sleep(self.chance.random() * 0.2)
+        time.sleep(self.chance.random() * self.pace)
         self.resume(time.monotonic())
         if self.events.total() % 20 == 0:
             with contextlib.suppress(Failure):

@@ -120,6 +120,29 @@ def test_another_version_is_said_and_nothing_is_changed(address: str, number: in
         _ = FleetDatabase(address).tenant
 
 
+def test_a_database_of_the_version_before_is_brought_up_to_date_and_loses_nothing(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = server.make_database("older")
+    with monkeypatch.context() as older:
+        older.setattr("sevenfold.fleet.database.read_migrations", lambda: read_migrations()[:1])
+        database = FleetDatabase(address)
+        assert database.migrate("acme") == 1
+        space = find_space(database, "project", "x")
+    with psycopg.connect(address) as connection:
+        connection.execute(
+            "insert into sevenfold.memory (tenant, space, name, rev, head) values (1, %s, 'a.md', 1, 'x')",
+            (space,),
+        )
+    with pytest.raises(Mistake, match="'sevenfold fleet migrate' brings it up to date"):
+        _ = FleetDatabase(address).tenant
+
+    assert FleetDatabase(address).migrate() == len(read_migrations())
+    memories = FleetMemories(FleetDatabase(address, "acme"), space, "m")
+    assert memories.read_heads()[1] == [("a.md", 1, b"x")]
+    assert memories.write([new("a.md", 1, b"y")]) == {"a.md": 2}
+
+
 def test_a_step_that_fails_leaves_nothing_behind(
     server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -145,6 +145,24 @@ def test_while_the_database_is_away_everything_works_and_waits(
     assert ann.backend.outbox.list_waiting() == []
 
 
+def test_what_was_edited_by_hand_while_offline_is_merged(tmp_path: Path, address: str) -> None:
+    ann, bob = Machine(tmp_path, address, "ann"), Machine(tmp_path, address, "bob")
+    ann.add("notes", THREE)
+    bob.sync()
+    ann.store.close()
+    file = tmp_path / "ann" / "memory" / "notes.md"
+    file.write_text(file.read_text(encoding="utf-8").replace("first", "very first"), encoding="utf-8")
+    bob.store.edit("notes", body=THREE.replace("third", "very last"))
+
+    ann = Machine(tmp_path, address, "ann")
+    ann.store.take_in()
+    ann.sync()
+    bob.sync()
+
+    expected = THREE.replace("first", "very first").replace("third", "very last")
+    assert (ann.body("notes"), bob.body("notes")) == (expected, expected)
+
+
 def test_a_purge_reaches_every_machine_and_the_database(pair: tuple[Machine, Machine]) -> None:
     ann, bob = pair
     ann.add("vault", "Swordfish opens the vault door.")

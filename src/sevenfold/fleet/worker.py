@@ -99,10 +99,8 @@ class FleetWorker:
         with self._find_place(job) as place:
             try:
                 with self._renew(job, lease), self._open(job, place) as (store, backend):
-                    sync = FleetSync(store, backend)
-                    if not place.folder.exists():
-                        sync.start_from_heads()
-                    sync.run()
+                    self._bring_up_to_date(FleetSync(store, backend), place)
+                    (place.state / _UNFINISHED).touch()
                     done = self.does[kind](job, store)
                     spent = done.cost
                     self._finish(job, store, backend, done)
@@ -113,6 +111,13 @@ class FleetWorker:
                 with contextlib.suppress(OldFence):
                     self.jobs.fail(job, str(error), cost=spent)
         return True
+
+    def _bring_up_to_date(self, sync: FleetSync, place: MemoryPlace) -> None:
+        if not place.folder.exists():
+            (place.state / _UNFINISHED).touch()
+            sync.start_from_heads()
+            (place.state / _UNFINISHED).unlink()
+        sync.run()
 
     def _finish(
         self, job: ClaimedJob, store: MemoryStore, backend: PostgresBackend, done: JobOutcome
@@ -148,7 +153,6 @@ class FleetWorker:
                     for left in (folder.parent, state):
                         shutil.rmtree(left, ignore_errors=True)
                 make_private_dir(state)
-                (state / _UNFINISHED).touch()
                 yield MemoryPlace(folder, state, self._home / "words")
                 return
 
