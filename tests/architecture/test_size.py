@@ -16,7 +16,7 @@ TURN_LINES = 200
 FUNCTION_LINES = 60
 MODULES_IN_FOLDER = 16
 STRATA = 12
-MODULES = 365
+MODULES = 366
 # Two of thirty entries are kept free for the ways in to come: adapters, dashboard.
 TOP_LEVEL_ENTRIES = 30 - 2
 # This number only falls, or is raised in a commit that says for which capability: policies, side work the
@@ -24,8 +24,9 @@ TOP_LEVEL_ENTRIES = 30 - 2
 # author, our own rules for secrets, recall without waiting and extraction that survives took 4,500;
 # the sandbox, trust by content and the habits of a chat 2,600; questions that hide nothing 900; settings
 # of Claude Code, the offer of models 900; threads, Responses and structured output 2,400; the proxy 2,300;
-# MCP 2,900; the plugin, hooks and setup 1,900; fleets 1,400; the history in SQLite gave 900 back.
-PACKAGE_LINES = 103_700
+# MCP 2,900; the plugin, hooks and setup 1,900; fleets 1,400; the history in SQLite gave 900 back;
+# extraction by workers, effect once, mail between machines and a limit for all workers 630.
+PACKAGE_LINES = 104_330
 
 
 def test_turn_is_read_in_one_sitting() -> None:

@@ -1,13 +1,15 @@
 """A process of a fleet that works until it is killed, and prints what was acknowledged.
 
-member.py write ROOT ADDRESS NAME     memories, its paragraph of a shared one, letters to `post`
-member.py work ROOT ADDRESS NAME      jobs of the kind `count`: a row in `effect`, with their end, in one
+write: memories, its paragraph of a shared one, letters to `post`
+work:  jobs of the kind `tally`: a memory of their own, and a shared one
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import random
+import secrets
 import sys
 import time
 from pathlib import Path
@@ -17,11 +19,14 @@ from fleet.machines import Machine
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Failure
 from sevenfold.fleet.database import FleetDatabase
-from sevenfold.fleet.jobs import JobQueue, OldFence, finish_job
+from sevenfold.fleet.jobs import ClaimedJob
 from sevenfold.fleet.mail import FleetMail
+from sevenfold.fleet.worker import FleetWorker, JobOutcome
+from sevenfold.memory.store import MemoryStore
 
-LEASE = 0.6
-PAUSE = 0.02
+LEASE = 1.0
+PAUSE, PACE = 0.05, 0.5  # Seconds
+KEPT = 60  # Memories of a writer
 SHARED = "Between the two."
 WORDS = ("apple", "birch", "cedar", "delta", "ember", "flint", "grape", "heath", "ivory", "jolly", "knoll")
 
@@ -52,14 +57,21 @@ def open_machine(root: Path, address: str, name: str) -> Machine:
         time.sleep(PAUSE)
 
 
+def save(machine: Machine, name: str, number: int) -> None:
+    """Memory `number`: the first ones are new, later ones change those. Done again it changes nothing."""
+    file, words = f"{name}-{number % KEPT}", " ".join(random.Random(f"{name}{number}").choices(WORDS, k=12))
+    body = f"The word is word-{name}-{number}, {words}."
+    if f"{file}.md" in machine.texts():
+        machine.store.edit(file, body=body)
+    else:
+        machine.add(file, body)
+
+
 def write(root: Path, address: str, name: str) -> None:
     log = root / f"{name}.log"
     machine = open_machine(root, address, name)
-    mail, chance = FleetMail(machine.database), random.Random(name)
+    mail = FleetMail(machine.database)
     wrote, sent, changed = (find_next(log, word) for word in ("wrote", "sent", "changed"))
-    # What it was doing when it was killed may be there; memories are not written twice under one name.
-    while any(f"{name}-{wrote}." in file for file in machine.texts()):
-        wrote += 1
     with log.open("a", encoding="utf-8") as acknowledged:
 
         def note(word: str, number: int) -> None:
@@ -67,8 +79,7 @@ def write(root: Path, address: str, name: str) -> None:
             acknowledged.flush()
 
         while True:
-            words = " ".join(chance.choices(WORDS, k=12))
-            machine.add(f"{name}-{wrote}", f"The word is word-{name}-{wrote}, {words}.")
+            save(machine, name, wrote)
             note("wrote", wrote)
             wrote += 1
             with contextlib.suppress(Failure):
@@ -78,30 +89,43 @@ def write(root: Path, address: str, name: str) -> None:
             with contextlib.suppress(Failure):
                 machine.sync()
             if "shared.md" in machine.texts():
-                paragraphs = machine.body("shared").split("\n\n")
-                own = next(n for n, text in enumerate(paragraphs) if text.startswith(f"{name} "))
-                paragraphs[own] = f"{name} {changed}"
-                machine.store.edit("shared", body="\n\n".join(paragraphs))
+                change_paragraph(machine.store, name, changed)
                 note("changed", changed)
                 changed += 1
-            time.sleep(PAUSE)
+            time.sleep(PACE)
+
+
+def change_paragraph(store: MemoryStore, name: str, number: object) -> None:
+    paragraphs = store.get("shared").body.strip().split("\n\n")
+    own = next(n for n, text in enumerate(paragraphs) if text.startswith(f"{name} "))
+    paragraphs[own] = f"{name} {number}"
+    store.edit("shared", body="\n\n".join(paragraphs))
 
 
 def work(root: Path, address: str, name: str) -> None:
-    database = FleetDatabase(address, "acme")
-    jobs = JobQueue(database)
+    """Jobs whose effect would show if it was there twice: each adds to the memory of its number."""
+    worker = FleetWorker(FleetDatabase(address, "acme"), root / f"{name}-work", name)
+
+    def tally(job: ClaimedJob, store: MemoryStore) -> JobOutcome:
+        file, line = f"tally-{job.payload['n']}", f"done-{job.payload['n']}, by {secrets.token_hex(4)}."
+        change_paragraph(store, name, secrets.token_hex(4))
+        time.sleep(PAUSE)
+        if f"{file}.md" in store.listing().files:
+            store.edit(file, body=f"{store.get(file).body.strip()}\n\n{line}")
+        else:
+            store.add(type="project", name=file, description=f"about {file}", body=line, new=True)
+        return JobOutcome()
+
+    worker.does["tally"] = tally
     while True:
-        with contextlib.suppress(OldFence, Failure):
-            if (job := jobs.claim(name, "count", LEASE)) is not None:
-                time.sleep(PAUSE)
-
-                def effect(connection, job=job) -> None:  # type: ignore[no-untyped-def]
-                    connection.execute("insert into effect values (%s)", (job.payload["n"],))
-                    finish_job(connection, job, {}, 0.0)
-
-                database.run(effect)
+        with contextlib.suppress(Failure):
+            if worker.work("tally", LEASE):
+                continue
         time.sleep(PAUSE)
 
 
-if __name__ == "__main__":
-    {"write": write, "work": work}[sys.argv[1]](Path(sys.argv[2]), sys.argv[3], sys.argv[4])
+def run_member(role: str, root: str, address: str, name: str) -> None:
+    """What the process does."""
+    with (Path(root) / f"{name}.errors").open("ab") as errors:
+        os.dup2(errors.fileno(), sys.stderr.fileno())
+    {"write": write, "work": work}[role](Path(root), address, name)

@@ -7,49 +7,61 @@ lease, the socket taken away, clocks that jump.
 
 from __future__ import annotations
 
+import contextlib
+import multiprocessing
 import os
 import random
+import re
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 from fleet.machines import Machine, make_fleet
-from fleet.member import LEASE, SHARED, find_next
+from fleet.member import LEASE, SHARED, find_next, run_member
 
+from sevenfold.core.errors import Failure
 from sevenfold.fleet.jobs import JobQueue
 from sevenfold.fleet.mail import FleetLetter, FleetMail
+from sevenfold.fleet.replica import FleetSync
 from sevenfold.testing.postgres import PostgresServer
 
 pytest_plugins = ["fleet.fixtures"]
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.xdist_group("postgres")]
-HERE = Path(__file__).parent
 TERMINATE = (
     "select pg_terminate_backend(pid) from pg_stat_activity"
     " where datname = current_database() and pid <> pg_backend_pid()"
 )
+# A process that has loaded everything, of which new ones are made in no time: they are killed all the time.
+NURSERY = multiprocessing.get_context("forkserver")
+NURSERY.set_forkserver_preload(
+    ["sevenfold.fleet.worker", "sevenfold.fleet.mail", "sevenfold.memory.folder.changes",
+     "sevenfold.memory.guard.guard", "sevenfold.memory.index_update", "psycopg.types.json"]
+)  # fmt: skip
+MOST = 12  # Jobs that are not done
 WRITERS, WORKERS = ("ann", "bob"), ("eve", "joe")
 
 
 class Campaign:
     """The fleet, and what is done to it."""
 
-    def __init__(self, server: PostgresServer, root: Path, seed: int) -> None:
+    def __init__(self, server: PostgresServer, root: Path, seed: int, pace: float = 0.2) -> None:
+        """`pace`: the most seconds between two events."""
+        self.pace = pace
         self.server, self.root, self.chance = server, root, random.Random(seed)
         self.address = make_fleet(server)
         self.events: Counter[str] = Counter()
         self.jobs = 0
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        with psycopg.connect(self.address) as connection:
-            connection.execute("create table effect (n int)")
-            connection.execute("grant insert on effect to sevenfold_agent")
+        self.processes: dict[str, BaseProcess] = {}
+        self.paused: dict[str, float] = {}  # Until when
         self.watcher = Machine(root, self.address, "watcher")
-        self.watcher.add("shared", f"ann 0\n\n{SHARED}\n\nbob 0")
+        own = "\n\n".join(f"{name} 0\n\n{SHARED} ({name})" for name in (*WRITERS, *WORKERS))
+        self.watcher.add("shared", own)
         for name in (*WRITERS, *WORKERS):
             self.start(name)
         while not all(find_next(root / f"{name}.log", "changed") for name in WRITERS):
@@ -57,29 +69,39 @@ class Campaign:
 
     def start(self, name: str) -> None:
         role = "write" if name in WRITERS else "work"
-        command = [sys.executable, str(HERE / "member.py"), role, str(self.root), self.address, name]
-        environ = {"PATH": os.defpath, "PYTHONPATH": str(HERE.parent)}
-        with (self.root / f"{name}.errors").open("ab") as errors:
-            self.processes[name] = subprocess.Popen(command, env=environ, stdout=errors, stderr=errors)
+        given = (role, str(self.root), self.address, name)
+        self.processes[name] = NURSERY.Process(target=run_member, args=given, daemon=True)
+        self.processes[name].start()
 
     def stop(self) -> None:
         for process in self.processes.values():
             process.kill()
-            process.wait()
+            process.join()
+
+    def send_signal(self, name: str, number: int) -> None:
+        pid = self.processes[name].pid
+        assert pid is not None
+        os.kill(pid, number)
 
     def act(self) -> None:
-        """One event, and some work to do."""
-        kinds = (self.kill_server, self.kill_member, self.terminate, self.pause, self.part, self.jump)
-        event = self.chance.choice(kinds)
+        """One event, and now and then some work to do."""
+        [event] = self.chance.choices(
+            (self.kill_server, self.kill_member, self.terminate, self.pause, self.part, self.jump),
+            (1, 3, 4, 3, 1, 2),
+        )
         self.events[event.__name__] += 1
         event()
-        queue = JobQueue(self.watcher.database)
-        for _ in range(3):
-            assert queue.add(self.watcher.backend.memories.space, "count", {"n": self.jobs})
+        if self.revive() < MOST:
+            queue = JobQueue(self.watcher.database)
+            queue.add(self.watcher.backend.memories.space, "tally", {"n": self.jobs}, f"n{self.jobs}")
             self.jobs += 1
-        time.sleep(self.chance.random() * 0.3)
+        time.sleep(self.chance.random() * self.pace)
+        self.resume(time.monotonic())
+        if self.events.total() % 20 == 0:
+            with contextlib.suppress(Failure):
+                self.watcher.sync()
         for name, process in self.processes.items():
-            assert process.poll() is None, (self.root / f"{name}.errors").read_text(encoding="utf-8")
+            assert process.is_alive(), (self.root / f"{name}.errors").read_text(encoding="utf-8")
 
     def kill_server(self) -> None:
         self.server.kill()
@@ -88,18 +110,25 @@ class Campaign:
     def kill_member(self) -> None:
         name = self.chance.choice([*self.processes])
         self.processes[name].kill()
-        self.processes[name].wait()
+        self.processes[name].join()
+        self.paused.pop(name, None)
         self.start(name)
 
     def terminate(self) -> None:
+        """The backend of one of them, whatever it is doing."""
         with psycopg.connect(self.address) as connection:
-            connection.execute(TERMINATE)
+            connection.execute(f"{TERMINATE} order by random() limit 1")
 
     def pause(self) -> None:
-        process = self.processes[self.chance.choice([*self.processes])]
-        process.send_signal(signal.SIGSTOP)
-        time.sleep(LEASE * 1.5)
-        process.send_signal(signal.SIGCONT)
+        """Stop a process for longer than its lease; everything else goes on."""
+        name = self.chance.choice([*self.processes])
+        self.send_signal(name, signal.SIGSTOP)
+        self.paused[name] = time.monotonic() + LEASE * (1 + self.chance.random())
+
+    def resume(self, now: float) -> None:
+        for name in [name for name, until in self.paused.items() if until <= now]:
+            self.send_signal(name, signal.SIGCONT)
+            del self.paused[name]
 
     def part(self) -> None:
         """Nobody gets through for a while."""
@@ -112,16 +141,23 @@ class Campaign:
         away.rename(socket)
 
     def jump(self) -> None:
-        (self.root / "bob.clock").write_text(str(self.chance.uniform(-1e6, 1e6)), encoding="utf-8")
+        name = self.chance.choice(WRITERS)
+        (self.root / f"{name}.clock").write_text(str(self.chance.uniform(-1e6, 1e6)), encoding="utf-8")
 
     def finish_jobs(self) -> None:
         """Workers end what is left; what died of too many kills is tried again."""
-        queue = JobQueue(self.watcher.database)
-        while left := queue.list():
-            for job in left:
-                if job.state == "dead":
-                    queue.revive(job.id)
+        self.resume(float("inf"))
+        while self.revive():
             time.sleep(0.1)
+
+    def revive(self) -> int:
+        """Let jobs that died of too many kills be tried again; returns how many are not done."""
+        queue = JobQueue(self.watcher.database)
+        left = queue.list()
+        for job in left:
+            if job.state == "dead":
+                queue.revive(job.id)
+        return len(left)
 
 
 @pytest.fixture
@@ -133,7 +169,7 @@ def campaign(
     campaign.stop()
 
 
-SHORT, LONG = (7, 12), (11, 2_000)
+SHORT, LONG = (7, 12), (11, 3_000)
 
 
 @pytest.mark.parametrize(
@@ -149,25 +185,45 @@ def test_nothing_is_lost_or_doubled_whatever_dies(campaign: Campaign, events: in
     replicas = converge(campaign)
 
     post = list(iter_letters(campaign))
-    whole = b"\n".join(replicas[0].values()).decode()
     for name in WRITERS:
         log = campaign.root / f"{name}.log"
         wrote, sent, changed = (find_next(log, word) for word in ("wrote", "sent", "changed"))
         assert wrote > 0
-        found = Counter(n for n in range(wrote) for _ in range(whole.count(f"word-{name}-{n},")))
-        assert found == Counter(range(wrote)), "each acknowledged memory is there once"
+        found = read_numbers(campaign, f"{name}-%.md", rb"word-\w+-(\d+),")
+        assert Counter(found)[wrote - 1] == 1
+        assert Counter(n for n in found if n < wrote) == Counter(range(wrote)), "each once, none lost"
+        assert found == sorted(found), "in the order in which they were written"
         said = int(campaign.watcher.body("shared").split(f"{name} ")[1].split()[0])
         assert said >= changed - 1
         letters = [int(one.body) for one in post if one.sender == name]
         assert letters == list(range(len(letters))), "in order, none missing, none twice"
         assert len(letters) >= sent
+    done = read_numbers(campaign, "tally-%.md", rb"done-(\d+),")
+    assert sorted(done) == list(range(campaign.jobs)), "each job has had its effect once"
+    whole = b"\n".join(replicas[0].values()).decode()
+    assert [whole.count(f"done-{n},") for n in range(campaign.jobs)] == [1] * campaign.jobs
+    assert ask(campaign, "select id from sevenfold.revision group by id, name having count(*) > 1") == []
+    by_job = "select job from sevenfold.revision where job is not null group by job"
+    assert ask(campaign, f"{by_job} having count(distinct xid) > 1") == [], "what a job wrote came at once"
+    [(tries, most)] = ask(campaign, "select sum(tries)::int, max(fence) from sevenfold.job")
+    [(revisions,)] = ask(campaign, "select count(*) from sevenfold.revision")
+    print(
+        f"{events} events {dict(campaign.events)}, {revisions} revisions, {len(post)} letters,"
+        f" {campaign.jobs} jobs in {tries} tries (at most {most} claims of one)"
+    )
+
+
+def ask(campaign: Campaign, query: str, *given: object) -> list[tuple[Any, ...]]:
     with psycopg.connect(campaign.address) as connection:
-        effects = [row[0] for row in connection.execute("select n from effect order by n")]
-        doubled = connection.execute(
-            "select id from sevenfold.revision group by id, name having count(*) > 1"
-        )
-        assert doubled.fetchall() == []
-    assert effects == list(range(campaign.jobs)), "each job has had its effect once"
+        return connection.execute(query.encode(), given).fetchall()
+
+
+def read_numbers(campaign: Campaign, names: str, pattern: bytes) -> list[int]:
+    """The numbers in all revisions of some memories, in the order of the feed; one that a merge repeats
+    counts again.
+    """
+    query = "select body from sevenfold.revision where name like %s and body is not null order by xid, seq"
+    return [int(n) for (body,) in ask(campaign, query, names) for n in re.findall(pattern, bytes(body))]
 
 
 def iter_letters(campaign: Campaign) -> Iterator[FleetLetter]:
@@ -178,8 +234,10 @@ def iter_letters(campaign: Campaign) -> Iterator[FleetLetter]:
 
 def converge(campaign: Campaign) -> list[dict[str, bytes]]:
     """Every replica, also a new one, after all have read and sent."""
-    machines = [Machine(campaign.root, campaign.address, name) for name in (*WRITERS, "late")]
-    machines.append(campaign.watcher)
+    machines = [Machine(campaign.root, campaign.address, name) for name in WRITERS]
+    late = Machine(campaign.root, campaign.address, "late")
+    FleetSync(late.store, late.backend).start_from_heads()
+    machines += late, campaign.watcher
     for machine in machines:
         machine.store.take_in()
     for _ in range(2):

@@ -6,6 +6,7 @@ import os
 import random
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
@@ -60,6 +61,34 @@ def test_without_an_address_it_says_which_variable_is_missing() -> None:
         _ = FleetDatabase("").tenant
 
 
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("postgresql://localhost/x?prepare=off", "localhost"),
+        ("postgresql://localhost/x?prepare=off&application_name=me", "application_name=me"),
+        ("postgresql://localhost/x?application_name=me&prepare=off", "application_name=me"),
+        ("prepare=off host=localhost", "localhost"),
+    ],
+)
+def test_the_switch_for_poolers_is_no_part_of_the_address(given: str, kept: str) -> None:
+    assert kept in FleetDatabase(given).address
+    assert "prepare" not in FleetDatabase(given).address
+
+
+def test_behind_a_pooler_no_statement_is_prepared(address: str) -> None:
+    def count(database: FleetDatabase) -> int:
+        for _ in range(8):
+            find_space(database, "project", "x")
+        query = "select count(*) from pg_prepared_statements"
+        rows = database.run(lambda connection: connection.execute(query).fetchall())
+        return int(rows[0][0])
+
+    assert count(FleetDatabase(address, "acme")) > 0
+    assert count(FleetDatabase(f"{address} prepare=off", "acme")) == 0
+    with pytest.raises(Mistake, match="it is 'on' or 'off'"):
+        FleetDatabase(f"{address} prepare=maybe")
+
+
 # --- the schema ---------------------------------------------------------------------------------------
 
 
@@ -89,6 +118,29 @@ def test_another_version_is_said_and_nothing_is_changed(address: str, number: in
             connection.execute("insert into sevenfold.migration (number) values (%s)", (number,))
     with pytest.raises(Mistake, match=says):
         _ = FleetDatabase(address).tenant
+
+
+def test_a_database_of_the_version_before_is_brought_up_to_date_and_loses_nothing(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = server.make_database("older")
+    with monkeypatch.context() as older:
+        older.setattr("sevenfold.fleet.database.read_migrations", lambda: read_migrations()[:1])
+        database = FleetDatabase(address)
+        assert database.migrate("acme") == 1
+        space = find_space(database, "project", "x")
+    with psycopg.connect(address) as connection:
+        connection.execute(
+            "insert into sevenfold.memory (tenant, space, name, rev, head) values (1, %s, 'a.md', 1, 'x')",
+            (space,),
+        )
+    with pytest.raises(Mistake, match="'sevenfold fleet migrate' brings it up to date"):
+        _ = FleetDatabase(address).tenant
+
+    assert FleetDatabase(address).migrate() == len(read_migrations())
+    memories = FleetMemories(FleetDatabase(address, "acme"), space, "m")
+    assert memories.read_heads()[1] == [("a.md", 1, b"x")]
+    assert memories.write([new("a.md", 1, b"y")]) == {"a.md": 2}
 
 
 def test_a_step_that_fails_leaves_nothing_behind(
@@ -161,7 +213,7 @@ def neighbours(server: PostgresServer, address: str) -> tuple[FleetDatabase, str
     return database, address.replace(f"user={server.user}", f"user={login}")
 
 
-TABLES = ("space", "machine", "memory", "revision", "job", "mail")
+TABLES = ("space", "machine", "memory", "revision", "job", "mail", "session")
 
 
 def read_all(connection: psycopg.Connection[tuple[object, ...]]) -> list[tuple[object, ...]]:
@@ -314,16 +366,63 @@ def test_a_worker_past_its_lease_is_refused_whatever_it_writes(
     again = jobs.claim("other", "dream")
     assert again is not None
     assert (again.id, again.fence) == (late.id, late.fence + 1)
-    for act in (
+    acts: list[Callable[[], object]] = [
         lambda: jobs.renew(late),
         lambda: jobs.finish(late, {}),
         lambda: jobs.fail(late, "why"),
-        lambda: memories.write([new("a.md", 0, b"late")], late),
-    ):
+        lambda: memories.write_job([[new("a.md", 0, b"late")]], late, {}, 0.0),
+    ]
+    for act in acts:
         with pytest.raises(OldFence):
             act()
-    memories.write([new("a.md", 0, b"in time")], again)
-    assert memories.read_body("a.md", 1) == b"in time"
+    memories.write_job([[new("a.md", 0, b"in time")], [new("a.md", 1, b"and again")]], again, {}, 0.0)
+    assert [memories.read_body("a.md", rev) for rev in (1, 2)] == [b"in time", b"and again"]
+    with pytest.raises(OldFence):
+        memories.write_job([[new("a.md", 2, b"twice")]], again, {}, 0.0)
+
+
+def test_a_job_that_meets_a_conflict_writes_nothing_and_goes_on(
+    jobs: JobQueue, memories: FleetMemories
+) -> None:
+    jobs.add(memories.space, "dream")
+    job = jobs.claim("w", "dream")
+    assert job is not None
+    memories.write([new("a.md", 0, b"faster")])
+    with pytest.raises(ConflictingWrite):
+        memories.write_job([[new("b.md", 0, b"x")], [new("a.md", 0, b"late")]], job, {}, 0.0)
+    assert [row.name for row in memories.read_changes(0, 0)] == ["a.md"]
+    jobs.renew(job)
+
+
+def test_work_with_a_key_is_done_once_ever(jobs: JobQueue, memories: FleetMemories) -> None:
+    assert [jobs.add(memories.space, "extract", {"words": "x", "last": 1}, "s:0") for _ in range(2)] == [
+        True,
+        False,
+    ]
+    job = jobs.claim("w", "extract")
+    assert job is not None
+    jobs.finish(job, {})
+    assert not jobs.add(memories.space, "extract", {"words": "x"}, "s:0")
+    assert jobs.read_payload(memories.space, "extract", "s:0") == {"last": 1}, "the words are gone"
+
+
+def test_all_workers_together_spend_no_more_than_the_limit(
+    address: str, jobs: JobQueue, memories: FleetMemories
+) -> None:
+    with psycopg.connect(address) as connection:
+        connection.execute("update sevenfold.tenant set daily_limit = 0.1")
+    for number in range(4):
+        jobs.add(memories.space, "extract", {"n": number})
+    first, second = (jobs.claim(name, "extract", reserve=0.05) for name in "ab")
+    assert first is not None
+    assert second is not None
+    assert jobs.claim("c", "extract", reserve=0.05) is None, "the rest is reserved"
+    jobs.finish(first, {}, cost=0.01)
+    assert jobs.claim("c", "extract", reserve=0.05) is None, "0.01 is spent and 0.05 reserved"
+    jobs.fail(second, "no", cost=0.02)
+    third = jobs.claim("c", "extract", lease=-1.0, reserve=0.05)
+    assert third is not None
+    assert jobs.claim("d", "extract", reserve=0.05) is None, "what went away counts as spent"
 
 
 def test_a_job_that_always_fails_is_kept_to_be_looked_at(jobs: JobQueue, memories: FleetMemories) -> None:
@@ -385,20 +484,20 @@ def test_a_dream_of_the_fleet_is_done_by_a_worker(tmp_path: Path, address: str) 
 def test_what_a_late_worker_did_is_not_sent_with_its_next_job(
     tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sevenfold.fleet.worker import FleetWorker
+    from sevenfold.fleet.worker import FleetWorker, JobOutcome
 
     ann = Machine(tmp_path, address, "ann")
     ann.add("one", "Words of one.")
     worker = FleetWorker(FleetDatabase(address, "acme"), tmp_path / "work", "w1")
 
-    def dream_too_long(job: ClaimedJob, store: MemoryStore) -> dict[str, object]:
+    def dream_too_long(job: ClaimedJob, store: MemoryStore) -> JobOutcome:
         worker.jobs.finish(job, {})  # as if another had taken it and ended it
         store.add(type="project", name="late", description="late", body="Written too late.")
-        return {}
+        return JobOutcome()
 
     worker.jobs.add(ann.backend.memories.space, "dream")
     with monkeypatch.context() as late:
-        late.setattr(worker, "_do", {"dream": dream_too_long})
+        late.setitem(worker.does, "dream", dream_too_long)
         assert worker.work("dream")
     worker.jobs.add(ann.backend.memories.space, "dream")
     assert worker.work("dream")

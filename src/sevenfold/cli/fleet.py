@@ -26,6 +26,16 @@ SpaceName = Annotated[
     Option("--space", metavar="NAME", help="The project's name in the fleet; as a rule its git remote."),
 ]
 Times = Annotated[int | None, Option("--jobs", metavar="N", help="End after so many jobs.")]
+Kinds = Annotated[
+    str,
+    Option(
+        "--kinds",
+        metavar="LIST",
+        help="The kinds of jobs to take, such as 'dream,extract'. Extractions ask a model, which may cost.",
+    ),
+]
+ModelName = Annotated[str | None, Option("--model", metavar="NAME", help="The model for extractions.")]
+Limit = Annotated[str, Argument(metavar="AMOUNT", help="The most that jobs may cost in a day, or 'none'.")]
 Once = Annotated[bool, Option("--once", help="Do what waits now, and end.")]
 
 
@@ -69,11 +79,26 @@ def migrate(shared: SharedOptions, url: Address = None) -> int:
 
 @fleet.command("work")
 @add_shared_options
-def work(shared: SharedOptions, once: Once = False, jobs: Times = None) -> int:
-    """Take jobs of the fleet, such as dreams, one after the other."""
+def work(
+    shared: SharedOptions,
+    once: Once = False,
+    jobs: Times = None,
+    kinds: Kinds = "dream",
+    model: ModelName = None,
+) -> int:
+    """Take jobs of the fleet, dreams and extractions, one after the other."""
     from sevenfold.cli.commands.fleet import run_work
 
-    return run_work(shared, once, jobs)
+    return run_work(shared, once, jobs, kinds, model)
+
+
+@fleet.command("limit")
+@add_shared_options
+def limit(shared: SharedOptions, amount: Limit) -> int:
+    """Set what all workers of the tenant together may spend in a day."""
+    from sevenfold.cli.commands.fleet import set_limit
+
+    return set_limit(shared, amount)
 
 
 @fleet.command("leave")

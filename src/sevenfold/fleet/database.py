@@ -59,6 +59,17 @@ def check_address(address: str) -> str:
     return str(psycopg.conninfo.make_conninfo(**known))
 
 
+def _take_option(address: str) -> tuple[str, bool]:
+    """The address without an option of our own, and True unless it says `prepare=off`, for a pooler."""
+    found = re.search(r"(^|[?&\s])prepare=(\w+)(?:$|[&\s])", address)
+    if found is None:
+        return address, True
+    if found[2] not in ("on", "off"):
+        raise Mistake(f"prepare={found[2]} is not known in the address of the fleet; it is 'on' or 'off'")
+    joined = found[1] if found.end() < len(address) else ""
+    return address[: found.start()] + joined + address[found.end() :], found[2] == "on"
+
+
 def _is_local(host: str) -> bool:
     if host in ("", "localhost") or host.startswith(("/", "@")):
         return True
@@ -88,7 +99,8 @@ class FleetDatabase:
     """One connection to the database, made when it is needed and made again when it was lost."""
 
     def __init__(self, address: str, tenant: str = "") -> None:
-        self._address, self._name = check_address(address) if address else "", tenant
+        address, self._prepares = _take_option(address)
+        self.address, self._name = check_address(address) if address else "", tenant
         self._connection: Connection[Any] | None = None
         self._tenant: Tenant | None = None
         self._turn = threading.RLock()
@@ -155,12 +167,20 @@ class FleetDatabase:
             self.run(lambda connection: _add_tenant(connection, tenant), tenant=None)
         return version
 
+    def set_limit(self, amount: float | None) -> None:
+        """Set what the workers of this tenant may spend in a day; for who owns the tables."""
+        query = "update sevenfold.tenant set daily_limit = %s where id = %s"
+        given = (amount, self.tenant.id)
+        self.run(lambda connection: connection.execute(query, given), tenant=None)
+
     def _connect(self) -> Connection[Any]:
         if self._connection is None or self._connection.closed:
-            if not self._address:
+            if not self.address:
                 raise FleetAway(f"{VARIABLE} is not set; what is new waits on this machine")
             psycopg = load_psycopg()
-            connection: Connection[Any] = psycopg.connect(self._address, autocommit=True)
+            connection: Connection[Any] = psycopg.connect(self.address, autocommit=True)
+            if not self._prepares:
+                connection.prepare_threshold = None
             _require_tls(connection)
             weakref.finalize(self, connection.close)
             self._connection = connection

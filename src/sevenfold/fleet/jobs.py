@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
 LEASE: Final = 60.0  # Seconds that a worker has a job; it renews it at a third of that
+WORDS: Final = "words"  # In a payload: what people said. It is deleted when the job is done
 TRIES: Final = 5  # After so many the job is dead: kept to be looked at, not tried again
 
 
@@ -53,41 +54,65 @@ class JobQueue:
     def __init__(self, database: FleetDatabase) -> None:
         self._database = database
 
-    def add(self, space: int, kind: str, payload: Mapping[str, Any] | None = None) -> bool:
-        """Ask for work; False if the same, without a payload, waits or runs already."""
+    def add(self, space: int, kind: str, payload: Mapping[str, Any] | None = None, key: str = "") -> bool:
+        """Ask for work; False if it was asked for before.
+
+        With a `key` once ever; without one and without a payload while the same waits or runs.
+        """
         from psycopg.types.json import Jsonb
 
         def add(connection: Connection[Any]) -> bool:
             done = connection.execute(
-                "insert into sevenfold.job (tenant, space, kind, payload) values (%s, %s, %s, %s)"
-                " on conflict do nothing",
-                (self._database.tenant.id, space, kind, Jsonb(dict(payload or {}))),
+                "insert into sevenfold.job (tenant, space, kind, payload, key)"
+                " values (%s, %s, %s, %s, %s) on conflict do nothing",
+                (self._database.tenant.id, space, kind, Jsonb(dict(payload or {})), key),
             )
             return done.rowcount == 1
 
         return self._database.run(add)
 
-    def claim(self, worker: str, kind: str, lease: float = LEASE) -> ClaimedJob | None:
-        """The job of a kind that is due longest; None if there is none."""
+    def read_payload(self, space: int, kind: str, key: str) -> dict[str, Any]:
+        """What was given with a job that has a key; it is done perhaps."""
+        query = "select payload from sevenfold.job where space = %s and kind = %s and key = %s"
+        row = self._database.run(
+            lambda connection: connection.execute(query, (space, kind, key)).fetchone()
+        )
+        return dict(row[0]) if row else {}
+
+    def claim(
+        self, worker: str, kind: str, lease: float = LEASE, reserve: float = 0.0
+    ) -> ClaimedJob | None:
+        """The job of a kind that is due longest; None if there is none.
+
+        `reserve` is what it may cost: also None where all workers together would pass the day's limit.
+        """
 
         def claim(connection: Connection[Any]) -> ClaimedJob | None:
             connection.execute(
                 "update sevenfold.job set state = case when tries >= %s then 'dead' else 'ready' end,"
-                " problem = 'its worker went away', worker = null, lease_until = null"
+                f" problem = 'its worker went away', worker = null, lease_until = null, {_SETTLE}"
                 " where state = 'running' and lease_until < clock_timestamp()",
                 (TRIES,),
             )
+            if reserve and not self._has_room(connection, reserve):
+                return None
             row = connection.execute(
                 "update sevenfold.job set state = 'running', worker = %s, fence = fence + 1,"
-                " tries = tries + 1, lease_until = clock_timestamp() + make_interval(secs => %s)"
+                " tries = tries + 1, reserved = %s,"
+                " lease_until = clock_timestamp() + make_interval(secs => %s)"
                 " where id = (select id from sevenfold.job where state = 'ready' and kind = %s"
                 " and due <= clock_timestamp() order by due for update skip locked limit 1)"
                 " returning id, space, kind, fence, payload",
-                (worker, lease, kind),
+                (worker, reserve, lease, kind),
             ).fetchone()
             return ClaimedJob(*row) if row else None
 
         return self._database.run(claim)
+
+    def _has_room(self, connection: Connection[Any], reserve: float) -> bool:
+        connection.execute("select pg_advisory_xact_lock(7709, %s)", (self._database.tenant.id,))
+        spent, limit = read_spending(connection, self._database.tenant.id)
+        return limit is None or spent + reserve <= limit
 
     def renew(self, job: ClaimedJob, lease: float = LEASE) -> None:
         """Keep the job for another while. Raises `OldFence` if it is not ours any more."""
@@ -101,14 +126,15 @@ class JobQueue:
         """The job is done. Raises `OldFence` if it is not ours any more."""
         self._database.run(lambda connection: finish_job(connection, job, result, cost))
 
-    def fail(self, job: ClaimedJob, problem: str, wait: float = 30.0) -> None:
+    def fail(self, job: ClaimedJob, problem: str, wait: float = 30.0, cost: float = 0.0) -> None:
         """Give the job back to be tried later; after several tries it is dead."""
         self._database.run(
             lambda connection: _change(
                 connection, job,
                 "state = case when tries >= %s then 'dead' else 'ready' end, problem = %s, worker = null,"
-                " lease_until = null, due = clock_timestamp() + make_interval(secs => %s)",
-                TRIES, problem, wait,
+                " lease_until = null, due = clock_timestamp() + make_interval(secs => %s),"
+                " cost = cost + %s, reserved = 0, ended = clock_timestamp()",
+                TRIES, problem, wait, cost,
             )
         )  # fmt: skip
 
@@ -134,6 +160,21 @@ class JobQueue:
         return self._database.run(lambda connection: connection.execute(query, (id,)).rowcount == 1)
 
 
+_SETTLE: Final = "cost = cost + reserved, reserved = 0, ended = clock_timestamp()"
+"""What a worker that went away has spent is not known: it counts as all that was reserved for it."""
+
+
+def read_spending(connection: Connection[Any], tenant: int) -> tuple[float, float | None]:
+    """What the jobs of this day have cost, with what running ones may, and the limit, if there is one."""
+    row = connection.execute(
+        "select coalesce((select sum(cost) from sevenfold.job where ended >= date_trunc('day', now())), 0)"
+        " + coalesce((select sum(reserved) from sevenfold.job where state = 'running'), 0),"
+        " (select daily_limit from sevenfold.tenant where id = %s)",
+        (tenant,),
+    ).fetchone()
+    return row or (0.0, None)
+
+
 def finish_job(
     connection: Connection[Any], job: ClaimedJob, result: Mapping[str, Any], cost: float
 ) -> None:
@@ -141,7 +182,9 @@ def finish_job(
     from psycopg.types.json import Jsonb
 
     _change(
-        connection, job, "state = 'done', lease_until = null, problem = null, result = %s, cost = %s",
+        connection, job,
+        "state = 'done', lease_until = null, problem = null, result = %s, cost = cost + %s, reserved = 0,"
+        f" ended = clock_timestamp(), payload = payload - '{WORDS}'",
         Jsonb(dict(result)), cost,
     )  # fmt: skip
 

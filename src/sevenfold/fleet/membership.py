@@ -16,6 +16,7 @@ import msgspec
 
 from sevenfold.core.errors import Mistake, StorageFailure
 from sevenfold.fleet.database import VARIABLE, FleetDatabase
+from sevenfold.fleet.jobs import ClaimedJob
 from sevenfold.fleet.memories import FleetMemories, find_space
 from sevenfold.fleet.replica import FleetSync, PostgresBackend
 from sevenfold.memory.backend import SHARED_BY
@@ -41,6 +42,7 @@ class FleetMembership(msgspec.Struct, frozen=True):
     name: str
     kind: str = KIND
     inode: int = 0  # Of the state folder: a copy has another, and becomes a machine of its own
+    job: ClaimedJob | None = None  # Of a worker: what is written here is sent with the end of this job
 
 
 def find_membership(state: Path) -> FleetMembership | None:
@@ -59,14 +61,17 @@ def open_backend(place: MemoryPlace) -> PostgresBackend:
         raise Mistake(f"{place.folder} belongs to no fleet; join one with 'sevenfold fleet join'")
     note = ""
     if member.inode != place.state.stat().st_ino:
-        member = _note_membership(place, msgspec.structs.replace(member, machine=secrets.token_hex(8)))
+        member = write_membership(place, msgspec.structs.replace(member, machine=secrets.token_hex(8)))
         note = "this folder is a copy of one that joined the fleet; it is a machine of its own now"
     database = FleetDatabase(Environment.read().fleet_url, member.tenant)
     memories = FleetMemories(database, member.space, member.machine)
-    return PostgresBackend(place.folder, place.state, memories, note)
+    backend = PostgresBackend(place.folder, place.state, memories, note)
+    backend.outbox.job = member.job
+    return backend
 
 
-def _note_membership(place: MemoryPlace, member: FleetMembership) -> FleetMembership:
+def write_membership(place: MemoryPlace, member: FleetMembership) -> FleetMembership:
+    """Write down that this place belongs to a fleet."""
     make_private_dir(place.state)
     member = msgspec.structs.replace(member, inode=place.state.stat().st_ino)
     write_atomic(place.state / SHARED_BY, msgspec.json.encode(member))
@@ -80,7 +85,7 @@ def join_fleet(place: MemoryPlace, address: str, slug: str, tenant: str = "") ->
     database = FleetDatabase(address, tenant)
     own, space = database.tenant, find_space(database, "project", slug)
     member = FleetMembership(own.name, space, slug, secrets.token_hex(8), socket.gethostname())
-    return _note_membership(place, member)
+    return write_membership(place, member)
 
 
 def end_membership(place: MemoryPlace, store: MemoryStore) -> None:

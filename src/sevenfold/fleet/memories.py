@@ -8,19 +8,20 @@ and is ordered by transaction first: what lies before the cursor never changes.
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from sevenfold.fleet.database import FleetDatabase
-from sevenfold.fleet.jobs import ClaimedJob, OldFence
+from sevenfold.fleet.jobs import ClaimedJob, finish_job
 from sevenfold.memory.history.revisions import Author, to_kind
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
 PAGE: Final = 500
+RESERVED: Final = 10.0  # Seconds in which only a machine that was late too often writes a memory
 _WRITE: Final = """
 with incoming as (
     select * from unnest(%(names)s::text[], %(bases)s::bigint[], %(bodies)s::bytea[], %(ids)s::text[],
@@ -30,12 +31,14 @@ with incoming as (
 written as (
     insert into sevenfold.memory as kept (tenant, space, name, rev, head)
     select %(tenant)s, %(space)s, name, base + 1, body from incoming order by name
-    on conflict (space, name) do update set rev = excluded.rev, head = excluded.head, changed = now()
-    where kept.rev = excluded.rev - 1
+    on conflict (space, name) do update set rev = excluded.rev, head = excluded.head, changed = now(),
+        reserved_until = null
+    where kept.rev = excluded.rev - 1 and (kept.reserved_until is null
+        or kept.reserved_until < clock_timestamp() or kept.reserved_for = %(machine)s)
     returning name, rev)
 insert into sevenfold.revision
-    (tenant, space, id, name, rev, machine, kind, session, reason, summary, at, body)
-select %(tenant)s, %(space)s, id, name, rev, %(machine)s, kind, session, reason, summary, at, body
+    (tenant, space, id, name, rev, machine, kind, session, reason, summary, at, body, job)
+select %(tenant)s, %(space)s, id, name, rev, %(machine)s, kind, session, reason, summary, at, body, %(job)s
 from incoming join written using (name)
 returning name, rev
 """
@@ -79,12 +82,35 @@ class FleetMemories:
     def __init__(self, database: FleetDatabase, space: int, machine: str) -> None:
         self.database, self.space, self.machine = database, space, machine
 
-    def write(self, rows: Sequence[NewRevision], job: ClaimedJob | None = None) -> dict[str, int]:
+    def write(self, rows: Sequence[NewRevision]) -> dict[str, int]:
         """Write files of different names in one transaction; returns the revision that each has now.
 
-        Rows that were written before count as written. Raises `ConflictingWrite`, and `OldFence` if the
-        work was a job that is not ours any more.
+        Rows that were written before count as written. Raises `ConflictingWrite`.
         """
+        return self.database.run(lambda connection: self._write(connection, rows))
+
+    def write_job(
+        self,
+        batches: Sequence[Sequence[NewRevision]],
+        job: ClaimedJob,
+        result: Mapping[str, Any],
+        cost: float,
+    ) -> None:
+        """Write all that a job made, and that it is done, in one transaction: it has its effect once.
+
+        Raises `ConflictingWrite`, and `OldFence` if the job is not ours any more.
+        """
+
+        def write(connection: Connection[Any]) -> None:
+            finish_job(connection, job, result, cost)
+            for rows in batches:
+                self._write(connection, rows, job.id)
+
+        self.database.run(write)
+
+    def _write(
+        self, connection: Connection[Any], rows: Sequence[NewRevision], job: int | None = None
+    ) -> dict[str, int]:
         columns = {
             "names": [row.name for row in rows], "bases": [row.base for row in rows],
             "bodies": [row.body for row in rows], "ids": [row.id for row in rows],
@@ -92,28 +118,31 @@ class FleetMemories:
             "reasons": [row.author.reason for row in rows], "summaries": [row.summary for row in rows],
             "times": [row.at for row in rows],
         }  # fmt: skip
-        given = {**columns, "tenant": self.database.tenant.id, "space": self.space, "machine": self.machine}
+        before = dict(
+            connection.execute(
+                "select name, rev from sevenfold.revision where space = %s and id = any(%s)",
+                (self.space, columns["ids"]),
+            ).fetchall()
+        )
+        if before and len(before) == len(rows):
+            return before
+        tenant = self.database.tenant.id
+        given = {**columns, "tenant": tenant, "space": self.space, "machine": self.machine, "job": job}
+        written = dict(connection.execute(_WRITE, given).fetchall()) if not before else {}
+        if len(written) != len(rows):  # some were there: one transaction writes all, so they are another's
+            raise ConflictingWrite
+        return written
 
-        def write(connection: Connection[Any]) -> dict[str, int]:
-            if job is not None:
-                _require_lease(connection, job)
-            before = dict(
-                connection.execute(
-                    "select name, rev from sevenfold.revision where space = %s and id = any(%s)",
-                    (self.space, columns["ids"]),
-                ).fetchall()
-            )
-            if not before:
-                written = dict(connection.execute(_WRITE, given).fetchall())
-            elif len(before) == len(rows):
-                return before
-            else:
-                raise ConflictingWrite  # one transaction writes all of them: this is another's
-            if len(written) != len(rows):
-                raise ConflictingWrite
-            return written
-
-        return self.database.run(write)
+    def reserve(self, names: Sequence[str]) -> None:
+        """Let no other machine write these files for a moment: one that merges slowly would never win."""
+        query = (
+            "update sevenfold.memory set reserved_for = %s,"
+            " reserved_until = clock_timestamp() + make_interval(secs => %s)"
+            " where space = %s and name = any(%s)"
+            " and (reserved_until is null or reserved_until < clock_timestamp())"
+        )
+        given = (self.machine, RESERVED, self.space, list(names))
+        self.database.run(lambda connection: connection.execute(query, given))
 
     def read_changes(self, xid: int, seq: int, limit: int = PAGE) -> list[SharedRevision]:
         """The next changes after a place in the feed, in an order that is the same for everybody."""
@@ -126,6 +155,21 @@ class FleetMemories:
                 (self.space, str(xid), seq, limit),
             ).fetchall()
             return [_read_row(*row) for row in rows]
+
+        return self.database.run(read)
+
+    def read_heads(self) -> tuple[int, list[tuple[str, int, bytes | None]]]:
+        """The name, revision and text of each file, and the transaction from which on the feed goes on."""
+
+        def read(connection: Connection[Any]) -> tuple[int, list[tuple[str, int, bytes | None]]]:
+            row = connection.execute(
+                "select pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
+            ).fetchone()
+            assert row is not None  # asked for first: what was written since comes by the feed again
+            heads = connection.execute(
+                "select name, rev, head from sevenfold.memory where space = %s", (self.space,)
+            )
+            return int(row[0]), heads.fetchall()
 
         return self.database.run(read)
 
@@ -197,13 +241,3 @@ def find_space(database: FleetDatabase, kind: str, slug: str) -> int:
         return int(row[0])
 
     return database.run(find)
-
-
-def _require_lease(connection: Connection[Any], job: ClaimedJob) -> None:
-    row = connection.execute(
-        "select 1 from sevenfold.job where id = %s and fence = %s and state = 'running'"
-        " and lease_until >= clock_timestamp() for share",
-        (job.id, job.fence),
-    ).fetchone()
-    if row is None:
-        raise OldFence(f"the lease of job {job.id} ended; what it did is not taken")

@@ -13,27 +13,34 @@ import re
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
 from sevenfold.core.errors import Failure, Mistake, Refused, SevenfoldError
 from sevenfold.fleet.database import FleetAway
-from sevenfold.fleet.jobs import ClaimedJob
+from sevenfold.fleet.jobs import ClaimedJob, JobQueue
 from sevenfold.fleet.memories import PAGE, ConflictingWrite, FleetMemories, NewRevision, SharedRevision
 from sevenfold.memory.backend import RevisionLog, StateRecords, is_topic
 from sevenfold.memory.folder.files import FolderBackend
-from sevenfold.memory.history.revisions import Author, Revision, TakenRevisions
+from sevenfold.memory.history.revisions import FOUND, Author, Revision, TakenRevisions
 from sevenfold.memory.merge import merge_texts
 from sevenfold.memory.store import MemoryStore
+
+if TYPE_CHECKING:
+    from sevenfold.core.transcript import Id
+    from sevenfold.layers.l5_durable_memory.earlier_words import EarlierWords
+    from sevenfold.layers.l7_agents.mail import FarPost
 
 ROOM: Final = "fleet"
 EVERY: Final = 1.0  # Seconds between two looks at the feed
 NOTE_EVERY: Final = 30.0  # Seconds after which a machine that read nothing new says that it is there
 _WAITS: Final = (1.0, 2.0, 5.0, 15.0, 60.0)  # Seconds until the next try while the database is away
 _BATCH: Final = 100
+_LATE: Final = 3  # Conflicts in a row after which a machine asks for a turn
+_LAST: Final = (1 << 63) - 1  # After every number in one transaction
 _LARGEST: Final = 1 << 16
 _PURGES: Final = "purges"  # The record of what the database has to forget
 _NAME: Final = re.compile(rb"^name:.*$", re.MULTILINE)
@@ -78,6 +85,18 @@ class PostgresBackend(FolderBackend):
     def follow(self, store: MemoryStore) -> None:
         """Read and send in the background, until `close`."""
         self._follower = FleetFollower(store, self)
+
+    def take_words(self, words: EarlierWords) -> Id:
+        """Make a job of words that wait for an extraction; returns the last entry that a job has."""
+        from sevenfold.fleet.words import add_words
+
+        return add_words(JobQueue(self.memories.database), self.memories.space, words)
+
+    def open_post(self, session: str) -> FarPost:
+        """The mail of a session with other machines."""
+        from sevenfold.fleet.mail import FleetPost
+
+        return FleetPost(self.memories, session)
 
     def close(self) -> None:
         if self._follower is not None:
@@ -125,6 +144,9 @@ class SharedHistory:
         except SevenfoldError as error:
             self._tell(f"purged here; the database has it until this machine reaches it: {error}")
         return done
+
+
+_Batch: TypeAlias = list[tuple[Revision, list[NewRevision]]]
 
 
 class Outbox:
@@ -185,6 +207,8 @@ class Outbox:
 
     def send(self) -> int:
         """Send what waits; returns the number of files. Raises `FleetAway` and `ConflictingWrite`."""
+        if self.job is not None:  # sent at its end, with its fence: `finish_job`
+            return 0
         with self._turn, self.records.lock():  # other processes of this machine send the same
             if time.monotonic() < self._not_before:
                 raise FleetAway("the database of the fleet could not be reached just now")
@@ -199,23 +223,50 @@ class Outbox:
             return count
 
     def _send(self) -> int:
-        count = 0
-        batch: list[tuple[Revision, list[NewRevision]]] = []
+        return sum(map(self._write, self._iter_batches()))
+
+    def make_way(self, tried: int) -> None:
+        """After a conflict: ask for a turn of our own if there were several, and let others have theirs."""
+        if tried >= _LATE:
+            files = {file for one in self.list_waiting() for file in _topics(one)}
+            self._backend.memories.reserve(sorted(files))
+            time.sleep(0.05 * min(tried - _LATE, 10))
+
+    def finish_job(self, job: ClaimedJob, result: Mapping[str, Any], cost: float = 0.0) -> None:
+        """Send all that was written for a job, with its end. Raises `ConflictingWrite` and `OldFence`."""
+        with self._turn, self.records.lock():
+            ahead: dict[str, KnownFile] = {}
+            batches = [*self._iter_batches(ahead)]
+            rows = [[row for _, some in batch for row in some] for batch in batches]
+            self._backend.memories.write_job(rows, job, result, cost)
+            for file, known in ahead.items():
+                self.write_known(file, known)
+            if batches:
+                self._note_sent(batches[-1])
+
+    def _iter_batches(self, ahead: dict[str, KnownFile] | None = None) -> Iterator[_Batch]:
+        """What waits, each time as files of different names.
+
+        With `ahead` nothing is written in between: it takes the revisions that the files will have.
+        """
+        batch: _Batch = []
         names: set[str] = set()
         for revision in self.list_waiting():
-            rows = self._rows(revision) if not names.intersection(_topics(revision)) else None
-            if rows is None or len(batch) >= _BATCH:
-                count += self._write(batch)
+            if batch and (names.intersection(_topics(revision)) or len(batch) >= _BATCH):
+                yield batch
                 batch, names = [], set()
-                rows = self._rows(revision)
+            rows = self._rows(revision, ahead or {})
             batch.append((revision, rows))
             names |= {row.name for row in rows}
-        return count + self._write(batch)
+            if ahead is not None:
+                ahead |= {row.name: KnownFile(row.base + 1, digest_text(row.body)) for row in rows}
+        if batch:
+            yield batch
 
-    def _rows(self, revision: Revision) -> list[NewRevision]:
+    def _rows(self, revision: Revision, ahead: Mapping[str, KnownFile]) -> list[NewRevision]:
         history, rows = self._backend.own_revisions(), list[NewRevision]()
         for file in _topics(revision):
-            base = self.read_known(file)
+            base = ahead.get(file) or self.read_known(file)
             data = history.file_at(revision.id, file)
             if revision.number > base.since and digest_text(data) != base.digest:
                 id = f"{self.machine}-{revision.id}"
@@ -223,23 +274,24 @@ class Outbox:
                 rows.append(NewRevision(id, file, base.rev, data, author, summary, at))
         return rows
 
-    def _write(self, batch: list[tuple[Revision, list[NewRevision]]]) -> int:
-        if not batch:
-            return 0
+    def _write(self, batch: _Batch) -> int:
         rows = [row for _, some in batch for row in some]
         if rows:
             try:
-                revs = self._backend.memories.write(rows, self.job)
+                revs = self._backend.memories.write(rows)
             except ConflictingWrite:
                 if len(batch) == 1:
                     raise
                 return sum(self._write([one]) for one in batch)
             for row in rows:
                 self.write_known(row.name, KnownFile(revs[row.name], digest_text(row.body)))
+        self._note_sent(batch)
+        return len(rows)
+
+    def _note_sent(self, batch: _Batch) -> None:
         state = self.read_state()
         state.sent = batch[-1][0].number
         self.write_state(state)
-        return len(rows)
 
     def note_seen(self) -> None:
         """Say how far this machine has read, if that is new, or from time to time that it is there.
@@ -253,10 +305,12 @@ class Outbox:
             self._noted, self._note_again = place, now + NOTE_EVERY
 
     def _send_purges(self) -> None:
-        for file in self._list_purges():
+        waiting = self._list_purges()
+        for file in waiting:
             rev = self._backend.memories.purge(file, f"{self.machine}-purge-{time.time_ns()}")
             self.write_known(file, KnownFile(rev))  # a new memory of that name stands on the purge
-        self.records.remove(_PURGES)
+        if waiting:  # removing it is synced to the disk
+            self.records.remove(_PURGES)
 
 
 def _topics(revision: Revision) -> list[str]:
@@ -273,15 +327,31 @@ class FleetSync:
     def __init__(self, store: MemoryStore, backend: PostgresBackend) -> None:
         self._store, self._backend, self._outbox = store, backend, backend.outbox
 
+    def start_from_heads(self) -> None:
+        """Fill an empty replica with the newest text of each memory, without what was before."""
+        xid, heads = self._backend.memories.read_heads()
+        with self._backend.opened(make=True) as at, at.alone():
+            for name, rev, head in heads:
+                if is_topic(name):
+                    with contextlib.suppress(Refused):
+                        if head is not None and not self._store.let_in(name, head, b"", FOUND):
+                            head = None
+                        if head is not None:
+                            at.write(name, head, None)
+                        self._outbox.write_known(name, KnownFile(rev, digest_text(head)))
+        self._store.take_in()
+        self._outbox.advance(xid - 1, _LAST)
+
     def run(self) -> int:
         """Read all that is new, merge, and send; returns the number of files that came."""
         count = 0
-        for _ in range(_BATCH):
+        for tried in range(_BATCH):
             count += self._read_all()
             try:
                 self._outbox.send()
-            except ConflictingWrite:
-                continue  # another machine was faster: its change is in the feed now
+            except ConflictingWrite:  # another machine was faster: its change is in the feed now
+                self._outbox.make_way(tried)
+                continue
             self._outbox.note_seen()
             return count
         raise FleetAway("other machines keep changing the same memories; this one tries again later")
@@ -317,6 +387,11 @@ class FleetSync:
                 self._outbox.write_known(row.name, KnownFile(row.rev, digest_text(row.body)))
                 return False
             unsent = digest_text(ours) != base.digest
+            if row.body is not None and not self._store.let_in(
+                row.name, row.body, ours or b"", row.author
+            ):  # what is here stays, and stands on that revision from now on
+                self._outbox.write_known(row.name, KnownFile(row.rev, base.digest, base.since))
+                return False
             written = self._merge(row, ours, base) if unsent else {row.name: row.body}
             for file, data in written.items():
                 there = at.stamp(file)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from sevenfold.fleet.database import FleetDatabase
-from sevenfold.fleet.jobs import JobQueue, JobRow
+from sevenfold.fleet.jobs import JobQueue, JobRow, read_spending
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -33,6 +33,8 @@ class FleetStatus(msgspec.Struct, frozen=True):
     jobs: list[JobRow]
     spent: float  # On jobs, in the currency of the price table
     letters: int  # That nobody has taken
+    spent_today: float  # By all workers of the tenant, with what running jobs may cost
+    daily_limit: float | None
 
 
 _MACHINES = (
@@ -59,6 +61,7 @@ def read_status(database: FleetDatabase, space: int, slug: str) -> FleetStatus:
             [],
             count("select coalesce(sum(cost), 0) from sevenfold.job where space = %s"),
             count("select count(*) from sevenfold.mail where taken_at is null"),
+            *read_spending(connection, database.tenant.id),
         )
 
     known = database.run(read)

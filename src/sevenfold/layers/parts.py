@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from sevenfold.cache.prices import Prices
 from sevenfold.core.clock import SystemClock
@@ -148,6 +148,17 @@ class ExtractionParts:
     team: bool = True  # True: memory shared with a team is used, where there is any
     waiting: WaitingFolder | None = None  # Where it is written down what waits; None: nowhere
     progress: ExtractionProgress = field(default_factory=ExtractionProgress)
+    hand_over: Callable[[Any], Id] | None = None
+    """Gives `EarlierWords` to somebody else to look through; returns the last entry that was taken."""
+
+
+@runtime_checkable
+class WordsTaker(Protocol):
+    """A memory whose owners have others look through what was said."""
+
+    def take_words(self, words: Any) -> Id:
+        """Keep the words for whoever looks through them; returns the last entry that was taken."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

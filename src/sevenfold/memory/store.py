@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 
 from sevenfold.core.clock import SystemClock
-from sevenfold.core.errors import Mistake, StorageFailure
+from sevenfold.core.errors import Mistake, Refused, StorageFailure
 from sevenfold.core.events import Emit, Event, Notice
 from sevenfold.core.protocols import Clock
 from sevenfold.memory.backend import (
@@ -30,7 +30,7 @@ from sevenfold.memory.backend import (
     start_following,
 )
 from sevenfold.memory.dreams.journal import is_commit_pending
-from sevenfold.memory.errors import NoSuchMemory
+from sevenfold.memory.errors import Guarded, NoSuchMemory
 from sevenfold.memory.folder.folder import (
     A_SECRET,
     OWN,
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from sevenfold.settings.place import MemoryPlace
 
 QUARANTINE: Final = "quarantine"
+RELEASED: Final = "released from quarantine"  # How the reason of a change begins that the user ordered
 USER: Final = Author("user")
 _TRIES: Final = 20
 
@@ -377,6 +378,21 @@ class MemoryStore:
         finally:
             self._tell()
 
+    def let_in(self, file: str, data: bytes, old: bytes, author: Author) -> bool:
+        """True if a text of another machine may be taken in; else the user is told, and orders are held."""
+        try:
+            if author.kind == "user" and author.reason.startswith(RELEASED):
+                self._gate.refuse_secrets(data)
+            else:
+                self._gate.screen(file, data, old, author)
+        except Refused as held:
+            if not isinstance(held, Guarded) or held.quarantined is None:
+                self._say(f"{file} of another machine was not taken in: {held}")
+            return False
+        finally:
+            self._tell()
+        return True
+
     def after_write(self, path: Path, *, author: Author | None = None) -> list[Saved]:
         """Record the file that was just written at `path`; what others wrote meanwhile is theirs."""
         return self.take_in(author or self.author, self.file_of(path))
@@ -416,7 +432,7 @@ class MemoryStore:
         """Make a memory of a text in quarantine, on the user's order."""
         from sevenfold.memory.folder.changes import release_memory
 
-        by = Author("user", self.author.session, f"released from quarantine, number {number}")
+        by = Author("user", self.author.session, f"{RELEASED}, number {number}")
         saved = list[Saved]()
 
         def write(file: str, data: bytes, part: bytes) -> None:

@@ -55,7 +55,7 @@ from sevenfold.layers.l7_agents.forks import (
     answer_open_calls,
     filter_event,
 )
-from sevenfold.layers.l7_agents.mail import MailDelivery, PostOffice
+from sevenfold.layers.l7_agents.mail import FarMail, FarPost, MailDelivery, PostOffice
 from sevenfold.layers.l7_agents.mailbox import LEAD, Letter, summarise_text
 from sevenfold.layers.l7_agents.members import MAIN, ParentConversation
 from sevenfold.layers.l7_agents.memory import AgentMemory, open_agent_memory, start_from_snapshot
@@ -91,6 +91,10 @@ if TYPE_CHECKING:
 
 FOLDER: Final = "agents"  # The folder with the transcripts of a session's agents
 BY: Final = "session"
+_FETCHED, _ANNOUNCED = (
+    1.0,
+    20,
+)  # Seconds between two looks for letters of other machines, looks between signs
 PASSED_ON: Final = (*FROM_FORKS, Notice, Denied)
 """Events of an agent that the session passes on. The agent's words and tool calls are its own."""
 
@@ -423,10 +427,14 @@ class SessionAgents:
         self._emit, self._clock = session.emit, session.clock
         self._settings, self._interactive = at.settings.agents, interactive
         self._tasks, self._listens = tasks, False
-        self._leaving, self._left = anyio.Event(), anyio.Event()
+        self._leaving, self._left, self._fetched = anyio.Event(), anyio.Event(), anyio.Event()
+        self._fetched.set()  # nothing is on its way from other machines
         self.post = PostOffice(at.environment.home, session.id, self._clock, self._emit)
         self._unreachable = ""
         self.sessions = self._other_sessions()
+        store = session.knowledge.store
+        shared: object = store.backend if store is not None else None
+        self._far = shared.open_post(session.id) if isinstance(shared, FarMail) else None
         self._worktrees = self._work_trees()
         self.roster = Roster(
             spawn=spawning,
@@ -518,7 +526,7 @@ class SessionAgents:
     def _messenger(self, sender: str) -> SendMessageTool:
         lead = sender == LEAD
         sessions = self.sessions if lead else None
-        return SendMessageTool(sender, lead, self.roster, self.post, self._clock, sessions)
+        return SendMessageTool(sender, lead, self.roster, self.post, self._clock, sessions, self._far)
 
     def _other_sessions(self) -> PeerSessions | None:
         at = self._of.at
@@ -548,6 +556,9 @@ class SessionAgents:
         wanted = self._settings.reachable
         if not (self._interactive if wanted is None else wanted):
             return
+        if self._far is not None:
+            self._fetched = anyio.Event()
+            self._tasks.start_soon(self._fetch, self._far)
         if self.sessions is None:
             self._emit(Notice(f"no other session can write to this one: {self._unreachable}"))
             return
@@ -568,6 +579,33 @@ class SessionAgents:
             text = f"{letter.sender} writes: {letter.summary} (Enter lets the conversation read it)"
             self._emit(Notice(text))
 
+    async def _fetch(self, far: FarPost) -> None:
+        """Letters of other machines, once in a second, until the session ends."""
+        said, turn = "", 0
+        while not self._leaving.is_set():
+            try:
+                if turn % _ANNOUNCED == 0:
+                    names = [one.name for one in self.post.members() if one.name != LEAD]
+                    await anyio.to_thread.run_sync(far.announce, names)
+                for one in await anyio.to_thread.run_sync(far.take):
+                    known = any(member.name == one.agent for member in self.post.members())
+                    if known and one.agent != LEAD:
+                        await self.post.inbox(one.agent).accept(one.letter)
+                    else:
+                        await self._receive(one.letter)
+                    await anyio.to_thread.run_sync(far.keep, one.id)
+                turn, said = turn + 1, ""
+            except SevenfoldError as error:  # what was not kept comes again
+                if str(error) != said:
+                    said = str(error)
+                    self._emit(Notice(f"letters of other machines wait: {said}", "warning"))
+                turn = 0
+            with anyio.move_on_after(_FETCHED):
+                await self._leaving.wait()
+        with suppress(SevenfoldError):
+            await anyio.to_thread.run_sync(far.withdraw)
+        self._fetched.set()
+
     async def _tidy(self) -> Sequence[Change]:
         """Work trees that a crash left go, unless there is work in them."""
         for text in await self._worktrees.tidy():
@@ -587,6 +625,7 @@ class SessionAgents:
         self._leaving.set()
         if self._listens:
             await self._left.wait()
+        await self._fetched.wait()
         with suppress(SevenfoldError):  # what cannot be looked at is left as it is
             self.post.clear()
 

@@ -98,7 +98,7 @@ class Session:
         """
         self.events = EventSource()
         self.emit = self.events.emit
-        self._chosen, self._resume, self._started_by = model, resume, started_by
+        self._chosen, self._resume, self.started_by = model, resume, started_by
         self._cwd = Path(project).resolve()
         self._own_tools, self._own_layers, self._asker = tuple(tools), layers, ask
         self.interactive, self.one_shot, self.restorables = interactive, one_shot, tuple(restorables)
@@ -323,7 +323,7 @@ class Session:
             self._tasks.start_soon(watch_idle, self.turn, self.tray, lambda: self._alone.busy)
 
     async def _start(self) -> None:
-        source = "resume" if self._resume else self._started_by
+        source = "resume" if self._resume else self.started_by
         self.emit(Started(self.id, self.model.name, source, len(self.view)))
         outcome = await self.tools.hooks.run("SessionStart", {"source": source})
         if outcome.stop:

@@ -29,6 +29,7 @@ from sevenfold.layers.parts import (
     LayerParts,
     RecallParts,
     ServerSummaries,
+    WordsTaker,
 )
 from sevenfold.layers.shared.restore import (
     TITLE,
@@ -209,7 +210,8 @@ def _make_extraction_parts(session: Session) -> ExtractionParts | None:
 
         return make_fork_tools(tools.workspace, tools.permissions, tools.hooks)
 
-    waiting = WaitingFolder(session.places.project)
+    waiting, backend = WaitingFolder(session.places.project), store.backend
+    by_fleet = settings.extraction.by_fleet and session.started_by != "learn"  # those words are not kept
     note = waiting.read(session.id)
     return ExtractionParts(
         store,
@@ -220,6 +222,7 @@ def _make_extraction_parts(session: Session) -> ExtractionParts | None:
         team=session.flags.team,
         waiting=waiting,
         progress=ExtractionProgress(cursor=note.last if note else None, noted=note is not None),
+        hand_over=backend.take_words if by_fleet and isinstance(backend, WordsTaker) else None,
     )
 
 

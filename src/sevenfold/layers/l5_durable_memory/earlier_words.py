@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from sevenfold.core.messages import Message, make_context_message, user
 from sevenfold.core.tokens import estimate_tokens
-from sevenfold.core.transcript import Entry, Id, PlacedMessage, Reply, Transcript, View
+from sevenfold.core.transcript import Entry, Id, PlacedMessage, Reply, View
 from sevenfold.layers.l5_durable_memory.provenance import SourceMessages, find_replaced_user_words, is_typed
 from sevenfold.layers.l5_durable_memory.recall import extract_typed_text
 from sevenfold.layers.shared.side_work import make_lean_messages
@@ -35,6 +35,7 @@ class EarlierWords(msgspec.Struct, frozen=True):
     placed: tuple[PlacedMessage, ...]
     last: Id  # The last entry that counts as looked at after the run
     all: bool = True  # True: nothing of the session waits after it
+    since: Id = -1  # The last entry that was looked at before
 
     @property
     def texts(self) -> list[str]:
@@ -60,10 +61,13 @@ class EarlierWords(msgspec.Struct, frozen=True):
 
 
 def find_earlier_words(
-    session: str, transcript: Transcript, last: Id, wrote_memory: Callable[[PlacedMessage, View], bool]
+    session: str,
+    view: View,
+    entries: Sequence[Entry],
+    last: Id,
+    wrote_memory: Callable[[PlacedMessage, View], bool],
 ) -> EarlierWords:
     """The words after this entry, without the turns in which the agent saved something itself."""
-    view, entries = transcript.view, tuple(transcript.entries)
     place = view.where(last)
     since = 0 if place is None else place + 1
     kept: list[PlacedMessage] = []
@@ -72,7 +76,7 @@ def find_earlier_words(
             kept += turn
     end = view[-1].id if len(view) else -1
     gone = tuple(find_replaced_user_words(entries, view, last))
-    return EarlierWords(session, view, entries, gone, tuple(kept), end)
+    return EarlierWords(session, view, tuple(entries), gone, tuple(kept), end, since=last)
 
 
 def _split_turns(placed: Sequence[PlacedMessage]) -> Iterator[list[PlacedMessage]]:

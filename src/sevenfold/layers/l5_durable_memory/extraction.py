@@ -179,6 +179,8 @@ class Extraction:
         state.waits = self._costs(request) and not self._is_due(said, moment)
         if state.waits:
             return ()
+        if self._learning.hand_over is not None:
+            return await self._hand_over_view(request.view)
         question = self._question(request.view, since, said)
         if moment == "silence" and self._side.compare(cached, question).way == "lean":
             state.waits = True  # only a fork has a reason to hurry: it finds the prefix, and keeps it
@@ -258,13 +260,39 @@ class Extraction:
             said = [text for one in words for text in one.texts]
             requests = sum(one.requests for one in words)
             due = not self._costs(request) or is_due(said, requests, self._set, last=True)
-            if said and due and (hands := await self._find_tools()) is not None:
+            if said and due and self._learning.hand_over is not None:
+                for one in words:
+                    if (last := await self._hand_over(one)) is not None:
+                        all = last >= one.last
+                        waiting.settle(one.session, last, self._clock.now, all=all)
+            elif said and due and (hands := await self._find_tools()) is not None:
                 for batch in split_batches(words, self._side.find_lean_room(request)):
                     if not await self._look_at_batch(request, batch, hands):
                         break
                     for one in {one.session: one for one in batch}.values():  # the last part of each
                         waiting.settle(one.session, one.last, self._clock.now, all=one.all)
         return ()
+
+    async def _hand_over_view(self, view: View) -> Sequence[Mark]:
+        """Give the words of this conversation to somebody else to look through."""
+        from sevenfold.layers.l5_durable_memory.earlier_words import find_earlier_words
+
+        session, entries = self._learning.session, tuple(self._parts.conversation.entries)
+        last = max(self._cursors(view), default=-1)
+        words = find_earlier_words(session, view, entries, last, self._wrote_memory)
+        taken = await self._hand_over(words)
+        if taken is None or taken < words.last:  # the rest at the next look
+            self._state.waits = True
+        return () if taken is None else (self._advanced(view, taken),)
+
+    async def _hand_over(self, words: EarlierWords) -> Id | None:
+        """The last entry that was taken; None if nobody took any, which is said."""
+        assert self._learning.hand_over is not None
+        try:
+            return await anyio.to_thread.run_sync(self._learning.hand_over, words)
+        except SevenfoldError as why:
+            self._emit(Failed(BY, f"what was said waits on this machine: {why}"))
+            return None
 
     def _read_earlier(self, waiting: WaitingFolder) -> list[EarlierWords]:
         """In a thread. A session in which nothing waits after all is crossed off."""
@@ -275,7 +303,8 @@ class Extraction:
             if (transcript := waiting.load(session)) is None or (note := waiting.read(session)) is None:
                 continue
             last = max(note.last, find_cursor(transcript.view))
-            words = find_earlier_words(session, transcript, last, self._wrote_memory)
+            view, entries = transcript.view, transcript.entries
+            words = find_earlier_words(session, view, entries, last, self._wrote_memory)
             if words.texts:
                 found.append(words)
             else:
@@ -299,12 +328,12 @@ class Extraction:
         side, id = self._side.choose_lean(request, question), f"x-{batch[-1].session}-{batch[-1].last}"
         return await self._tried(side, prepare, id, hands, what)
 
-    def _settle(self, view: View) -> None:
-        """Bring the note on what waits up to date, after a look at this view."""
+    def _settle(self, view: View, last: Id | None = None) -> None:
+        """Bring the note on what waits up to date, after a look at this view, up to an entry."""
         waiting, state = self._learning.waiting, self._state
         if waiting is None or not state.noted:
             return
-        last = view[-1].id
+        last = view[-1].id if last is None else last
         newer = [entry for entry in self._parts.conversation.entries if entry.id > last]
         try:
             if any(isinstance(entry.what, Message) and entry.by in TYPED for entry in newer):
@@ -346,9 +375,9 @@ class Extraction:
                 turn, saved = [], True
         return said + turn, saved
 
-    def _advanced(self, view: View) -> Mark:
-        self._state.cursor = view[-1].id
-        self._settle(view)
+    def _advanced(self, view: View, last: Id | None = None) -> Mark:
+        self._state.cursor = view[-1].id if last is None else last
+        self._settle(view, last)
         return Mark(CURSOR, {"last": self._state.cursor})
 
     def _wrote_memory(self, placed: PlacedMessage, view: View) -> bool:

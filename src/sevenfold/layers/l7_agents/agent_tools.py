@@ -16,7 +16,7 @@ from sevenfold.core.protocols import Clock, Tool, ToolFailed
 from sevenfold.core.tokens import estimate_tokens
 from sevenfold.layers.l7_agents import mailbox as frames
 from sevenfold.layers.l7_agents.definitions import GENERAL, AgentDefinition
-from sevenfold.layers.l7_agents.mail import PostOffice, Teammate
+from sevenfold.layers.l7_agents.mail import FarPost, PostOffice, Teammate
 from sevenfold.layers.l7_agents.mailbox import (
     ALL,
     BRIDGE,
@@ -197,9 +197,10 @@ class SendMessageTool:
         post: PostOffice | None,
         clock: Clock,
         sessions: PeerSessions | None = None,
+        far: FarPost | None = None,
     ) -> None:
         self._sender, self._lead, self._agents = sender, lead, agents
-        self._post, self._clock, self._sessions = post, clock, sessions
+        self._post, self._clock, self._sessions, self._far = post, clock, sessions, far
 
     def safe(self, args: Json) -> bool:
         return False  # messages leave in the order in which they were written
@@ -230,7 +231,7 @@ class SendMessageTool:
     def _letter(self, args: Json, to: str) -> Letter:
         if not to:
             raise Refused("the message has no receiver: name an agent in `to`")
-        if to.startswith(BRIDGE):
+        if to.startswith(BRIDGE) and self._far is None:
             raise Refused(explain_remote_address(to))
         text, summary = str(args.get("message", "")), str(args.get("summary", "")).strip()
         if not summary:
@@ -260,9 +261,11 @@ class SendMessageTool:
             return await self._to_all(letter)
         if to.startswith(SESSION):
             return await self._to_session(to.removeprefix(SESSION), letter)
-        told = await self._agents.deliver(to, letter)
+        told = None if to.startswith(BRIDGE) else await self._agents.deliver(to, letter)
         if told is None:
             told = await self._to_teammate(to, letter)
+        if told is None and self._far is not None and letter.frame is None:
+            told = await self._to_far(self._far, to, letter)
         if told is None:
             raise Refused(await self._nobody(to))
         if letter.frame is not None:
@@ -274,6 +277,15 @@ class SendMessageTool:
             return None
         await self._post.send(to, letter)
         return f"The message lies in the mailbox of {to!r}, who reads it at the next step."
+
+    async def _to_far(self, far: FarPost, to: str, letter: Letter) -> str | None:
+        try:
+            there = await anyio.to_thread.run_sync(far.send, to, letter)
+        except Refused:
+            if to.startswith(BRIDGE):
+                raise
+            return None
+        return f"The message was sent to {there} on another machine, which reads it at its next step."
 
     def _members(self) -> Sequence[Teammate]:
         return self._post.members() if self._post else ()

@@ -16,7 +16,7 @@ import time
 import unicodedata
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol, runtime_checkable
 
 import msgspec
 
@@ -103,6 +103,35 @@ class MailStore(Protocol):
 
     def clear(self) -> bool:
         """Remove everything if no letter waits; False: it stays."""
+
+
+class FarLetter(msgspec.Struct, frozen=True):
+    """A letter from another machine, and the number under which it is kept there."""
+
+    id: int
+    agent: str
+    letter: Letter
+
+
+class FarPost(Protocol):
+    """Mail with sessions of the same project on other machines. Methods ask a server: not the event loop.
+
+    A letter that `send` returned from lasts. Those of one sender are taken in their order.
+    """
+
+    def announce(self, agents: Sequence[str]) -> None: ...
+    def withdraw(self) -> None: ...
+    def list_sessions(self) -> dict[str, list[str]]: ...
+    def send(self, to: str, letter: Letter) -> str: ...
+    def take(self) -> Sequence[FarLetter]: ...
+    def keep(self, *ids: int) -> None: ...
+
+
+@runtime_checkable
+class FarMail(Protocol):
+    """A memory that machines share, and by which they can write to each other."""
+
+    def open_post(self, session: str) -> FarPost: ...
 
 
 class PostOffice:

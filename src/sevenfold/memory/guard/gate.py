@@ -79,14 +79,18 @@ class GuardGate:
 
     def let_pass(self, file: str, data: bytes, old: bytes, author: Author) -> PreparedWrite:
         """The bytes to write, attributed to their source; `Guarded` when none of it may become the file."""
+        self.screen(file, data, old, author)
+        if author.kind not in ("agent", "extraction"):  # a dream is judged by what was in the folder
+            return PreparedWrite(data)
+        return self.pass_wall(file, data, old, author)
+
+    def screen(self, file: str, data: bytes, old: bytes, author: Author) -> None:
+        """Raises `Guarded` for a secret, for a text that is too large, and for orders, which are held."""
         verdict = self.check(data, _source(author))
         if verdict.action == "refuse":
             raise Guarded(verdict)
         if verdict.action == "quarantine" and not self._known(verdict, old, author):
             self.hold(file, data, author, verdict)
-        if author.kind not in ("agent", "extraction"):  # a dream is judged by what was in the folder
-            return PreparedWrite(data)
-        return self.pass_wall(file, data, old, author)
 
     def pass_wall(self, file: str, data: bytes, old: bytes, author: Author) -> PreparedWrite:
         """What the user's words and the sources of this write allow; the rest is held."""
