@@ -60,18 +60,22 @@ class EarlierWords(msgspec.Struct, frozen=True):
 
 
 def find_earlier_words(
-    session: str, transcript: Transcript, last: Id, wrote_memory: Callable[[PlacedMessage, View], bool]
+    session: str,
+    transcript: Transcript,
+    last: Id,
+    wrote_memory: Callable[[PlacedMessage, View], bool],
+    covers: Callable[[Id], bool] = lambda id: True,
 ) -> EarlierWords:
-    """The words after this entry, without the turns in which the agent saved something itself."""
+    """The words after this entry that are covered, without turns in which the agent saved something."""
     view, entries = transcript.view, tuple(transcript.entries)
     place = view.where(last)
     since = 0 if place is None else place + 1
     kept: list[PlacedMessage] = []
-    for turn in _split_turns([view[at] for at in range(since, len(view))]):
+    for turn in _split_turns([view[at] for at in range(since, len(view)) if covers(view[at].id)]):
         if not any(wrote_memory(one, view) for one in turn):
             kept += turn
     end = view[-1].id if len(view) else -1
-    gone = tuple(find_replaced_user_words(entries, view, last))
+    gone = tuple(one for one in find_replaced_user_words(entries, view, last) if covers(one[0]))
     return EarlierWords(session, view, entries, gone, tuple(kept), end)
 
 
