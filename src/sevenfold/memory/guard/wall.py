@@ -148,7 +148,7 @@ def _judge_clauses(
     return clauses, held
 
 
-def _find_clause_source(file: str, old: bytes, clauses: Iterable[_Clause], sources: WriteSources) -> str:
+def _find_clause_source(file: str, old: bytes, clauses: Sequence[_Clause], sources: WriteSources) -> str:
     foreign = [one.text for one in clauses if not one.founded]
     if not is_topic(file):
         return ""
