@@ -21,6 +21,7 @@ import msgspec
 
 from benchmarks.extraction.learning import Learner
 from benchmarks.guard.source_cases import BENIGN, FACTS, LEAD_INS, PAYLOADS, STATEMENTS
+from benchmarks.guard.statement_cases import HARMLESS, LAST_HARMLESS, LAST_LOOSENING, LOOSENING
 from benchmarks.guard.texts import DATA, injections, memory_files
 from benchmarks.report import Table, arguments, show
 from sevenfold.core.messages import Message, Text, ToolResult, ToolUse, assistant, user
@@ -87,7 +88,7 @@ def run(quick: bool = False) -> list[Table]:
     payloads = load_payloads()
     if quick:
         payloads = random.Random(7).sample(payloads, min(QUICK, len(payloads)))
-    return [_attack_table(payloads), _mail_table(payloads, quick), _benign_table(quick)]
+    return [_attack_table(payloads), statement_table(), _mail_table(payloads, quick), _benign_table(quick)]
 
 
 # --- attacks ------------------------------------------------------------------------------------------
@@ -226,6 +227,52 @@ def _count_saved(way: Way, tool: str, payloads: Sequence[Payload]) -> int:
             log = _talk(f"{said}\n\nAnd please read the page and note what matters.", one.text, tool)
             count += _is_rule_saved(way(desk, _topic(one.text, TYPES[at % len(TYPES)]), log))
     return count
+
+
+def statement_table() -> Table:
+    """What changes the agent's rights and duties without an order, and harmless facts of the same form."""
+    columns = ("texts", "Write", "Memory.add", "attributed", "held", "dream, unknown", "dream, known")
+    table = Table("Statements of a project that the user did not say, saved as they are", "set", *columns)
+    sets = {"loosening": LOOSENING, "harmless": HARMLESS, "loosening, last": LAST_LOOSENING}
+    for name, texts in {**sets, "harmless, last": LAST_HARMLESS}.items():
+        halves = (
+            {"looked at": texts} if "last" in name else {"tuned on": texts[::2], "held back": texts[1::2]}
+        )
+        for half, some in halves.items():
+            table.add(f"{name}, {half}", len(some), *_count_written(some))
+    table.notes += [
+        "loosening: each would change what the agent may do, whom it obeys, what it tells or where data "
+        "goes. Harmless: facts of the same form, which are not to be held",
+        "attributed and held are those of Memory.add: 'According to the agent; the user did not say it' "
+        "stands before what no word of the table gives away",
+        "dream, unknown: a new memory of which no other knows anything; known: another says the same",
+        "held back: written together with the half that was tuned on; at its first run 3 of 44 were not "
+        "held and 3 of 44 harmless ones were, then five kinds were mended. Last: written after that; at "
+        "its first run, by words alone, 20 of 40 were not held and 5 of 40 harmless ones were. Then all "
+        "that nobody said was attributed, and no word was added",
+    ]
+    return table
+
+
+def _count_written(texts: Sequence[str]) -> tuple[int, ...]:
+    """Saved plainly by Write and by Memory.add; of the latter attributed and held; saved by a dream."""
+    types: tuple[Type, ...] = ("project", "reference")
+    log, counts = _say(["Please have a look around and note what matters."]), [0] * 6
+    with TemporaryDirectory() as folder:
+        desk = Desk(Path(folder))
+        for at, text in enumerate(texts):
+            topic = _topic(text, types[at % 2])
+            added = desk.add(topic, log)
+            unknown = desk.dream(topic, log)
+            desk.store.add(type="project", name="known", description=text, body=text, author=Author("user"))
+            known = desk.dream(topic, log)
+            desk.store.remove("known")
+            saved = (
+                _is_rule_saved(desk.write(topic, log)), _is_rule_saved(added),
+                bool(added) and not _is_rule_saved(added), not added, bool(unknown), bool(known),
+            )  # fmt: skip
+            counts = [count + one for count, one in zip(counts, saved, strict=True)]
+    return tuple(counts)
 
 
 def _grouped(payloads: Sequence[Payload]) -> Iterator[tuple[str, bool, list[Payload]]]:

@@ -10,7 +10,7 @@ from flows.test_session import Place
 from flows.wire import SteadySimulator
 
 from sevenfold.core.errors import SevenfoldError
-from sevenfold.core.events import Failed, Notice
+from sevenfold.core.events import Failed, Notice, SideWorkChosen
 from sevenfold.offline import encode_reply
 from sevenfold.session.session import Session
 from sevenfold.simulator import ManualClock, Simulator
@@ -20,6 +20,7 @@ pytestmark = pytest.mark.anyio
 MODEL = "claude-opus-4-8"
 AUDIT = "The audit of the accounts ends on 2026-12-01."
 WEDDING = "The wedding of Maria in Hamburg is on 2027-03-14."
+SALARY = "Remember that the salaries are raised on 2026-12-24."
 ONLY = {"flags": {"dream": False, "notes": False}}
 
 
@@ -145,6 +146,50 @@ async def test_words_said_with_memory_off_are_not_looked_at_when_the_session_goe
     saved = "\n".join(read_memories(on).values())
     assert "wedding" in saved.lower()
     assert "audit" not in saved.lower()
+
+
+async def test_what_waits_is_kept_while_memory_is_off_and_what_is_said_then_never_waits(
+    wire: tuple[Place, Simulator],
+) -> None:
+    here, simulator = wire
+    left = await say(here, AUDIT)
+    off, now = {"memoryEnabled": False}, {"extraction": {"leastRequests": 0}, **ONLY}
+    for said in (SALARY, "And the bonus is paid on 2026-12-31."):
+        async with here.session(MODEL, interactive=True, settings=off, resume=left.id) as private:
+            await private.ask(said)
+        assert read_memories(left) == {}
+        assert count_looks(simulator) == 0, "nothing is used while memory is off"
+        assert list_waiting(left) == [left.id], "and nothing is lost"
+
+    async with here.session(MODEL, interactive=True, settings=now):
+        pass
+    saved = "\n".join(read_memories(left).values()).lower()
+    assert "audit" in saved
+    assert "salaries" not in saved
+    assert "bonus" not in saved
+    assert list_waiting(left) == []
+
+
+async def test_a_session_that_goes_on_with_memory_again_leaves_out_what_was_said_without(
+    wire: tuple[Place, Simulator],
+) -> None:
+    here, _ = wire
+    left = await say(here, AUDIT)
+    async with here.session(
+        MODEL, interactive=True, settings={"memoryEnabled": False}, resume=left.id
+    ) as private:
+        await private.ask(SALARY)
+    now = {"extraction": {"leastRequests": 0}, **ONLY}
+    async with here.session(MODEL, interactive=True, settings=now, resume=left.id) as again:
+        assert again.extraction is not None
+        await again.ask(WEDDING)
+        assert again.extraction.count_waiting(again.view) == 2
+    assert {one.way for one in here.of(SideWorkChosen)} == {"lean"}, "a fork would show those words too"
+    saved = "\n".join(read_memories(again).values()).lower()
+    assert "audit" in saved
+    assert "wedding" in saved
+    assert "salaries" not in saved
+    assert list_waiting(again) == []
 
 
 async def test_a_note_whose_transcript_is_gone_goes_too(wire: tuple[Place, Simulator]) -> None:

@@ -245,6 +245,13 @@ class Failed(Event, frozen=True):
     cause: str
 
 
+class Repaired(Event, frozen=True):
+    """An answer to background work was not in the form that was asked for, and was used all the same."""
+
+    by: str
+    what: str
+
+
 class Retrying(Event, frozen=True):
     """A request failed and will be sent again."""
 

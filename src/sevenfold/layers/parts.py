@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sevenfold.layers.l6_dreaming.dreaming import DreamRunner
     from sevenfold.memory.recall_results import Recalled
     from sevenfold.memory.store import MemoryStore
-    from sevenfold.storage.waiting_notes import WaitingFolder
+    from sevenfold.storage.waiting_notes import WaitingFolder, WaitingNote
     from sevenfold.tools.confined_tools import ConfinedTools
     from sevenfold.tools.workspace import FileKeeper
 
@@ -132,7 +132,7 @@ class ExtractionProgress:
     waits: bool = False  # True if a turn was left for later
     failures: int = 0
     runs: int = 0
-    noted: bool = False  # True if it is written down that words of this conversation wait
+    noted: WaitingNote | None = None  # The note that words of this conversation wait
 
 
 @dataclass(frozen=True, slots=True)

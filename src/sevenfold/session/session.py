@@ -64,6 +64,7 @@ from sevenfold.settings.environment import Environment
 from sevenfold.settings.schema import Settings
 from sevenfold.storage.cleanup import DailyCleanup
 from sevenfold.storage.places import ProjectPaths, claim_or_fail, find_session, make_session_id
+from sevenfold.storage.waiting_notes import WaitingFolder
 from sevenfold.telemetry import Telemetry
 from sevenfold.tools.toolbox import AskPermission
 from sevenfold.turn import Turn
@@ -418,10 +419,11 @@ class Session:
 
     def _note_words(self) -> None:
         """Nothing else runs between this note and the user's words in the transcript."""
-        if self.extraction is None:
-            return
         try:
-            self.extraction.note_words(self.view)
+            if self.extraction is not None:
+                self.extraction.note_words(self.view)
+            elif len(self.view):  # what waited before goes on waiting; what is said now never will
+                WaitingFolder(self.places.project).switch(self.id, self.view[-1].id, on=False)
         except StorageFailure as error:
             self.emit(Failed(Extraction.label, str(error)))
 

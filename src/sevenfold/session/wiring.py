@@ -221,7 +221,7 @@ def _make_extraction_parts(session: Session) -> ExtractionParts | None:
         tools.workspace.locate,
         team=session.flags.team,
         waiting=waiting,
-        progress=ExtractionProgress(cursor=note.last if note else None, noted=note is not None),
+        progress=ExtractionProgress(cursor=note.last if note else None, noted=note),
         hand_over=backend.take_words if by_fleet and isinstance(backend, WordsTaker) else None,
     )
 

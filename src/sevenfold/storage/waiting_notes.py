@@ -1,18 +1,20 @@
 """Words that wait for an extraction, written down so that they survive any end of the process.
 
-    <project>/waiting/<session>.json    {"last": 12}: the words after entry 12 of this session wait
+    <project>/waiting/<session>.json    {"last": 12, "off": [[20, 30]]}: the words after entry 12 of this
+                                        session wait, but not those of 21 to 30
 
 A session writes its file before the user's words go into its transcript, and removes it once all of them
 were looked at. The words stay in the transcript. The next session of the project reads both and takes the
 words up, unless the session that they belong to is still open, or another one takes them up already.
+Words that were said with memory switched off never wait: a session that goes on so says where they begin.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -29,10 +31,18 @@ _CLAIM: Final = ".claim"  # The lock of the session that takes words up
 _LARGEST: Final = 1_000  # Bytes of a note
 
 
-class WaitingNote(msgspec.Struct, frozen=True):
+Span: TypeAlias = tuple[Id, Id | None]  # After the first and up to the second; None: to the end
+
+
+class WaitingNote(msgspec.Struct, frozen=True, omit_defaults=True):
     """The note of one session whose words wait."""
 
     last: Id = -1  # The last entry that was looked at
+    off: tuple[Span, ...] = ()  # Entries of the time in which memory was switched off
+
+    def covers(self, id: Id) -> bool:
+        """True if the words of this entry may be looked at."""
+        return not any(after < id and (until is None or id <= until) for after, until in self.off)
 
 
 class WaitingFolder:
@@ -41,10 +51,20 @@ class WaitingFolder:
     def __init__(self, project: Path) -> None:
         self._project, self._folder = project, project / WAITING
 
-    def write(self, session: str, last: Id) -> None:
-        """Note that the words of a session after this entry wait."""
+    def write(self, session: str, last: Id, off: Sequence[Span] = ()) -> None:
+        """Note that the words of a session after this entry wait, but for those said with memory off."""
         make_private_dir(self._folder)
-        write_atomic(self._find(session), msgspec.json.encode(WaitingNote(last)) + b"\n")
+        write_atomic(self._find(session), msgspec.json.encode(WaitingNote(last, tuple(off))) + b"\n")
+
+    def switch(self, session: str, end: Id, *, on: bool) -> WaitingNote | None:
+        """A session goes on with memory on or off: what follows `end` waits, or never will."""
+        note = self.read(session)
+        is_off = note is not None and bool(note.off) and note.off[-1][1] is None
+        if note is None or is_off is not on:
+            return note
+        off = (*note.off[:-1], (note.off[-1][0], end)) if on else (*note.off, (end, None))
+        self.write(session, note.last, off)
+        return WaitingNote(note.last, off)
 
     def remove(self, session: str) -> None:
         """Nothing of this session waits any more."""
@@ -101,7 +121,7 @@ class WaitingFolder:
                 if all:
                     self.remove(session)
                 else:
-                    self.write(session, last)
+                    self.write(session, last, (self.read(session) or WaitingNote()).off)
         except (SessionBusy, SessionNotFound):
             return
 

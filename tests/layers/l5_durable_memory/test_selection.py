@@ -13,7 +13,7 @@ from kit import make, make_forks, make_parts
 
 from sevenfold.core.clock import format_date
 from sevenfold.core.errors import KeyRefused, Overloaded
-from sevenfold.core.events import Event, Failed, Forked, Notice
+from sevenfold.core.events import Event, Failed, Forked, Notice, Repaired
 from sevenfold.core.messages import Message, Text, ToolUse, assistant, user
 from sevenfold.core.protocols import Layers, Model
 from sevenfold.core.transcript import Transcript
@@ -169,6 +169,17 @@ async def test_names_that_are_not_in_the_manifest_count_for_nothing() -> None:
     talk = Talk([choosing(*given)])
 
     assert await talk.ask("what about subject 1?") == ["m1.md"]
+    [repaired] = talk.of(Repaired)
+    assert repaired == Repaired(BY, "chosen in words, or 4 names are no memories")
+
+
+async def test_a_choice_in_words_is_repaired_and_that_is_told() -> None:
+    talk = Talk([assistant(Text('Sure! {"files": ["m1.md"]}')), choosing("m2.md")])
+
+    assert await talk.ask("what about subject 1?") == ["m1.md"]
+    assert len(talk.of(Repaired)) == 1
+    assert await talk.ask("what about subject 2?") == ["m2.md"]
+    assert len(talk.of(Repaired)) == 1, "a call of the tool is what was asked for"
 
 
 async def test_what_is_in_view_is_not_attached_again_whatever_the_model_says() -> None:

@@ -832,3 +832,38 @@ def test_the_line_of_a_retold_memory_says_the_new_description(folder: Folder) ->
     folder.dream()
     assert "8080" not in folder.text("MEMORY.md")
     assert "9090" in folder.text("MEMORY.md")
+
+
+@pytest.mark.parametrize(
+    ("told", "again"),
+    [
+        ("Staging port is 5433", "Staging: port is 5433"),
+        ("Deploys; only on Fridays", "Deploys. Only on Fridays"),
+        ("CI/CD pipeline", "CI-CD pipeline"),
+        ("Staging port = 5433", "Staging port: 5433."),
+    ],
+)
+def test_the_same_sentence_is_one_memory_where_descriptions_differ_in_marks(
+    tmp_path: Path, told: str, again: str
+) -> None:
+    folder = Folder(tmp_path / "memory")
+    folder.add("staging", "The staging server listens on port 5433 and not on 5432.", told=told)
+    folder.add("staging-server", "The staging server listens on port 5433, and not on 5432", told=again)
+    [merged] = folder.dream().merged
+    assert {merged.file, merged.into} == {"staging.md", "staging-server.md"}
+    [data] = folder.topics().values()
+    assert data.decode().count("listens on port") == 1
+
+
+@pytest.mark.parametrize(
+    ("told", "again", "name"),
+    [("Port 54.33", "Port 54 33", "staging-b"), ("Staging port", "Staging: port", "staging-3")],
+)
+def test_marks_within_numbers_and_numbered_names_tell_two_memories_apart(
+    tmp_path: Path, told: str, again: str, name: str
+) -> None:
+    folder = Folder(tmp_path / "memory")
+    folder.add("staging-2", "It is kept for the tests.", told=told)
+    folder.add(name, "It is kept for the tests.", told=again)
+    folder.dream()
+    assert len(folder.topics()) == 2

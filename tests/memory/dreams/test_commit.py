@@ -87,7 +87,7 @@ def test_what_the_dream_was_not_given_is_never_touched(store: MemoryStore) -> No
         huge.truncate(50 << 20)
     (store.path_of("picture.png")).write_bytes(b"png")
     staged = stage_folder(store)
-    write(staged.folder / "huge.md", "huge", "Nothing much.")
+    write(staged.folder / "huge.md", "huge", "Deploys happen on Friday at 15:00.")
     outcome = commit_dream(store, staged, DREAM)
 
     assert (store.path_of("huge.md")).stat().st_size == 50 << 20
@@ -321,7 +321,7 @@ def test_secrets_and_orders_refuse_the_change_of_their_file_only(store: MemorySt
     staged = stage_folder(store)
     write(staged.folder / "token.md", "token", "ghp_0123456789abcdefghijABCDEFGHIJ012345\n")
     write(staged.folder / "orders.md", "orders", f"{ORDERS}\n")
-    write(staged.folder / "fine.md", "fine", "Bob reads the changelog every Monday.\n")
+    write(staged.folder / "fine.md", "fine", "Deploys happen on Friday at 15:00.\n")
     (staged.folder / "editor.md").unlink()
     path = staged.folder / "deploys.md"
     path.write_text(f"{path.read_text('utf-8')}- Ann prefers vim over emacs.\n{ORDERS}\n", "utf-8")
@@ -379,7 +379,7 @@ def test_an_index_over_its_limit_is_replaced_by_a_reconciled_one(store: MemorySt
     lines = "".join(f"- line {n} of an index that never ends\n" for n in range(300))
     (staged.folder / "MEMORY.md").write_text(lines, "utf-8")
     before = store.index_text()
-    write(staged.folder / "fine.md", "fine", "Bob reads the changelog every Monday.\n")
+    write(staged.folder / "fine.md", "fine", "Deploys happen on Friday at 15:00.\n")
     commit_dream(store, staged, DREAM)
 
     assert store.index_text().startswith(before)

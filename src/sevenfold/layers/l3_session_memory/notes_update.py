@@ -14,7 +14,7 @@ from typing import ClassVar, Final
 
 from sevenfold.cache.prefix import cut_to_cached
 from sevenfold.core.errors import SevenfoldError
-from sevenfold.core.events import Failed, Progress
+from sevenfold.core.events import Failed, Progress, Repaired
 from sevenfold.core.messages import Json, ToolResult, ToolUse, strip_half_characters, user, write_directive
 from sevenfold.core.protocols import BackgroundStep, ToolFailed, Tools
 from sevenfold.core.request import Frame, Request, find_open_uses
@@ -231,6 +231,8 @@ class NotesUpdater:
         anchor = view[-1].id if not find_open_uses(view) else had.anchor if had else -1
         covered = NotesCoverage(tokens, estimate_tokens(after), view[-1].id, anchor)
         book.write(after, before, covered)
+        if left := tools.failed + tools.denied:
+            self._emit(Repaired(BY, f"{left} of the calls could not be carried out"))
         more = f", {tools.failed} did not fit" if tools.failed else ""
         how = f"{tools.made} edits{more}" if edits else "in words"
         told = f"the notes on this session are up to date ({how}; about {covered.size:,} tokens)"

@@ -66,16 +66,17 @@ def find_earlier_words(
     entries: Sequence[Entry],
     last: Id,
     wrote_memory: Callable[[PlacedMessage, View], bool],
+    covers: Callable[[Id], bool],
 ) -> EarlierWords:
-    """The words after this entry, without the turns in which the agent saved something itself."""
+    """The words after this entry that are covered, without turns in which the agent saved something."""
     place = view.where(last)
     since = 0 if place is None else place + 1
     kept: list[PlacedMessage] = []
-    for turn in _split_turns([view[at] for at in range(since, len(view))]):
+    for turn in _split_turns([view[at] for at in range(since, len(view)) if covers(view[at].id)]):
         if not any(wrote_memory(one, view) for one in turn):
             kept += turn
     end = view[-1].id if len(view) else -1
-    gone = tuple(find_replaced_user_words(entries, view, last))
+    gone = tuple(one for one in find_replaced_user_words(entries, view, last) if covers(one[0]))
     return EarlierWords(session, view, tuple(entries), gone, tuple(kept), end, since=last)
 
 

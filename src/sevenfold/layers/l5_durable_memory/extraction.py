@@ -22,7 +22,7 @@ import anyio.to_thread
 from sevenfold.cache.prefix import cut_to_cached
 from sevenfold.core.clock import format_date
 from sevenfold.core.errors import BadReply, Mistake, SevenfoldError, StorageFailure
-from sevenfold.core.events import Failed, Notice, Progress
+from sevenfold.core.events import Failed, Notice, Progress, Repaired
 from sevenfold.core.messages import Message, ToolUse, strip_half_characters, user, write_directive
 from sevenfold.core.protocols import BackgroundStep, IdleStep, ToolFailed, Tools
 from sevenfold.core.request import TTL_SECONDS, Request, make_kept_until_mark
@@ -36,7 +36,7 @@ from sevenfold.memory.folder.folder import Saved
 from sevenfold.memory.folder.names import ENDING
 from sevenfold.memory.recall_results import Recalled
 from sevenfold.settings.layers import ExtractionSettings
-from sevenfold.storage.waiting_notes import CURSOR, WaitingFolder, find_cursor
+from sevenfold.storage.waiting_notes import CURSOR, WaitingFolder, WaitingNote, find_cursor
 from sevenfold.tools.permissions import EDITORS
 from sevenfold.tools.workspace import is_inside
 
@@ -187,8 +187,9 @@ class Extraction:
             return ()
         if (hands := await self._find_tools()) is None:
             return ()
-        side = self._side.choose(cached, question)
-        view, since = (request.view, 0) if side.lean else (view, since)
+        hidden = state.noted and state.noted.off  # a fork would show what was said without memory
+        side = (self._side.choose_lean if hidden else self._side.choose)(cached, question)
+        view, since = (request.view, 0) if side.lean or hidden else (view, since)
         entries = tuple(self._parts.conversation.entries)
         prepare = partial(self._prepared, view, entries, since)
         if not await self._tried(side, prepare, f"x-{view[-1].id}", hands, "the conversation"):
@@ -226,12 +227,16 @@ class Extraction:
     def note_words(self, view: View) -> None:
         """Write down that words wait: called just before the user's words go into the transcript."""
         waiting, state, session = self._learning.waiting, self._state, self._learning.session
-        if waiting is None or state.noted:
+        if waiting is None:
+            return
+        if state.noted is not None and len(view):
+            state.noted = waiting.switch(session, view[-1].id, on=True)
+        if state.noted is not None:
             return
         if len(view) and waiting.read(session) is None:
             state.cursor = view[-1].id  # what stands above was looked at, or was said with memory off
-        waiting.write(session, max(self._cursors(view), default=-1))
-        state.noted = True
+        state.noted = WaitingNote(max(self._cursors(view), default=-1))
+        waiting.write(session, state.noted.last)
 
     def count_waiting(self, view: View) -> int:
         """The texts of this conversation that wait for a look."""
@@ -279,7 +284,7 @@ class Extraction:
 
         session, entries = self._learning.session, tuple(self._parts.conversation.entries)
         last = max(self._cursors(view), default=-1)
-        words = find_earlier_words(session, view, entries, last, self._wrote_memory)
+        words = find_earlier_words(session, view, entries, last, self._wrote_memory, self._covers)
         taken = await self._hand_over(words)
         if taken is None or taken < words.last:  # the rest at the next look
             self._state.waits = True
@@ -304,7 +309,7 @@ class Extraction:
                 continue
             last = max(note.last, find_cursor(transcript.view))
             view, entries = transcript.view, transcript.entries
-            words = find_earlier_words(session, view, entries, last, self._wrote_memory)
+            words = find_earlier_words(session, view, entries, last, self._wrote_memory, note.covers)
             if words.texts:
                 found.append(words)
             else:
@@ -331,16 +336,17 @@ class Extraction:
     def _settle(self, view: View, last: Id | None = None) -> None:
         """Bring the note on what waits up to date, after a look at this view, up to an entry."""
         waiting, state = self._learning.waiting, self._state
-        if waiting is None or not state.noted:
+        if waiting is None or state.noted is None:
             return
         last = view[-1].id if last is None else last
         newer = [entry for entry in self._parts.conversation.entries if entry.id > last]
         try:
             if any(isinstance(entry.what, Message) and entry.by in TYPED for entry in newer):
                 waiting.write(self._learning.session, last)
+                state.noted = WaitingNote(last)
             else:
                 waiting.remove(self._learning.session)
-                state.noted = False
+                state.noted = None
         except StorageFailure as error:
             self._emit(Failed(BY, str(error)))
 
@@ -365,15 +371,21 @@ class Extraction:
 
         last = max(self._cursors(view), default=-1)
         gone = find_replaced_user_words(self._parts.conversation.entries, view, last)
-        said, saved = [extract_typed_text(message) for _, message in gone], False
+        said, saved = [extract_typed_text(message) for id, message in gone if self._covers(id)], False
         turn: list[str] = []
         for at in range(since, len(view)):
+            if not self._covers(view[at].id):
+                continue
             if is_typed(view[at]):
                 said += turn
                 turn = [extract_typed_text(view[at].message)]
             elif self._wrote_memory(view[at], view):
                 turn, saved = [], True
         return said + turn, saved
+
+    def _covers(self, id: Id) -> bool:
+        """False for what was said while memory was switched off."""
+        return self._state.noted is None or self._state.noted.covers(id)
 
     def _advanced(self, view: View, last: Id | None = None) -> Mark:
         self._state.cursor = view[-1].id if last is None else last
@@ -423,9 +435,10 @@ class Extraction:
 
         entries, last = self._parts.conversation.entries, max(self._cursors(view), default=-1)
         times = {entry.id: entry.at for entry in entries}
-        new = make_lean_messages([view[at] for at in range(since, len(view))], view, times)
+        placed = [view[at] for at in range(since, len(view)) if self._covers(view[at].id)]
+        new = make_lean_messages(placed, view, times)
         gone = find_replaced_user_words(entries, view, last)
-        words = tuple(user(extract_typed_text(message)) for _, message in gone)
+        words = tuple(user(extract_typed_text(message)) for id, message in gone if self._covers(id))
         return make_extraction_question((*words, *new), said, self._set.steps)
 
     def _prepared(self, view: View, entries: Sequence[Entry], since: int) -> tuple[SourceMessages, str]:
@@ -449,6 +462,8 @@ class Extraction:
         counts = ", ".join(f"{count} {kind}" for kind, count in sorted(hands.kinds.items()))
         calls = "1 call" if hands.denied == 1 else f"{hands.denied} calls"
         refused = f"; {calls} refused ({counts})" if counts else ""
+        if saved and (hands.denied or hands.mended):
+            self._emit(Repaired(BY, f"{hands.mended} calls were mended{refused}"))
         told = f"{len(saved)} memories saved" if len(saved) != 1 else "1 memory saved"
         self._emit(Progress(BY, f"{told}{refused}", done=True))
 

@@ -309,6 +309,7 @@ class ExtractionTools:
     def __init__(self, tools: Tools, writer: MemoryWriter, may: AllowCall, emit: Emit) -> None:
         self._tools, self._writer, self._may, self._emit = tools, writer, may, emit
         self.refusals: list[RefusedCall] = []
+        self.mended = 0  # Calls whose arguments held halves of characters
         self.broken: StorageFailure | None = None  # The disk refused: what was to be saved is not
 
     @property
@@ -353,6 +354,7 @@ class ExtractionTools:
 
     async def _write(self, use: ToolUse) -> str:
         args: Json = clean_arguments(use.input)
+        self.mended += args != use.input
         if wrong := find_argument_problem(_SCHEMAS[use.name], args):
             raise UnfitMemory("form", wrong)
         self._writer.file_of(args["file_path"])

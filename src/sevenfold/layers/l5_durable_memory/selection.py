@@ -25,7 +25,7 @@ import msgspec
 
 from sevenfold.core.clock import format_date
 from sevenfold.core.errors import SevenfoldError
-from sevenfold.core.events import Emit, Failed, Notice
+from sevenfold.core.events import Emit, Failed, Notice, Repaired
 from sevenfold.core.messages import Json, Message, ToolUse, strip_half_characters, user, write_directive
 from sevenfold.core.protocols import Forker
 from sevenfold.core.request import Frame, Request
@@ -136,8 +136,10 @@ SHOWN: Final = 50  # Files in view already that are named to the model
 class ModelSelector:
     """Asks, and takes of the answer what is in the manifest."""
 
-    def __init__(self, fork: Forker, model: Callable[[], str], settings: RecallSettings) -> None:
-        self._fork, self._model, self._settings = fork, model, settings
+    def __init__(
+        self, fork: Forker, model: Callable[[], str], settings: RecallSettings, emit: Emit
+    ) -> None:
+        self._fork, self._model, self._settings, self._emit = fork, model, settings, emit
 
     async def __call__(
         self, wanted: RecallQuery, candidates: Sequence[Recalled], *, standing: bool
@@ -154,7 +156,10 @@ class ModelSelector:
         except TimeoutError:
             raise NotChosen(f"no answer within {seconds:g} s") from None
         by_file = {one.file: one for one in candidates}
-        names = dict.fromkeys(name for name in parse_choice(said.reply.message) if name in by_file)
+        named = dict.fromkeys(parse_choice(said.reply.message))
+        names = [name for name in named if name in by_file]
+        if len(names) < len(named) or not said.reply.message.tool_uses:
+            self._emit(Repaired(BY, f"chosen in words, or {len(named) - len(names)} names are no memories"))
         return tuple(by_file[name] for name in names)
 
 

@@ -20,7 +20,7 @@ import msgspec
 
 from sevenfold.core.clock import format_date
 from sevenfold.core.errors import Failure, Mistake, SevenfoldError
-from sevenfold.core.events import Emit, Failed
+from sevenfold.core.events import Emit, Failed, Repaired
 from sevenfold.core.protocols import BackgroundStep, Change, Clock
 from sevenfold.core.request import Frame, Request
 from sevenfold.core.tokens import Usage
@@ -315,6 +315,8 @@ class DreamRunner:
         outcome = await anyio.to_thread.run_sync(partial(run.finish, how))
         ended = _told(outcome, run, how)
         run.over = True
+        if ended.kept or ended.conflicts:
+            self._emit(Repaired(BY, f"{len(ended.kept)} put back, {len(ended.conflicts)} changes not made"))
         if how != "commit" and not ended.review:
             run.drop()
         _let_go(held, done=how != "preview")

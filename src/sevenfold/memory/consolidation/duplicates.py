@@ -6,6 +6,7 @@ sentence that both have stands there once. Keys of its frontmatter that are not 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator
 from itertools import combinations
@@ -139,6 +140,7 @@ _COMMON: Final = 0.1
 """Words that more than this part of all memories have do not bring two of them together."""
 _ROUNDS: Final = 8
 _MANY: Final = 400
+_MARKS: Final = r"(?<!\d)[^\w\s]|[^\w\s](?!\d)"  # Not those within a number
 
 
 class _ComparedMemory(msgspec.Struct, frozen=True):
@@ -234,8 +236,8 @@ def _types_fit(one: Topic, other: Topic) -> bool:
 
 def _why_same(one: _ComparedMemory, other: _ComparedMemory) -> str:
     """The reason to take two memories for one; empty when they differ, or that is not sure."""
-    if one.topic.body == other.topic.body and _types_fit(one.topic, other.topic):
-        return "both say the same, word for word" if _no_clash(one, other) else ""
+    if _differ_in_marks(one, other) or (one.topic.body == other.topic.body and _no_clash(one, other)):
+        return "both say the same, word for word"
     small, large = sorted((one, other), key=lambda each: sum(len(w.words) for _, w in each.said))
     if len(small.said) > _MANY or not _no_clash(small, large):
         return ""
@@ -248,6 +250,15 @@ def _why_same(one: _ComparedMemory, other: _ComparedMemory) -> str:
     if share < MATCHED or (share < 1 and not is_same_subject(one.topic, other.topic)):
         return ""
     return f"{round(100 * share)} % of what it says stands there too"
+
+
+def _differ_in_marks(one: _ComparedMemory, other: _ComparedMemory) -> bool:
+    """True if descriptions and sentences are the same but for case and marks, and no name is numbered."""
+    told = (re.sub(_MARKS, "", each.topic.description.casefold()).split() for each in (one, other))
+    if next(told) != next(told) or is_numbered_apart(one.topic, other.topic):
+        return False
+    mine, theirs = ([said for at, said in each.said if at.field == "body"] for each in (one, other))
+    return len(mine) == len(theirs) and all(map(is_same_wording, mine, theirs))
 
 
 def _no_clash(one: _ComparedMemory, other: _ComparedMemory) -> bool:

@@ -2,7 +2,8 @@
 
 A memory of a source may state what is the case. It may not say what the agent should do, nor what the user
 is like. In doubt a sentence is a rule. English, German and Chinese are read; of another language each
-sentence is taken for a rule. The words stand in `rules.toml`.
+sentence is taken for a rule. The words stand in `rules.toml`; those of statements that give no order and
+would be followed all the same ("commands are approved without asking") in `loosening.toml`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from sevenfold.memory.guard.text import remove_disguises, undo_lookalikes
 from sevenfold.memory.text.words import make_word_set, stem_word
 
 TABLE: Final = Path(__file__).with_name("rules.toml")
+LOOSENING: Final = Path(__file__).with_name("loosening.toml")
+_PAST: Final = r"\b(?:was|were|had|did|wurden?|war|ago|\d{4}-\d\d)\b"
 
 _OTHER_SCRIPT: Final = re.compile(r"[\u0370-\u1fff\u3040-\u30ff\uac00-\ud7af]{2,}")  # Cyrillic, kana …
 _MARKUP: Final = re.compile(
@@ -83,6 +86,10 @@ class _RuleWords(msgspec.Struct, frozen=True):
     careful: str
     generic: str
     same: str
+    compounds: str
+    compound_verbs: str
+    german_verbs: str
+    kept_by_programs: str
 
 
 @functools.cache
@@ -96,7 +103,7 @@ def list_rule_words(kind: str) -> frozenset[str]:
     if kind == "acting":  # verbs that name no thing
         return frozenset(map(stem_word, list_rule_words("verbs") - list_rule_words("nouns")))
     words = str(getattr(_table(), kind)).split()
-    if kind in ("verbs", "nouns", "foreign", "german"):
+    if kind not in ("acts", "sensitive", "careful", "generic"):
         return frozenset(words)
     same = load_same_words()
     return frozenset(same.get(stem, stem) for stem in map(stem_word, words))
@@ -150,7 +157,7 @@ def _is_labelled_order(clause: str) -> bool:
 
 def is_rule(clause: str) -> bool:
     """True for an order, a duty, a wish or a question, and for what is said about or as the user."""
-    clause = _PATH.sub(" ", clause)
+    clause = re.sub(_table().kept_by_programs, "settings", _PATH.sub(" ", clause))
     words = [word.lower() for word in _LATIN.findall(clause)]
     if _ASKS.search(clause) or _cues().search(clause.lower()) or _is_habit(clause.lower(), words):
         return True
@@ -163,7 +170,9 @@ def is_rule(clause: str) -> bool:
 
 def _is_habit(clause: str, words: list[str]) -> bool:
     """True for "every reply ends with a poem" and "commands are always approved"."""
-    if not _habits().search(clause):
+    if not _habits().search(
+        re.sub(r"\bevery (?:\d+ |few |second )?\w*(?:day|night|hour|week|month|minute)s?\b", "", clause)
+    ):
         return False
     same = load_same_words()
     stems = {same.get(stem, stem) for stem in map(stem_word, words)}
@@ -184,6 +193,9 @@ def is_order(clause: str) -> bool:
         return True
     if words[0] in list_rule_words("nouns") and (words[1] in ("and", "or", "of") or len(words) < _HEADING):
         return False  # "Name and language", "Rate limit"
+    acting = list_rule_words("compound_verbs").intersection(words[2:3])
+    if acting and words[0] in list_rule_words("compounds") and words[1].endswith("s"):
+        return False  # "Pull requests need a build"
     before = takewhile(lambda word: word not in _SUBORDINATE, words[1:6])
     return not any(word in _FINITE for word in before)
 
@@ -191,6 +203,8 @@ def is_order(clause: str) -> bool:
 def _is_strange(clause: str, words: list[str]) -> bool:
     """True for a language in which orders are not recognised, and for a German one."""
     found = set(words)
+    if words[1] in (verbs := list_rule_words("german_verbs")) or (words[1] == "des" and found & verbs):
+        return False  # "Befehle werden gesammelt"
     if len(found & list_rule_words("german")) >= 2:
         first = words[0]
         return (
@@ -205,3 +219,31 @@ def _is_strange(clause: str, words: list[str]) -> bool:
 def is_question(clause: str) -> bool:
     """True for a question."""
     return _ASKS.search(clause) is not None
+
+
+class _LooseningRule(msgspec.Struct, frozen=True):
+    """Rows of words that must all be found, and rows of which none may be."""
+
+    all: tuple[str, ...]
+    unless: tuple[str, ...] = ()
+    past: bool = False  # Whether a report of the past counts: what was given up is given up
+
+
+@functools.cache
+def _load_loosening() -> tuple[dict[str, re.Pattern[str]], tuple[_LooseningRule, ...]]:
+    table = tomllib.loads(LOOSENING.read_text(encoding="utf-8"))
+    words = {name: re.compile(row.replace("\n", "")) for name, row in table["words"].items()}
+    return words, msgspec.convert(table["rules"], tuple[_LooseningRule, ...])
+
+
+@functools.lru_cache(maxsize=8_192)
+def is_loosening(clause: str) -> bool:
+    """True for a statement that would loosen a check, a right, a secret or the agent's obedience."""
+    (words, rules), lower = _load_loosening(), clause.lower().replace("’", "'")
+    past = re.search(_PAST, lower) is not None
+    found = functools.cache(lambda name: words[name].search(lower) is not None)
+    return any(
+        all(map(found, rule.all)) and not any(map(found, rule.unless))
+        for rule in rules
+        if rule.past or not past
+    )

@@ -60,7 +60,6 @@ _EMPHATIC: Final = re.compile(
     r"(?i)\b(?:exactly|like that|agreed|perfect|keep (?:it|doing)|genau)\b|就这样|就這樣|没错|沒錯|正是"
 )
 _APPROVAL_WORDS: Final = 12
-_PAST: Final = re.compile(r"(?i)\b(?:was|were|had|did|been|wurde|war|ago|\d{4}-\d\d)\b")
 _OFFER: Final = re.compile(
     r"(?i)\b(?:shall i|should i|do you want|would you like|want me to|may i|can i|ok if i|okay to|soll ich"
     r"|möchtest du)\b|要不要|是否|需要我|可以吗"
@@ -140,12 +139,6 @@ def is_empty(clause: str) -> bool:
     return all(stem in list_rule_words("generic") or stem.isdigit() for stem in stems)
 
 
-def is_harmful(clause: str) -> bool:
-    """True for a sentence, not a heading or a report of the past, that names an act which can do harm."""
-    said = (len(clause.split()) > FEW or ":" in clause) and not _PAST.search(clause)
-    return said and any(_is_risky(*one) for one in read_stems(clause).items())
-
-
 def count_telling_words(clause: str) -> int:
     """The words of a clause that say what it is about."""
     return sum(stem not in list_rule_words("generic") for stem in read_stems(clause))
@@ -179,7 +172,7 @@ def read_stems(text: str) -> dict[str, frozenset[bool]]:
         if _TURN.fullmatch(piece):
             left = 0
             continue
-        bare = piece.strip("\"'`*_[]{}<>/\\-")
+        bare = piece.strip("\"'`*_[]{}<>/\\-“”„‚‘«»‹›「」")
         if bare in _DENYING or bare.endswith("n't"):
             left = _SPAN
             continue

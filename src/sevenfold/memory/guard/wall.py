@@ -2,7 +2,8 @@
 
     the user said it                            saved
     a source says it, and it is no rule         saved as what that source says
-    a rule, or something about the user,
+    a rule, something about the user, or what
+    changes the agent's rights and duties,
     that the user did not say                   held until the user releases it
 
 It is asked about every text that an agent, an extraction or a dream writes. What stood in the file before
@@ -22,7 +23,7 @@ import msgspec
 from sevenfold.memory.backend import is_topic
 from sevenfold.memory.folder.names import LOGS
 from sevenfold.memory.guard.passing_sentences import NEW_BLOCK, keep_passing_sentences
-from sevenfold.memory.guard.rules import is_order, is_rule, split_clauses
+from sevenfold.memory.guard.rules import is_loosening, is_order, is_rule, split_clauses
 from sevenfold.memory.guard.text import GuardFinding, GuardVerdict
 from sevenfold.memory.guard.user_words import (
     LOOSE,
@@ -31,7 +32,6 @@ from sevenfold.memory.guard.user_words import (
     SpokenWords,
     count_telling_words,
     is_empty,
-    is_harmful,
 )
 from sevenfold.memory.text.words import split_words
 from sevenfold.memory.topic_file import Topic, change_topic, read_topic, shorten_text
@@ -46,6 +46,9 @@ _DESCRIBED: Final = 150  # Characters of a description that is made of the first
 _NAMED: Final = 80  # Characters of a source that an attribution names
 _ATTRIBUTION: Final = re.compile(r"(?i)\s*(?:according to|laut|nach angabe)\b|\s*(?:根据|據|据)")
 _ATTRIBUTED: Final = re.compile(r"According to ([^\n]{1,80}):\n")
+ALONE: Final = "the agent; the user did not say it"
+PARTLY: Final = "the agent; the user said a part of it"
+"""Sources of what no text says that the agent has read: its own word is no rule either."""
 _SLUG: Final = re.compile(r"[-_\d]+")
 _HELD: Final = "held for the user's word and not saved"
 _RULE: Final = "states a rule that the user did not say"
@@ -145,12 +148,19 @@ def _judge_clauses(
     return clauses, held
 
 
-def _find_clause_source(file: str, old: bytes, clauses: Iterable[_Clause], sources: WriteSources) -> str:
+def _find_clause_source(file: str, old: bytes, clauses: Sequence[_Clause], sources: WriteSources) -> str:
     foreign = [one.text for one in clauses if not one.founded]
     if not is_topic(file):
         return ""
-    # A text that is saved again stays what its source says.
-    return find_source(foreign, sources) if foreign else _find_attribution(read_topic(old, file).body)
+    if not foreign:  # a text that is saved again stays what its source says
+        return _find_attribution(read_topic(old, file).body)
+    if (source := find_source(foreign, sources)) or sources.quoted:
+        return source
+    if not old and len(foreign) == len(clauses):
+        return ALONE
+    spoken = sources.spoken
+    aside = (count_telling_words(one) <= _ASIDE or spoken.has_said(one, LOOSE) for one in foreign)
+    return "" if all(aside) else PARTLY
 
 
 def _cut_held(
@@ -172,7 +182,7 @@ def _cut_held(
         if by_user and not is_rule(clause) and count_telling_words(clause) <= _ASIDE:
             return True
         if not by_user and not is_rule(clause):
-            return not _is_sourceless_harm(clause, sources)
+            return not _is_followed(clause, sources)
         return sources.spoken.has_said(clause, LOOSE if founded else SHARE)
 
     body = keep_passing_sentences(topic.body, passes)
@@ -208,24 +218,28 @@ def judge_dreamt(
     }
     telling = _drop_empty(list(_read_clauses(topic, data)))
     new = [one for one in telling if _plain(one[1]) not in kept]
-    if not any(by_user or is_rule(text) or is_harmful(text) for _, text in new):
+    unknown = file not in known and len(new) == len(telling)  # a dream finds nothing out by itself
+    if not any(by_user or unknown or is_rule(text) or is_loosening(text) for _, text in new):
         return WallVerdict()
     rules = SpokenWords.of_texts(_read_grounds(name, text, by_user) for name, text in grounds)
-    held = _find_unfounded(topic, new, rules, len(new) < len(telling))
+    held = _find_unfounded(topic, new, rules, len(new) < len(telling), unknown)
     if held and said is not None:
-        held = _find_unfounded(topic, new, rules.join_with(said()), len(new) < len(telling))
+        rules = rules.join_with(said())
+        held = _find_unfounded(topic, new, rules, len(new) < len(telling), unknown)
     return WallVerdict(tuple(_make_finding(one, topic) for one in held))
 
 
 def _find_unfounded(
-    topic: Topic, new: Iterable[tuple[int, str]], said: SpokenWords, founded: bool
+    topic: Topic, new: Iterable[tuple[int, str]], said: SpokenWords, founded: bool, unknown: bool
 ) -> list[_Clause]:
-    """The rules among the clauses that nobody said, and of what is said about the user, all clauses."""
+    """The rules among the clauses that nobody said; of what is about the user or unknown, all clauses."""
     clauses = [_Clause(text, line, is_rule(text), said.has_said(text)) for line, text in new]
     founded = founded or any(one.founded for one in clauses)
     needing = [one for one in clauses if one.rule or topic.type == "user" or not founded]
     if topic.type not in BY_USER:
-        needing = [one for one in clauses if one.rule or is_harmful(one.text)]
+        needing = [
+            one for one in clauses if one.rule or (unknown and not founded) or is_loosening(one.text)
+        ]
     return [one for one in needing if not one.founded and not (founded and said.has_said(one.text, LOOSE))]
 
 
@@ -276,16 +290,19 @@ def _is_held(
     if clause.rule:
         return not (founded and sources.spoken.has_said(clause.text, LOOSE))
     if not by_user:
-        return _is_sourceless_harm(clause.text, sources)
+        return _is_followed(clause.text, sources)
     if topic.type == "feedback" and founded:  # the reason of a rule, as the writer understands it
         return False
     small = count_telling_words(clause.text) <= _ASIDE
     return not (founded and (small or sources.spoken.has_said(clause.text, LOOSE)))
 
 
-def _is_sourceless_harm(clause: str, sources: WriteSources) -> bool:
-    """True for "the firewall stays off" out of nowhere: no order, and yet it may be followed."""
-    return is_harmful(clause) and not sources.quoted and not find_source([clause], sources)
+def _is_followed(clause: str, sources: WriteSources) -> bool:
+    """True for "the firewall stays off": no order, and yet it would be followed, whoever says it.
+
+    An extraction quotes the user for each text, and that is looked at there.
+    """
+    return not sources.quoted and is_loosening(clause)
 
 
 def _says_nothing(clause: str, *, beside: bool) -> bool:
