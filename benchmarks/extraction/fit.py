@@ -2,7 +2,7 @@
 
 python -m benchmarks.extraction.fit [--all] [--json]
 
-`--all` prints the weights fitted on all personas, which is what `offline/cues.py` holds, rounded.
+`--all` prints the weights fitted on all personas, which is what `offline/worth.toml` holds.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from benchmarks.extraction.matching import LENIENT, STRICT, covered, matched, wo
 from benchmarks.extraction.personas import Session, names, sessions
 from benchmarks.report import Table, show
 from sevenfold.offline.conversation import OfflineConversation
-from sevenfold.offline.cues import WEIGHTS, find_traits, is_material, is_passing
-from sevenfold.offline.extraction import extract_facts, find_kind, is_unclear
+from sevenfold.offline.cues import find_traits, load_weights
+from sevenfold.offline.extraction import extract_facts, find_kind
 from sevenfold.offline.language import TypedSentence, find_typed_sentences, rewrite_statement, trim_remarks
 
-RIDGE: Final = 5.0  # Keeps weights small for which there is little evidence
+RIDGE: Final = 2.0  # Keeps weights small for which there is little evidence
 ROUNDS: Final = 40
 
 
@@ -60,19 +60,26 @@ def _read(session: Session) -> Typed:
     return Typed(session, sentences, tuple(words(gold.text) for gold in session.gold))
 
 
-def fit_weights(personas: Sequence[str]) -> dict[str, float]:
-    """The weights of a logistic regression: whether a sentence matches a gold memory, by its traits."""
-    order = list(WEIGHTS)
+@cache
+def read_rows(name: str) -> tuple[list[list[float]], list[bool]]:
+    """The traits of every sentence of a persona, and whether it matches a gold memory of its session."""
+    order = list(load_weights())
     rows, marks = [], []
-    for one in (one for name in personas for one in typed_sessions(name)):
+    for one in typed_sessions(name):
         for sentence in one.sentences:
-            if is_material(sentence) or is_passing(sentence) or is_unclear(sentence):
-                continue
             traits = find_traits(sentence, find_kind(sentence))
             rows.append([traits[name] for name in order])
             said = words(rewrite_statement(trim_remarks(sentence.text), sentence.day))
             marks.append(max((matched(said, gold) for gold in one.gold), default=0.0) >= LENIENT)
-    x, y = np.array(rows), np.array(marks, float)
+    return rows, marks
+
+
+def fit_weights(personas: Sequence[str]) -> dict[str, float]:
+    """The weights of a logistic regression: whether a sentence matches a gold memory, by its traits."""
+    order = list(load_weights())
+    found = [read_rows(name) for name in personas]
+    x = np.array([row for rows, _ in found for row in rows])
+    y = np.array([mark for _, marks in found for mark in marks], float)
     fitted = np.zeros(len(order))
     for _ in range(ROUNDS):
         chance = 1 / (1 + np.exp(-x @ fitted))
@@ -104,15 +111,15 @@ def held_out_table() -> Table:
         "Offline: weights fitted on the other personas, reported on this one, %",
         *("persona", "saved", "precision lenient", "covered strict", "lenient", "noise"),
     )
-    shipped, counts = dict(WEIGHTS), [0.0, 0.0]
+    shipped, counts = dict(load_weights()), [0.0, 0.0]
     for name in names():
-        WEIGHTS.update(fit_weights([other for other in names() if other != name]))
+        load_weights().update(fit_weights([other for other in names() if other != name]))
         score = judge([name])
         counts[0] += score.saved
         counts[1] += score.saved * score.lenient
         figures = (score.lenient, score.covered_strict, score.covered_lenient)
         table.add(name, score.saved, *(f"{figure:.1f}" for figure in figures), score.noise)
-        WEIGHTS.update(shipped)
+        load_weights().update(shipped)
     if counts[0]:
         table.add("all", int(counts[0]), f"{counts[1] / counts[0]:.1f}", "", "", "")
     table.notes.append("without a memory folder: what earlier sessions saved is not known here")
@@ -125,7 +132,7 @@ if __name__ == "__main__":
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
     options = parser.parse_args()
     if options.all:
-        for name, weight in sorted(fit_weights(names()).items(), key=lambda pair: -abs(pair[1])):
-            print(f'"{name}": {weight:.2f},')
+        for name, weight in fit_weights(names()).items():
+            print(f'"{name}" = {weight:.2f}')
         sys.exit(0)
     show([held_out_table()], as_json=options.json)

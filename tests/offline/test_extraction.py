@@ -219,11 +219,37 @@ def test_what_was_taken_back_is_not_saved() -> None:
 def test_in_work_on_files_plans_are_about_the_task() -> None:
     edit = assistant(ToolUse("t1", "Edit", {"file_path": "a.py"}))
     done = Message("user", (ToolResult("t1", "done"),))
-    plan = user("Let's switch to the flexible itinerary for Kyoto, June 1 to June 7.")
-    assert saved(user("change a.py"), edit, done, plan) == []
-    assert saved(make_context_message("Git branch: main"), plan) == []
-    assert len(saved(plan)) == 1
-    assert len(saved(make_context_message("Git branch: none: not a git repository"), plan)) == 1
+    plan = (user("Which itinerary?"), OFFERED, user(f"{SWITCHED} That is all for now."), NOTED)
+    assert saved(user("change a.py"), edit, done, *plan) == []
+    assert saved(make_context_message("Git branch: main"), *plan) == []
+    assert len(saved(*plan)) == 1
+    assert len(saved(make_context_message("Git branch: none: not a git repository"), *plan)) == 1
+
+
+SWITCHED = "Let's switch to the flexible itinerary for Kyoto, June 1 to June 7."
+OFFERED = assistant(Text("There is a **fixed** and a **flexible itinerary** for Kyoto. Which one is it?"))
+NOTED = assistant(
+    Text("Got it: the **flexible itinerary** for Kyoto, **June 1 to June 7**. Shall I book it?")
+)
+
+
+def test_a_plan_that_no_reply_takes_up_is_not_saved() -> None:
+    opens = (user("Which itinerary?"), OFFERED)
+    assert len(saved(*opens, user(f"{SWITCHED} That is all for now."), NOTED)) == 1
+    aside = assistant(Text("The weather service is down."))
+    assert saved(*opens, user(f"{SWITCHED} That is all for now."), aside) == []
+
+
+def test_a_cue_that_holds_for_today_alone_does_not_last() -> None:
+    assert said("I work from home today.") == []
+    assert len(said("I work from home.")) == 1
+
+
+def test_a_plain_cue_counts_for_nothing_where_the_reply_passes_over_it() -> None:
+    """In a list of names to choose from, `I like` is about the list."""
+    opens = (user("Which name fits a mail app?"), assistant(Text("Mailjoy or Inkpost.")))
+    passed = user("I like mailjoy but it is taken.")
+    assert saved(*opens, passed, assistant(Text("Pagewing, Letterbee."))) == []
 
 
 def test_a_long_text_that_was_pasted_is_no_statement_of_the_person() -> None:
@@ -378,7 +404,9 @@ def test_sentences_about_the_same_are_one_memory() -> None:
     question = assistant(Text("Which flight, and what is the booking number of the hotel?"))
     text = "Let's go with flight NZ 289 to Auckland. The hotel in Kyoto is booked as 7890123."
     more = "Flight NZ 289 leaves from Shanghai at 14:05."
-    topics = saved(user("I want a trip to New Zealand."), question, user(f"{text} {more}"))
+    noted = "Got it: **flight NZ 289** leaves Shanghai at **14:05** for Auckland, **hotel** 7890123. Next?"
+    trip = (user("I want a trip to New Zealand."), question, user(f"{text} {more}"))
+    topics = saved(*trip, assistant(Text(noted)))
     bodies = [topic.body for topic in topics]
     assert any("Auckland" in body and "Shanghai" in body for body in bodies)
     assert not any("Auckland" in body and "7890123" in body for body in bodies)

@@ -6,14 +6,16 @@ is wrong costs more than one that is missing.
 
 from __future__ import annotations
 
+import math
 import re
-from functools import partial
+from functools import cache, lru_cache, partial
+from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from sevenfold.memory.topic_file import Type
-from sevenfold.offline.language import TypedSentence, find_terms
+from sevenfold.offline.language import TypedSentence, find_terms, split_sentences
 
 Kind: TypeAlias = Literal[
     "remember", "feedback", "correction", "confirmation", "pointer", "deadline", "decision",
@@ -309,24 +311,24 @@ CUES: Final[tuple[MemoryCue, ...]] = (
 
 WEAK: Final = ("state", "detail", "plan", "event", "fact")
 """Kinds whose words do not tell what lasts: the worth of the whole sentence decides."""
-LIMIT: Final = 0.5  # From this worth on a sentence is saved
-BESIDE: Final = -0.8  # From this worth on a sentence is added to another one about the same
-WEIGHTS: Final[dict[str, float]] = {
-    "base": -1.45, "event": 0.85, "detail": 0.35, "plan": 0.3, "fact": 0.2, "state": 0, "names": 0.55,
-    "numbers": 0.75, "quotes": 1.05, "dates": 0.2, "label": 0.45, "my": 0.3, "choice": 0.35,
-    "taken up": 0.75, "mostly taken up": 0.6, "answers": 0.5, "opens": 1, "leads": -1, "short": -0.75,
-    "duty": -0.3, "future": -0.05, "task beside": -0.1, "reaction": -0.15,
-}  # fmt: skip
-"""The traits of a sentence and how much each says. `benchmarks/extraction/fit.py` fits them, and says how
-well they do on personas that they were not fitted on."""
+LIMIT: Final = 1.0  # From this worth on a sentence is saved
+BESIDE: Final = 0.0  # From this worth on a sentence is added to another one about the same, or a cue counts
+WORTH: Final = Path(__file__).with_name("worth.toml")
+
+
+@cache
+def load_weights() -> dict[str, float]:
+    """How much each trait of a sentence says."""
+    return msgspec.toml.decode(WORTH.read_bytes(), type=dict[str, float])
+
+
 _NAME: Final = re.compile(r"(?<=[a-z,;:] )[A-Z][a-z]{2,}")
 _NUMBER: Final = re.compile(r"\d[\d,.:-]*")
 _QUOTED: Final = re.compile(r"[“\"‘`][^”\"’`]{3,}[”\"’`]|\*\*")
 _LABEL: Final = re.compile(r"[-*\d.) ]*\*{0,2}[A-Z][\w/&' -]{2,40}:\*{0,2}\s")
-_TIME: Final = re.compile(
+_TIME: Final = (
     r"\d{4}-\d\d-\d\d|\b(?:mon|tues|wednes|thurs|fri|satur|sun)day|\b\d{1,2}(?::\d\d)? ?[ap]m\b"
-    r"|\btomorrow\b|\bnext week\b",
-    re.IGNORECASE,
+    r"|\btomorrow\b|\bnext week\b"
 )
 _CHOICE: Final = re.compile(
     r"\b(?:decided|confirm(?:ed|ing)?|(?:go|going|went) (?:with|ahead)|stick(?:ing)? (?:with|to)|choose"
@@ -335,10 +337,6 @@ _CHOICE: Final = re.compile(
     r"|focus(?:ing)? on|schedul\w+|book(?:ed)?|let['’]s)\b",
     re.IGNORECASE,
 )
-_DUTY: Final = re.compile(
-    r"\b(?:must|has to|have to|should|needs? to|always|never|only|every|cannot|can['’]t)\b", re.IGNORECASE
-)
-_FUTURE: Final = re.compile(r"\bwill\b|['’]ll\b|\bgoing to\b", re.IGNORECASE)
 _REACTION: Final = re.compile(
     r"\b(?:sounds?|looks?|feels?|seems?|makes sense|appealing|perfect|great|helpful|nice|awesome|amazing"
     r"|fantastic|wonderful|glad|happy|excited|thanks?|worried|nervous|relie[fv]\w*|smart"
@@ -346,9 +344,13 @@ _REACTION: Final = re.compile(
     r"|exhaust\w*|stuck|crazy|overwhelm\w*|not sure|eager|terrified|struggl\w+|felt|noticed)\b",
     re.IGNORECASE,
 )
-_LIKING: Final = re.compile(r"\b(?:like|likes|love|loves|remember\w*)\b", re.IGNORECASE)
+_FELT: Final = (
+    r"\b(?:stress\w*|worr\w+|anxi\w+|frustrat\w*|annoy\w*|scared|afraid|sad|angry|guilty|proud|hope"
+    r"|hopefully|pressure|feel\w*|good|excellent|brilliant|love|exactly|better|best|interesting|cool|clear"
+    r"|useful)\b"
+)
 _MOMENT: Final = re.compile(
-    r"\b(?:right now|currently|today|tonight|at the moment|just now|yesterday|this (?:morning|afternoon"
+    r"\b(?:right now|at the moment|just now|this (?:morning|afternoon"
     r"|evening)|for now|so far|already there|on my way|almost|about to|in a (?:minute|second|moment))\b"
     r"|\b(?:is|are|am|['’]s|['’]m|was|were)\s+(?:now |all |fully |still |just )*(?:charg\w+|ready|done|open"
     r"|closed|running|late|full|empty|off|broken|down|up|dead|asleep|awake|hungry|busy|free|here|back|home"
@@ -356,6 +358,7 @@ _MOMENT: Final = re.compile(
     re.IGNORECASE,
 )
 """A state that has passed by the next session."""
+_TODAY: Final = re.compile(r"\b(?:currently|today|tonight|yesterday)\b", re.IGNORECASE)
 _STEP: Final = re.compile(
     r"\b(?:I|we)(?:['’]ve| have|['’]ll| will)?(?: just| then| also| now| first| next)*\s+(?:opened|open"
     r"|clicked?|pressed|restarted|typed|pasted|copied|scrolled|refreshed|logged (?:in|out)|tried|tested"
@@ -374,42 +377,103 @@ _ORDERED: Final = re.compile(
     rf"|\b(?:I|we)(?:['’]d| would)? (?:want|need|like) (?:you to|an?) ){_WORK}",
     re.IGNORECASE,
 )
+_END: Final = 300  # Characters of a reply in which a question is put to the user
+_SET_OFF: Final = re.compile(r"\*\*(.+?)\*\*|[\"“‘'](\w[^\"”’'\n]{2,60})[\"”’']")
+_NOTED: Final = re.compile(
+    r"\W*(?:got it|understood|great|perfect|excellent|thank|that['’]s|okay|you['’]re|I understand|fantastic"
+    r"|wonderful|absolutely|noted|certainly|of course|sounds)",
+    re.IGNORECASE,
+)
+"""A reply that begins so takes note of what was said."""
+_SELF: Final = re.compile(r"\b(?:I|my|me)\b")
+_TRAITS: Final = {
+    name: re.compile(pattern, re.IGNORECASE)
+    for name, pattern in {
+        "my": r"\b(?:my|our)\b",
+        "dates": _TIME,
+        "units": r"\d\s?(?:%|kg|km|lbs|g|am|pm|hours?|minutes?|mins?|days?|weeks?|months?|years?|yen|jpy"
+        r"|usd|dollars?|k)\b|[$€£¥]\s?\d",
+        "people": rf"\b{_PEOPLE}\b",
+        "duty": r"\b(?:must|has to|have to|should|needs? to|always|never|only|every|cannot|can['’]t)\b",
+        "past": r"\b(?:\w{3,}ed|was|were|had|went|got|did|took|made|found|felt|wrote|bought|ran)\b",
+        "moment": r"\b(?:today|tonight|now|currently|yesterday|this (?:week|morning|evening)|recently"
+        r"|lately)\b",
+        "points": r"\b(?:this|that|it|those|these|them|one)\b",
+        "asks": r"\b(?:help|show|tell|give|explain|suggest|walk me|guide|find|look into|check|see)\b",
+        "turns": r"\b(?:but|however|though)\b",
+        "reaction": rf"{_REACTION.pattern}|{_FELT}",
+    }.items()
+}
 _PLAIN: Final = re.compile(r"(?:I|my|we|our)\b[^,;–—]*$", re.IGNORECASE)
 _PLAIN_WORDS: Final = 12
 
 
+class TakenUp(msgspec.Struct, frozen=True):
+    """What a reply of the assistant is about."""
+
+    terms: frozenset[str]
+    sentences: tuple[frozenset[str], ...]
+    set_off: frozenset[str]  # Of what stands in bold or in quotation marks: names, options, values
+
+
+@lru_cache(maxsize=4)  # Each sentence of a message asks for the replies before and after it
+def _read_reply(text: str) -> TakenUp:
+    sentences = tuple(frozenset(find_terms(one)) for one in split_sentences(text))
+    marked = " . ".join(bold or quoted for bold, quoted in _SET_OFF.findall(text))
+    return TakenUp(frozenset().union(*sentences), sentences, frozenset(find_terms(marked)))
+
+
+@lru_cache(maxsize=4)  # Asked for each sentence of a message, and of its conversation's opening
+def _has_order(message: str) -> bool:
+    return _ORDERED.search(message) is not None
+
+
+@lru_cache(maxsize=2)
+def _count_self(message: str) -> float:
+    """How often its writer speaks of themselves, in ten words."""
+    return 10 * len(_SELF.findall(message)) / (len(message.split()) + 5)
+
+
 def find_traits(one: TypedSentence, kind: Kind | None) -> dict[str, float]:
     """The traits of a sentence, each with how often or how much it has it."""
-    own, told = set(find_terms(one.text)), set(find_terms(one.answered)) if one.answered else set()
-    share = len(own & told) / max(1, len(own))
+    own = frozenset(find_terms(one.text))
+    before, after, share = _read_reply(one.answered), _read_reply(one.reply), 1 / max(1, len(own))
     specific = _NAME.search(one.text) or _NUMBER.search(one.text) or _QUOTED.search(one.text)
     traits = {
         "base": 1.0,
         "names": min(3, len(_NAME.findall(one.text))),
         "numbers": min(2, len(_NUMBER.findall(one.text))),
         "quotes": bool(_QUOTED.search(one.text)),
-        "dates": bool(_TIME.search(one.text)),
         "label": bool(_LABEL.match(one.text)),
-        "my": bool(re.search(r"\b(?:my|our)\b", one.core, re.IGNORECASE)),
         "choice": bool(specific and _CHOICE.search(one.core)),
-        "taken up": share,
-        "mostly taken up": share > 0.5,
-        "answers": "?" in one.answered,
+        "taken up": share * len(own & before.terms),
+        "takes a point up": min(6, max((len(own & said) for said in before.sentences), default=0)),
+        "takes a name up": share * len(own & before.set_off),
+        "answers": "?" in one.answered[-_END:],
+        "said again": share * len(own & after.terms),
+        "said again at once": min(6, max((len(own & said) for said in after.sentences), default=0)),
+        "set off again": min(4, len(own & after.set_off)),
+        "acknowledged": bool(_NOTED.match(one.reply)),
+        "asked on": "?" in one.reply[-_END:],
         "opens": one.message == one.opening,
         "leads": one.place == 0,
-        "short": len(one.core.split()) < 7,
-        "duty": bool(_DUTY.search(one.core)),
-        "future": bool(_FUTURE.search(one.core)),
-        "task beside": bool(_ORDERED.search(one.message)),
-        "reaction": bool(_REACTION.search(one.core)),
+        "closes": one.place == one.last,
+        "words": math.log(len(one.core.split()) or 1),
+        "sentences": math.log(one.last + 1),
+        "of oneself": _count_self(one.message),
+        "exclaims": "!" in one.text,
+        "task beside": _has_order(one.message),
+        "lasting": kind is not None and kind not in WEAK,
+        **{name: bool(pattern.search(one.core)) for name, pattern in _TRAITS.items()},
+        **{name: name == kind for name in WEAK},
     }
-    found = {name: float(value) for name, value in traits.items()}
-    return found | {name: float(name == kind) for name in WEAK}
+    return {name: float(value) for name, value in traits.items()}
 
 
 def compute_worth(one: TypedSentence, kind: Kind | None) -> float:
     """How surely a sentence of a conversation about plans will matter later."""
-    return sum(WEIGHTS[name] * value for name, value in find_traits(one, kind).items())
+    weights = load_weights()
+    return sum(weights[name] * value for name, value in find_traits(one, kind).items())
 
 
 def is_passing(one: TypedSentence) -> bool:
@@ -417,15 +481,14 @@ def is_passing(one: TypedSentence) -> bool:
     return bool(_MOMENT.search(one.core) or _STEP.search(one.core))
 
 
-def is_reaction(one: TypedSentence) -> bool:
-    """True for what somebody thinks of a thing, without a choice that follows from it."""
-    felt = _REACTION.search(one.core) or _LIKING.search(one.core)
-    return felt is not None and _CHOICE.search(one.core) is None
+def is_of_today(one: TypedSentence) -> bool:
+    """True if it says that it holds for the day: a cue alone does not make it last."""
+    return _TODAY.search(one.core) is not None
 
 
 def is_material(one: TypedSentence) -> bool:
     """True if the conversation opens with an order for a text or a program: this is what it is about."""
-    return _ORDERED.search(one.opening) is not None
+    return _has_order(one.opening)
 
 
 def is_plain(one: TypedSentence) -> bool:

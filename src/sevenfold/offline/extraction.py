@@ -49,9 +49,9 @@ from sevenfold.offline.cues import (
     MemoryCue,
     compute_worth,
     is_material,
+    is_of_today,
     is_passing,
     is_plain,
-    is_reaction,
 )
 from sevenfold.offline.language import (
     TypedSentence,
@@ -181,7 +181,7 @@ def extract_facts(said: Iterable[TypedSentence]) -> list[ExtractedFact]:
             if found and one.number - found[-1].number <= 2:
                 found.pop()
             continue
-        if found and _goes_on(one, before):
+        if found and found[-1].kind not in WEAK and _goes_on(one, before):
             text = f"{found[-1].text} {rewrite_statement(_statement(one), one.day)}"
             found[-1] = replace(found[-1], text=text, quote=f"{found[-1].quote} {one.text}")
             before = None
@@ -363,16 +363,18 @@ def _lasts(one: TypedSentence, kind: Kind | None) -> bool:
     """
     if kind in _ORDERS or kind in ("pointer", "deadline"):
         return True
-    explicit = kind is not None and kind not in WEAK
+    explicit = kind is not None and kind not in WEAK and not is_of_today(one)
     if is_passing(one) or (one.working and not explicit):
         return False
     if one.working:
         return True
     if is_material(one):
         return False
-    if explicit and (is_plain(one) or (kind == "decision" and _TOGETHER.match(one.core))):
+    if explicit and kind == "decision" and _TOGETHER.match(one.core):
         return True
-    return not (is_unclear(one) or is_reaction(one)) and compute_worth(one, kind) > LIMIT
+    if explicit and is_plain(one):
+        return not one.reply or compute_worth(one, kind) > BESIDE
+    return not is_unclear(one) and compute_worth(one, kind) > LIMIT
 
 
 _TOGETHER: Final = re.compile(r"(?:we|our team|the team)\b", re.IGNORECASE)
@@ -384,12 +386,18 @@ _FRAGMENT: Final = re.compile(
 """The beginning of half a sentence."""
 _VERBAL: Final = re.compile(
     r"\b(?:is|are|was|were|am|be|been|has|have|had|will|would|can|could|should|must|needs?|wants?|do|does"
-    r"|did|goes|went|got|took|made|keeps?|starts?|works?|costs?|\w+ed|let['’]s)\b|['’](?:s|m|re|ve|ll|d)\b"
+    r"|did|goes|went|got|took|made|keeps?|starts?|works?|costs?|\w+ed|let['’]s|means?|fits?|includes?|makes?"
+    r"|says?|seems?|sounds?|gets?|gives?|helps?|looks?|feels?|likes?|takes?|brings?|comes?|runs?|plays?|lives?"
+    r"|leads?|happens?|covers?|shows?|saves?|adds?|\w{4,}ing)\b|['’](?:s|m|re|ve|ll|d)\b"
     r"|\bI\s+\w+|\bwe\s+\w+|:\s|\b\w{3,}s (?:from|at|in|on|to|for|with|by|the|an?|about)\b",
     re.IGNORECASE,
 )
-_ADDRESSED: Final = re.compile(r"\b(?:you|your|please|thanks?)\b|```", re.IGNORECASE)
-"""Words to the assistant, or a piece of code."""
+_ADDRESSED: Final = re.compile(
+    r"\b(?:please|thanks?|thank you)\b|```|\b(?:can|could|would|will|let|need|want|tell|help|ask|if) you\b"
+    r"|\byou (?:can|could|should|please)\b",
+    re.IGNORECASE,
+)
+"""A request to the assistant, or a piece of code. `The plan you made` is neither."""
 
 
 def is_unclear(one: TypedSentence) -> bool:

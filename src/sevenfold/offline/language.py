@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Final, Literal, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from sevenfold.core.messages import Message, Text, parse_directive
 from sevenfold.layers.shared.side_work import find_told_calls
@@ -311,6 +312,8 @@ class TypedSentence(msgspec.Struct, frozen=True):
     place: int = 0  # Of the sentence in its message
     message: str = ""  # All that was typed in its message
     opening: str = ""  # The first that was typed in the conversation
+    reply: str = ""  # The assistant's words after its message: what is taken up there mattered
+    last: int = 0  # The place of the last statement of its message
 
     @property
     def withdraws(self) -> bool:
@@ -335,8 +338,12 @@ def find_typed_sentences(
         opening = opening or text
         if at < since:
             continue
-        for place, piece, lead, core in split_statements(text):
-            yield TypedSentence(at + 1, day, piece, core, lead, answered, working, place, text, opening)
+        stated = list(split_statements(text))
+        after = conversation.messages[at + 1 : until] if stated else ()
+        reply = next((one.text for one in after if one.role == "assistant" and one.text), "")
+        for place, raw, core, lead in stated:
+            own = TypedSentence(at + 1, day, raw, core, lead, answered, working, place, text, opening)
+            yield replace(own, reply=reply, last=stated[-1][0])
         answered = "" if text else answered
 
 
@@ -392,7 +399,7 @@ def is_pasted(text: str) -> bool:
 
 
 def split_statements(text: str) -> Iterator[tuple[int, str, str, str]]:
-    """Each sentence that may state something: as typed, what leads in, and the rest without quotations."""
+    """Each sentence that may state something: as typed, without quotations, and what led in."""
     if not text or _PLAYED.search(text):
         return
     lexed = lex_request(text)
@@ -405,7 +412,7 @@ def split_statements(text: str) -> Iterator[tuple[int, str, str, str]]:
         least = SHORTEST if core.isascii() else SHORTEST // 2
         fits = least <= len(core) <= len(raw) <= LONGEST_SENTENCE_HEARING
         if fits and (is_statement(core) or _WITHDRAWN.match(core)):
-            yield place, raw, lead.lower(), core
+            yield place, raw, core, lead.lower()
 
 
 def is_statement(core: str) -> bool:
