@@ -108,10 +108,6 @@ class StoredArray:
     kind: np.dtype[Any]
     shape: tuple[int, ...]
 
-    @property
-    def nbytes(self) -> int:
-        return self.kind.itemsize * math.prod(self.shape)
-
     def __getitem__(self, places: int | Sequence[int]) -> Array:
         if isinstance(places, int):
             found: Array = self._read(places, 1)[0]
@@ -172,7 +168,8 @@ def _read_header(
     except (msgspec.DecodeError, ValueError, TypeError) as error:
         raise DamagedSegment(f"{path} has a header that cannot be read") from error
     for one in stored.values():
-        if min(one.at - first, *one.shape) < 0 or one.at + one.nbytes > size - _CHECK or one.kind.hasobject:
+        end = one.at + one.kind.itemsize * math.prod(one.shape)
+        if min(one.at - first, *one.shape) < 0 or end > size - _CHECK or one.kind.hasobject:
             raise DamagedSegment(f"{path} is too short for what its header says")
     return header.about, stored
 

@@ -155,28 +155,24 @@ def _checked(folder: Path | None) -> dict[str, bytes]:
     return found
 
 
-class _EveryPiece(threading.local):
-    """All pieces with their places, in a thread that has loaded them, and as long as it runs."""
-
-    places: dict[str, int] | None = None
-
-
 class WordTable:
     """Word pieces with their vectors, and how a word is cut into pieces."""
 
     def __init__(self, arrays: KeptArrays) -> None:
         import numpy as np
 
-        self._arrays, self._keys = arrays, np.asarray(arrays["keys"])
-        self.weights, self._scores = arrays["weights"], arrays["scores"]
+        self._arrays, self.weights = arrays, arrays["weights"]
+        self._keys, self._places, self._scores = (
+            np.asarray(arrays[name]) for name in ("keys", "places", "scores")
+        )
         self._longest = int(arrays["longest"][0])
-        self._every = _EveryPiece()
+        self._every = threading.local()  # All pieces, where a thread has loaded them, as long as it runs
 
     def read_pieces(self) -> None:
         """Load all pieces for this thread: for many words that is quicker than looking up each."""
         import numpy as np
 
-        if self._every.places is None:
+        if not hasattr(self._every, "places"):
             pieces = np.asarray(self._arrays["pieces"]).tobytes().decode("utf-8").split("\n")
             self._every.places = {piece: at for at, piece in enumerate(pieces)}
 
@@ -193,15 +189,18 @@ class WordTable:
         """The pieces among the parts of a word, each with its place."""
         ends = range(1, len(unit) + 1)
         parts = {unit[start:end] for end in ends for start in range(max(0, end - self._longest), end)}
-        if (every := self._every.places) is not None:
-            return {part: at for part in parts if (at := every.get(part)) is not None}
+        every: dict[str, int] = getattr(self._every, "places", {})
+        if every:
+            return {part: every[part] for part in parts if part in every}
         import numpy as np
 
         listed = list(parts)
         keys = np.array([_hash_piece(part) for part in listed], np.uint64)
         spots = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-        there, places = self._keys[spots] == keys, self._arrays["places"]
-        return {listed[at]: int(places[int(spots[at])]) for at in np.flatnonzero(there)}
+        found = np.flatnonzero(self._keys[spots] == keys)
+        return {
+            listed[at]: place for at, place in zip(found, self._places[spots[found]].tolist(), strict=True)
+        }
 
     def cut(self, unit: str) -> list[int]:
         """The places of the most likely pieces of a word."""
