@@ -364,8 +364,7 @@ class MemoryStore:
     ) -> PreparedWrite:
         """The bytes to write, attributed to their source; `Refused` if none may become this file.
 
-        `grounds` gives what this write rests on, where that is not what `rest_on` gives; somebody else
-        writes the file then, so all of it passes or nothing.
+        `grounds` gives what the write of somebody else rests on: all of it passes then, or nothing.
         """
         from sevenfold.memory.folder.proposals import WriteProposal
 

@@ -108,10 +108,7 @@ class StoredArray:
     kind: np.dtype[Any]
     shape: tuple[int, ...]
 
-    def __getitem__(self, places: int | Sequence[int]) -> Array:
-        if isinstance(places, int):
-            found: Array = self._read(places, 1)[0]
-            return found
+    def __getitem__(self, places: Sequence[int]) -> Array:
         return np.concatenate([self._read(place, 1) for place in places])
 
     def __array__(self, kind: Any = None, copy: bool | None = None) -> Array:

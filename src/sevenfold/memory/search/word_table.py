@@ -165,7 +165,7 @@ class WordTable:
         self._keys, self._places, self._scores = (
             np.asarray(arrays[name]) for name in ("keys", "places", "scores")
         )
-        self._longest = int(arrays["longest"][0])
+        self._longest = int(arrays["longest"][[0]][0])
         self._every = threading.local()  # All pieces, where a thread has loaded them, as long as it runs
 
     def read_pieces(self) -> None:

@@ -17,6 +17,9 @@ _PIECE: Final = rf"([{CJK}]+)|[^\W_{CJK}]+(?:['’][^\W\d_{CJK}]+)?"
 _ASCII_PIECE: Final = re.compile("(?!)()|[A-Za-z0-9]+(?:'[A-Za-z]+)?")
 _ASCII_WORD: Final = re.compile(r"[a-z0-9_]+")
 _WORD: Final = rf"[{CJK}]|[^\W{CJK}]+"
+_compile: Final = cache(
+    re.compile
+)  # Where a text needs them: those of all writing systems take milliseconds
 _HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _NAMED: Final = re.compile(r"(?<=[\w,;:)] )[\"'(]?([A-Z]\w+)")
 _CODE_NAME: Final = re.compile(r"\b[^\W\d_]+(?:_[^\W_]+)+\b|\b[a-z]+(?:[A-Z][a-z0-9]+)+\b|`([^`\n]{1,60})`")
@@ -85,12 +88,6 @@ def tokenize_text(
     for piece, chinese in split_written_words(text):
         found += _pairs(piece, stop_signs) if chinese else _words(piece, stop)
     return found
-
-
-@cache
-def _compile(pattern: str) -> re.Pattern[str]:
-    """A pattern of all writing systems takes milliseconds to compile: only where a text needs it."""
-    return re.compile(pattern)
 
 
 def split_written_words(text: str) -> Iterator[tuple[str, bool]]:
