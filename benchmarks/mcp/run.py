@@ -169,7 +169,7 @@ def compare(times: int) -> list[Table]:
             ratio = statistics.median(answered) / empty
             table.notes.append(f"{server}: initialize takes {ratio:.1f} times as long as {PYTHON}")
     table.notes.append(f"memories: {sentences()[2]}; recall by words and by meaning")
-    table.notes.append("resident has what is mapped and shared by all processes, such as the word table")
+    table.notes.append("resident has what all processes share, such as programs and libraries")
     table.notes.append("wall times grow with the load of the machine; compare the rows of one run")
     return [table]
 

@@ -53,7 +53,9 @@ def test_every_hook_is_an_event_that_we_answer() -> None:
         else:
             assert [hook["command"], *hook["args"]] == ["sevenfold", "hook", event]
     assert [event for event, groups in hooks.items() if groups[0]["hooks"][0]["type"] == "command"] == [
-        "SessionStart"  # the only one that Claude Code fires before its servers are there
+        "SessionStart",  # Claude Code has no servers yet, or none any more
+        "PreCompact",
+        "SessionEnd",
     ]
     assert server == {"command": "sevenfold", "args": ["mcp", "--plugin"]}
 

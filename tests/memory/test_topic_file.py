@@ -13,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sevenfold.core.errors import Refused
+from sevenfold.memory.frontmatter import read_simple, read_yaml
 from sevenfold.memory.topic_file import (
     LARGEST,
     TYPES,
@@ -48,6 +49,40 @@ def test_a_well_formed_file_is_read_whole() -> None:
     assert (topic.name, topic.description, topic.type) == ("no-mocks", "real database in tests", "feedback")
     assert topic.body == "Rule."
     assert topic.problems == ()
+
+
+KEYS = st.sampled_from(["name", "description", "type", "metadata", "origin"])
+VALUES = st.one_of(
+    st.text(max_size=9),
+    st.text(max_size=9).map(lambda text: f"x{text}y"),
+    st.text(max_size=9).map(lambda text: f'"{text}"'),
+    st.text(alphabet='ab1: {},#"-', max_size=9).map(lambda text: f'{{date: "{text}", author: a{text}}}'),
+    st.sampled_from(
+        ["yes", "null", "2026-11-16", "it's, he said", "a #b", "a: b", "[1]", "|", "*x", "- x"]
+    ),
+)
+LINES = st.builds(
+    lambda indent, key, value: f"{indent}{key}:{value and ' '}{value}\n",
+    st.sampled_from(["", "  "]),
+    KEYS,
+    VALUES,
+)
+
+
+@settings(max_examples=500)
+@given(st.lists(LINES, max_size=4).map("".join))
+@example('name: a\nmetadata:\n  origin: {date: "2026-11-16", author: agent}\n  type: user\n')
+@example("metadata:\n  origin:\n")
+def test_a_block_that_is_read_without_yaml_has_the_same_entries(block: str) -> None:
+    simple = read_simple(block)
+    assert simple is None or simple == read_yaml(block)
+
+
+def test_what_we_write_is_read_without_yaml() -> None:
+    written = encode_new_topic(
+        "a.md", name="a", description="b, c", type="project", body="d", origin=Origin(date="2026-11-16")
+    )
+    assert read_simple(written.decode()[4:].split("---\n", 1)[0]) is not None
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ from sevenfold.settings.environment import Environment
 
 if TYPE_CHECKING:
     from sevenfold.clients.background import ClientBackground
+    from sevenfold.memory.guard.gate import Hear
 
 LIMIT: Final = 5  # Memories that are put behind one message
 TOKENS: Final = 1_500  # Tokens that they take together, at most
@@ -142,22 +143,36 @@ class ClientHooks:
         return said
 
     def _guard(self, event: ClientEvent) -> dict[str, Any]:
-        """Deny a write into the memory folder that the guard would not let pass."""
+        """Deny a write into the memory folder that the guard would not let pass, or the wall, as far as
+        the client's transcript says what the user said."""
         memory = self._open_memory(event)
         for one in list_proposed_texts(event):
             if (path := _find_inside(one.path, memory.path_of())) is None:
                 continue
+            grounds = self._read_grounds(event)
+            author = FOUND if grounds is None else Author("agent", event.session_id, self._name)
             try:
-                memory.before_write(path, one.text.encode("utf-8", "replace"), author=FOUND)
+                memory.before_write(
+                    path, one.text.encode("utf-8", "replace"), author=author, grounds=grounds
+                )
             except Guarded as error:
-                hint = "" if error.quarantined is None else self._home_hint
-                return answer_denial(event, f"{error}{hint}")
+                if error.quarantined is None:
+                    return answer_denial(event, str(error))
+                waits = f"{path.name} waits for your word: '{error.release_command}'{self._home_hint}"
+                return answer_denial(event, f"{error}{self._home_hint}") | answer_message(waits)
             except Refused as error:  # no memory by our rules; by the client's it may be one
                 from sevenfold.memory.guard.secrets import find_secrets
 
                 if find_secrets(one.text):
                     return answer_denial(event, f"{one.path} {A_SECRET.removeprefix('it ')}; {error}")
         return {}
+
+    def _read_grounds(self, event: ClientEvent) -> Hear | None:
+        if not event.transcript_path:
+            return None
+        from sevenfold.clients.recorded_words import read_grounds
+
+        return read_grounds(Path(event.transcript_path))
 
     @property
     def _home_hint(self) -> str:

@@ -1,4 +1,4 @@
-"""Memories from a session that another agent recorded: its words go the way of our own sessions' words.
+"""A session that another agent recorded: its words go the way of our own sessions' words.
 
 The transcript is laid beside ours for the time that a session of ours needs to look through it;
 `storage/waiting_notes.py` says how words wait. What was looked at once is not looked at again.
@@ -7,19 +7,33 @@ The transcript is laid beside ours for the time that a session of ours needs to 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sevenfold.clients.notes import find_notes_file, load_notes
-from sevenfold.core.errors import Mistake
+from sevenfold.core.errors import Mistake, SevenfoldError
 from sevenfold.core.events import Emit, Event, Remembered
 from sevenfold.core.transcript import Transcript, encode_entry
+from sevenfold.memory.guard.gate import Hear
 from sevenfold.memory.store import Memory
 from sevenfold.recordings.finder import ReplayFile, read_recording
 from sevenfold.recordings.recorded_session import convert_recording
-from sevenfold.session.project import Project
-from sevenfold.session.session import Session
 from sevenfold.storage.jsonl import JsonlLog
 from sevenfold.storage.places import check_session_id, claim_places
 from sevenfold.storage.waiting_notes import WaitingFolder
+
+if TYPE_CHECKING:
+    from sevenfold.session.project import Project
+
+
+def read_grounds(path: Path) -> Hear | None:
+    """What a write of the agent may rest on by its client's transcript; None if that cannot be read."""
+    from sevenfold.layers.l5_durable_memory.provenance import collect_write_sources
+
+    try:
+        recorded = read_recording(ReplayFile(str(path)))
+    except (OSError, SevenfoldError):
+        return None
+    return None if recorded is None else lambda: collect_write_sources(convert_recording(recorded).entries)
 
 
 async def learn_from_recording(path: Path, at: Project, model: str | None, emit: Emit) -> list[Remembered]:
@@ -41,6 +55,8 @@ async def learn_from_recording(path: Path, at: Project, model: str | None, emit:
 async def _look_through(
     at: Project, name: str, transcript: Transcript, last: int, model: str | None, emit: Emit
 ) -> list[Remembered]:
+    from sevenfold.session.session import Session
+
     places = claim_places(at.places)
     waiting, path = WaitingFolder(places.project), places.session_file(name)
     if path.exists():

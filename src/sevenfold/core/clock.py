@@ -10,8 +10,6 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar, cast
 
-import anyio
-
 
 class SystemClock:
     """The wall clock, and real waiting."""
@@ -20,6 +18,8 @@ class SystemClock:
         return time.time()
 
     async def sleep(self, seconds: float) -> None:
+        import anyio
+
         await anyio.sleep(seconds)
 
 

@@ -90,8 +90,55 @@ class FrontmatterError(Exception):
         self.line = line
 
 
+_VALUE: Final = r'"[^"\\\n]*"|\w(?:[^:#{}\[\]\n]*[^:#{}\[\]\n ])?'
+_IN_FLOW: Final = _VALUE.replace(r"\[", r",\[")
+_PAIRS: Final = rf"[A-Za-z_]+: (?:{_IN_FLOW})(?:, [A-Za-z_]+: (?:{_IN_FLOW}))*"
+_SIMPLE: Final = re.compile(rf"(  )?([A-Za-z_]+):(?: (?:({_VALUE})|(\{{{_PAIRS}\}})))?\n")
+_SIMPLE_PAIR: Final = re.compile(rf"([A-Za-z_]+): ({_IN_FLOW})")
+
+
+def read_simple(text: str) -> tuple[FrontmatterEntry, ...] | None:
+    """What `read_yaml` finds in a block as most are written, without loading it; None for any other."""
+    found: list[FrontmatterEntry] = []
+    at = 0
+    if not text.replace("\n", "").isprintable():
+        return None
+    while at < len(text):
+        line = _SIMPLE.match(text, at)
+        open_above = bool(found) and found[-1].value is None and not found[-1].flow
+        if line is None or (line[1] and not (open_above and (line[3] or line[4]))):
+            return None
+        pairs = _SIMPLE_PAIR.finditer(text, line.start(4), line.end(4)) if line[4] else ()
+        inner = tuple(_make_simple(pair, 1, 2, line) for pair in pairs)
+        one = _make_simple(line, 2, 4 if inner else 3, line, inner)
+        if line[1]:  # it belongs to the key above
+            above, last = found.pop(), one
+            start, inner = above.start if above.inner else line.start(2), (*above.inner, last)
+            one = msgspec.structs.replace(above, start=start, end=last.end, after=last.after, inner=inner)
+        found.append(one)
+        at = line.end()
+    return None if any(one.value is None and not one.inner for one in found) else tuple(found)
+
+
+def _make_simple(
+    match: re.Match[str], key: int, at: int, line: re.Match[str], inner: tuple[FrontmatterEntry, ...] = ()
+) -> FrontmatterEntry:
+    value: str | None = None if inner else match[at]
+    return FrontmatterEntry(
+        key=match[key], value=value[1:-1] if value and value[0] == '"' else value, colon=match.end(key) + 1,
+        start=match.start(at), end=match.end(at), line=line.start(), after=line.end(), inner=inner,
+        flow=bool(inner),
+    )  # fmt: skip
+
+
 def read_strict(text: str) -> tuple[FrontmatterEntry, ...]:
     """The entries of a block that is one YAML mapping; `FrontmatterError` with the reason if it is not."""
+    simple = read_simple(text)
+    return read_yaml(text) if simple is None else simple
+
+
+def read_yaml(text: str) -> tuple[FrontmatterEntry, ...]:
+    """The same by a YAML reader, which takes long to load."""
     import yaml
 
     loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)

@@ -365,7 +365,7 @@ class MemoryStore:
     ) -> PreparedWrite:
         """The bytes to write, attributed to their source; `Refused` if none may become this file.
 
-        `grounds` gives what this write rests on, where that is not what `rest_on` gives.
+        `grounds` gives what the write of somebody else rests on: all of it passes then, or nothing.
         """
         from sevenfold.memory.folder.proposals import WriteProposal
 
@@ -374,7 +374,7 @@ class MemoryStore:
         old = proposal.check()
         gate = self._gate if grounds is None else self._gate.rest_on(grounds)
         try:
-            return gate.let_pass(proposal.file, data, old, author or self.author)
+            return gate.let_pass(proposal.file, data, old, author or self.author, whole=grounds is not None)
         finally:
             self._tell()
 

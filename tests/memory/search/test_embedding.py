@@ -180,6 +180,34 @@ def test_a_damaged_row_of_the_kept_table_is_noticed_when_it_is_used(prepared: Pa
         damaged.rows([77])
 
 
+@installed
+@one_worker
+def test_a_word_of_the_kept_table_is_read_and_the_table_takes_no_memory(prepared: Path) -> None:
+    table = load_word_table(prepared)
+    assert table.rows(table.cut("▁bicycle")).any()
+    maps = Path("/proc/self/maps")
+    assert not maps.exists() or NAME not in maps.read_text(encoding="utf-8", errors="replace")
+
+
+@installed
+@one_worker
+def test_a_kept_table_that_says_more_than_it_has_is_made_anew(prepared: Path, tmp_path: Path) -> None:
+    kept = (prepared / NAME).read_bytes()
+    longer = kept.replace(b"rows\xa3|i1\x92\xce\x00", b"rows\xa3|i1\x92\xce\x7f", 1)
+    assert longer != kept
+    (tmp_path / NAME).write_bytes(longer)
+    assert load_word_table(tmp_path).rows([77]).any()
+    assert (tmp_path / NAME).read_bytes() == kept
+
+
+def test_many_texts_at_once_have_the_vectors_of_each_alone(small: Embedder) -> None:
+    texts = [
+        f"{word} {other}" for word in ("bike", "bicycle", "repair") for other in ("database", "数据库", "x")
+    ]
+    together = small.embed(texts)
+    assert np.array_equal(together, np.concatenate([small.embed([text]) for text in texts]))
+
+
 def test_a_table_that_was_stopped_at_any_step_is_finished_later_and_is_the_same() -> None:
     rows = np.random.default_rng(2).integers(0, 255, (len(PIECES), 300)).astype(np.uint8)
     given = vocabulary(PIECES), weights(rows)

@@ -17,10 +17,8 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-import anyio
-import anyio.to_thread
 import msgspec
 
 from sevenfold.core.clock import format_date
@@ -31,10 +29,11 @@ from sevenfold.core.protocols import Forker
 from sevenfold.core.request import Frame, Request
 from sevenfold.core.tokens import count_bytes
 from sevenfold.core.transcript import Mark, View
-from sevenfold.layers.parts import FindMemories, RecallParts
-from sevenfold.layers.shared.restore import find_touched_files
 from sevenfold.memory.recall_results import BY, TAG, Recalled, format_age, format_caveat, is_recalled
 from sevenfold.settings.layers import RecallSettings, SelectorName
+
+if TYPE_CHECKING:
+    from sevenfold.layers.parts import FindMemories, RecallParts
 
 CANDIDATES: Final = 20  # Memories that the search puts before a model
 NEWEST: Final = 200  # Memories that a model chooses from where there is no search before it
@@ -94,6 +93,8 @@ class ByModel:
         return self._failed >= FAILURES
 
     async def __call__(self, wanted: RecallQuery) -> Selection:
+        from anyio.to_thread import run_sync
+
         began = perf_counter()
         alone = self.selector == "model"
 
@@ -102,7 +103,7 @@ class ByModel:
                 return self.sources.newest(NEWEST)
             return select_by_search(self.sources.find, wanted, CANDIDATES).memories
 
-        candidates = await anyio.to_thread.run_sync(gather, abandon_on_cancel=True)
+        candidates = await run_sync(gather, abandon_on_cancel=True)
         if all(one.file in wanted.skip for one in candidates):
             return Selection((), self.selector, 1_000 * (perf_counter() - began))
         try:
@@ -114,6 +115,8 @@ class ByModel:
 
     async def _instead(self, wanted: RecallQuery, candidates: Sequence[Recalled], why: str) -> Selection:
         """The search's choice, where the model made none."""
+        from anyio.to_thread import run_sync
+
         self._failed += 1
         self.emit(Failed(BY, f"the model did not choose, and the search does: {why}"))
         if self.gave_up:
@@ -122,7 +125,7 @@ class ByModel:
         if self.selector == "hybrid+model":
             return Selection(tuple(candidates[: wanted.limit]), "hybrid", 0.0)
         search = partial(select_by_search, self.sources.find, wanted)
-        return await anyio.to_thread.run_sync(search, abandon_on_cancel=True)
+        return await run_sync(search, abandon_on_cancel=True)
 
 
 KIND: Final = "recall-plain"  # A column of its own in the ledger: it shares no prefix with the conversation
@@ -144,6 +147,8 @@ class ModelSelector:
     async def __call__(
         self, wanted: RecallQuery, candidates: Sequence[Recalled], *, standing: bool
     ) -> tuple[Recalled, ...]:
+        from anyio import fail_after
+
         listed = format_manifest(candidates)
         system = (read_wording("select.md"), *((listed,) if standing else ()))
         request = Request(Frame(self._model(), system, (_tool(wanted.limit),), _FORCED), View())
@@ -151,7 +156,7 @@ class ModelSelector:
         directive = user(write_directive(KIND, "r-1", body))
         seconds = self._settings.timeout_seconds
         try:
-            with anyio.fail_after(seconds):
+            with fail_after(seconds):
                 said = await self._fork(request, directive, kind=KIND, max_tokens=ANSWER)
         except TimeoutError:
             raise NotChosen(f"no answer within {seconds:g} s") from None
@@ -302,6 +307,8 @@ def _number(name: str) -> int:
 
 def find_read_memories(view: View, folder: Path) -> frozenset[str]:
     """The memories that the model has itself read or written in this view, by their files."""
+    from sevenfold.layers.shared.restore import find_touched_files
+
     name = folder.name
     there = [p for p in view if any(_may_be_below(name, use) for use in p.message.tool_uses)]
     if not there:

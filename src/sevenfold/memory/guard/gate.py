@@ -77,12 +77,15 @@ class GuardGate:
             self._guard = Guard(largest=HEAD, agent=self._agent)
         return self._guard.check(data, source=source)
 
-    def let_pass(self, file: str, data: bytes, old: bytes, author: Author) -> PreparedWrite:
-        """The bytes to write, attributed to their source; `Guarded` when none of it may become the file."""
+    def let_pass(
+        self, file: str, data: bytes, old: bytes, author: Author, *, whole: bool = False
+    ) -> PreparedWrite:
+        """The bytes to write, attributed to their source; `Guarded` when none of it may become the file,
+        or not all of it where the `whole` is asked for."""
         self.screen(file, data, old, author)
         if author.kind not in ("agent", "extraction"):  # a dream is judged by what was in the folder
             return PreparedWrite(data)
-        return self.pass_wall(file, data, old, author)
+        return self.pass_wall(file, data, old, author, whole=whole)
 
     def screen(self, file: str, data: bytes, old: bytes, author: Author) -> None:
         """Raises `Guarded` for a secret, for a text that is too large, and for orders, which are held."""
@@ -92,7 +95,9 @@ class GuardGate:
         if verdict.action == "quarantine" and not self._known(verdict, old, author):
             self.hold(file, data, author, verdict)
 
-    def pass_wall(self, file: str, data: bytes, old: bytes, author: Author) -> PreparedWrite:
+    def pass_wall(
+        self, file: str, data: bytes, old: bytes, author: Author, *, whole: bool = False
+    ) -> PreparedWrite:
         """What the user's words and the sources of this write allow; the rest is held."""
         from sevenfold.memory.guard.wall import NO_SOURCES, add_attribution, judge_write, make_held_verdict
 
@@ -101,7 +106,9 @@ class GuardGate:
         judged = judge_write(file, data, old, sources, known)
         if not judged.findings:
             return PreparedWrite(add_attribution(data, file, judged.source))
-        alone = judged.part if author.kind == "agent" else b""  # an extraction saves one statement a file
+        alone = (
+            judged.part if author.kind == "agent" and not whole else b""
+        )  # an extraction saves one statement a file
         part = add_attribution(alone, file, judged.source) if alone else b""
         verdict = make_held_verdict(judged.findings, in_part=bool(part))
         if not part:

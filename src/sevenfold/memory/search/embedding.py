@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 COARSE: Final = 64  # The first numbers of a vector: enough to choose which of very many to look at closely
 WORDS: Final = 50_000  # Words whose vectors are kept at hand
+FEW: Final = 8  # Texts whose words are looked up one by one
 _LABEL: Final = r"(?m)^[^\w\n]{0,4}[^\W\d_][\w'-]{0,20}[^\w\n]{0,2}[:：](?=\s)"
 """The speaker at the beginning of a line says nothing about the subject."""
 
@@ -74,6 +75,13 @@ def open_default_embedder(cache: Path) -> Embedder | None:
     return StaticEmbedder(NAME, lambda going: load_word_table(cache, going=going))
 
 
+class _WordsAtHand(threading.local):
+    """The words that a thread has looked up: those of a folder go when the thread that needs them ends."""
+
+    def __init__(self, look_up: Callable[[str], tuple[Vectors, float] | None]) -> None:
+        self.find = lru_cache(maxsize=WORDS)(look_up)
+
+
 class StaticEmbedder:
     """Adds up the vectors of words. A question needs few of them, a folder of memories most of them."""
 
@@ -84,11 +92,11 @@ class StaticEmbedder:
         self._read = table
         self._loading = threading.Lock()
         self._table: WordTable | None = None
-        self._word = lru_cache(maxsize=WORDS)(self._vector)
+        self._words = _WordsAtHand(self._vector)
 
     def prepare(self, going: Callable[[], bool]) -> None:
         """Load what the first text would have to wait for; ends early when `going` says no."""
-        self._open(going).read_pieces()
+        self._open(going)
 
     def _open(self, going: Callable[[], bool] = lambda: True) -> WordTable:
         with self._loading:
@@ -100,8 +108,10 @@ class StaticEmbedder:
         import numpy as np
 
         found = np.zeros((len(texts), DIMENSIONS), np.float32)
+        if len(texts) > FEW:
+            self._open().read_pieces()
         for at, text in enumerate(texts):
-            words = [word for unit in self._units(text) if (word := self._word(unit)) is not None]
+            words = [word for unit in self._units(text) if (word := self._words.find(unit)) is not None]
             for vector, weight in words:
                 found[at] += weight * vector
         return _normal(found)
@@ -113,7 +123,7 @@ class StaticEmbedder:
 
         found = np.zeros((1, DIMENSIONS), np.float32)
         for unit in self._units(text):
-            word = self._word(unit)
+            word = self._words.find(unit)
             told = [weight(token) for token in tokenize_text(unit.removeprefix(WORD_START))]
             if word is not None and told:
                 found[0] += sum(told) / len(told) * word[0]

