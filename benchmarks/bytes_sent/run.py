@@ -1,4 +1,4 @@
-"""Bytes sent in a session of 60 tool calls, with and without message threads.
+"""Bytes sent in a session of 60 tool calls, with and without message threads; our time per turn in it.
 
 python -m benchmarks.bytes_sent.run [--quick] [--json]
 """
@@ -7,44 +7,15 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from itertools import islice
 from pathlib import Path
-from typing import Any, Final
 
 import anyio
 
+from benchmarks.bytes_sent.turns import measure_turns
+from benchmarks.bytes_sent.workload import CALLS, FLAGS, LONG, MODEL, SHORT, make_replies, write_files
 from benchmarks.report import Table, arguments, show
 from sevenfold.session.session import Session
 from sevenfold.simulator import LedgerRow, ManualClock, Simulator
-
-MODEL: Final = "claude-opus-5-5"
-CALLS: Final = 60
-SHORT, LONG, LINE = 8_000, 51_000, 60  # Bytes that a call returns
-FLAGS: Final = dict.fromkeys(("notes", "payout", "recall", "extraction", "dream"), False)
-"""Layers that would send requests of their own: this is about the conversation."""
-
-
-def write_files(folder: Path, calls: int) -> None:
-    """One file for each call: four short ones, then a long one."""
-    for n in range(calls):
-        size = LONG if n % 5 == 4 else SHORT
-        lines = [
-            f"{i:04d} a line of file {n:02d} that a tool shows, word after word" for i in range(size // 60)
-        ]
-        (folder / f"f{n}.txt").write_text("\n".join(islice(lines, size // LINE)), encoding="utf-8")
-
-
-def make_replies(calls: int) -> Any:
-    """A model that shows one file after the other, then is done."""
-
-    def reply(body: dict[str, Any]) -> list[dict[str, Any]]:
-        done = sum(b["type"] == "tool_result" for m in body["messages"] for b in m["content"])
-        if done >= calls:
-            return [{"type": "text", "text": "I have read them all."}]
-        args = {"command": f"cat f{done}.txt", "description": "show a file"}
-        return [{"type": "tool_use", "id": f"toolu_{done}", "name": "Bash", "input": args}]
-
-    return reply
 
 
 def measure_session(calls: int, flags: dict[str, bool]) -> list[LedgerRow]:
@@ -91,7 +62,7 @@ def run(quick: bool) -> list[Table]:
         table.add(name, f"{sent:.2f}", len(rows), *counts, f"{units:.0f}")
     output = sum(LONG if n % 5 == 4 else SHORT for n in range(calls))
     table.notes.append(f"about {output:,} bytes of tool output, over loopback; simulated prices")
-    return [table]
+    return [table, measure_turns(calls, 2) if quick else measure_turns()]
 
 
 def main() -> int:

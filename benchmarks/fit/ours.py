@@ -49,14 +49,20 @@ class Seen:
 
     bill: Bill = field(default_factory=Bill)
     seconds: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+    """The same by the clock of the processor: what else the machine does is not in it."""
     fired: list[bool] = field(default_factory=list)
     filing: list[float] = field(default_factory=list)
     """The part of each pass that went into writing results to files."""
 
-    def quiet(self, newest: int) -> list[float]:
+    def quiet(self, newest: int, *, cpu: bool = False) -> list[float]:
         """Times of the steps that changed nothing, among so many of the newest."""
-        newest_steps = list(zip(self.seconds, self.fired, strict=True))[-newest:]
+        newest_steps = list(zip(self.cpu if cpu else self.seconds, self.fired, strict=True))[-newest:]
         return [took for took, fired in newest_steps if not fired]
+
+    @property
+    def firing_cpu(self) -> list[float]:
+        return [took for took, fired in zip(self.cpu, self.fired, strict=True) if fired]
 
     @property
     def firing(self) -> list[float]:
@@ -77,9 +83,10 @@ class TimedTurn(Turn):
     async def fit(self, refused: PromptTooLong | None = None) -> bool:
         before = self.transcript.view.tokens
         self.seen.filing.append(0.0)
-        began = time.perf_counter()
+        began, cpu = time.perf_counter(), time.process_time()
         gave = await super().fit(refused)
         self.seen.seconds.append(time.perf_counter() - began)
+        self.seen.cpu.append(time.process_time() - cpu)
         self.seen.fired.append(gave or self.transcript.view.tokens != before)
         return gave
 
@@ -221,7 +228,7 @@ async def after_silence(conversation: list[Json], folder: Path) -> Seen:
         for message in messages:
             if message.role == "user" and not message.results:
                 await turn.run(message)
-        for before in (seen.seconds, seen.filing, seen.fired):
+        for before in (seen.seconds, seen.cpu, seen.filing, seen.fired):
             before.clear()
         await turn.clock.sleep(2 * TTL_SECONDS["1h"])
         turn.transcript.add(user("go on"))

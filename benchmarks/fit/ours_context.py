@@ -29,9 +29,10 @@ class Loop:
         """One request, timed until the dict for the SDK is there, and its reply."""
         self.clock.time += SECONDS
         changed = self.seen.bill.changed
-        began = time.perf_counter()
+        began, cpu = time.perf_counter(), time.process_time()
         request = self.context.prepare(self.messages)
         self.seen.seconds.append(time.perf_counter() - began)
+        self.seen.cpu.append(time.process_time() - cpu)
         texts = [canonical(_unmarked(message)) for message in request["messages"]]
         read, written = self.seen.bill.request([Part(text, tokens_in(text)) for text in texts])
         self.seen.fired.append(self.seen.bill.changed > changed)

@@ -10,8 +10,8 @@ from typing import Final
 
 import anyio
 
-from sevenfold.core.errors import ModelFailure, Unreachable
-from sevenfold.core.events import Delta, Emit, Failed, Retrying, ToolStarted
+from sevenfold.core.errors import ModelFailure, SevenfoldError, Unreachable
+from sevenfold.core.events import Delta, Emit, Failed, Retrying, ToolStarted, get_label
 from sevenfold.core.messages import Block, Message, Text, ToolResult, ToolUse
 from sevenfold.core.protocols import Clock, Model, Tools
 from sevenfold.core.request import Request, find_open_uses
@@ -20,6 +20,24 @@ from sevenfold.core.transcript import Reply, View
 CONTINUE: Final = "Your last reply was cut off at its length limit. Go on exactly where it stopped."
 CONTINUATIONS: Final = 3
 INTERRUPTED: Final = "[interrupted: this call was stopped before it finished]"
+
+
+class FailureReport:
+    """Around the work of a layer: one that fails hands back nothing and says so, and the turn goes on."""
+
+    __slots__ = ("_emit", "_layer")
+
+    def __init__(self, emit: Emit, layer: object) -> None:
+        self._emit, self._layer = emit, layer
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if not isinstance(error, Exception) or isinstance(error, SevenfoldError):
+            return False
+        self._emit(Failed(get_label(self._layer), repr(error)))
+        return True
 
 
 class StreamedReply:

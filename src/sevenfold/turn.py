@@ -5,8 +5,7 @@ A step: attach -> fit -> ask -> answer, until no tool is called; then `rest`. On
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
@@ -14,8 +13,8 @@ from time import perf_counter
 from msgspec.structs import replace
 
 from sevenfold.cache.prefix import choose_breakpoints
-from sevenfold.core.errors import PromptTooLong, SevenfoldError, StepLimitReached
-from sevenfold.core.events import Acted, Added, Declined, Emit, Failed, Replied, get_label
+from sevenfold.core.errors import PromptTooLong, StepLimitReached
+from sevenfold.core.events import Acted, Added, Declined, Emit, Replied, get_label
 from sevenfold.core.messages import Message, ToolResult, assistant, user
 from sevenfold.core.protocols import (
     Accounts,
@@ -33,6 +32,7 @@ from sevenfold.core.transcript import Id, Reply, Transcript, View
 from sevenfold.streaming import (
     CONTINUATIONS,
     CONTINUE,
+    FailureReport,
     RetryPolicy,
     StreamedReply,
     answer_interrupted_calls,
@@ -101,7 +101,7 @@ class Turn:
         """Write what background work has handed back, and what the attach layers add."""
         self.collect()
         for layer in self.layers.attach:
-            with self._degrading(layer):
+            with FailureReport(self.emit, layer):
                 self.append(get_label(layer), layer.attach(self.transcript.view))
 
     async def fit(self, refused: PromptTooLong | None = None) -> bool:
@@ -112,10 +112,11 @@ class Turn:
         for layer in self.layers.fit:
             if (view := self.transcript.view) is not seen:  # measured again after each that acted
                 request, seen = replace(self.request, warm=warm), view
-                pressure = self.pressure(refused if start - view.tokens < wanted else None)
-            with self._degrading(layer):
+                short = refused is not None and start - view.tokens < wanted
+                pressure = self.pressure(refused if short else None)
+            with FailureReport(self.emit, layer):
                 self.append(get_label(layer), await layer.fit(request, pressure))
-        return self.transcript.view.tokens < start
+        return self.transcript.view is not warm and self.transcript.view.tokens < start
 
     async def _whole_reply(self) -> Reply:
         """A reply cut at its length limit is asked for again with more room, then continued."""
@@ -163,7 +164,7 @@ class Turn:
     def _answer(self, results: tuple[ToolResult, ...]) -> None:
         try:
             for layer in self.layers.intake:
-                with self._degrading(layer):
+                with FailureReport(self.emit, layer):
                     results = layer.intake(results, self.transcript.view)
         finally:  # every later request would be refused for a use without an answer
             if results and find_open_uses(self.transcript.view):
@@ -180,16 +181,6 @@ class Turn:
         else:
             self.transcript.add(*whole, by=by)
             self.emit(Added(by, whole))
-
-    @contextmanager
-    def _degrading(self, layer: object) -> Iterator[None]:
-        """A layer that fails hands back nothing and says so; the turn goes on."""
-        try:
-            yield
-        except SevenfoldError:
-            raise
-        except Exception as error:
-            self.emit(Failed(get_label(layer), repr(error)))
 
     def _after(self, layers: Sequence[BackgroundStep]) -> None:
         for layer in layers:

@@ -47,7 +47,7 @@ def choose_breakpoints(view: View, *, writes: bool = True, sent: Id | None = Non
     known = [at for at in last[-3:-1] or last if at < new]
     wanted = {new, *(known if view.edited else known[-1:])}
     if old is not None and len(wanted) < MOST:
-        added = sum(len(view[at].message.content) for at in range(old + 1, new + 1))
+        added = sum(len(placed.message.content) for placed in view.buffer.items[old + 1 : new + 1])
         wanted |= {old} if added > LOOKBACK else set()
     return tuple(view[at].id for at in sorted(wanted))
 

@@ -366,8 +366,8 @@ def copy_tool_ids(message: Message, other: Message) -> Message | None:
     return rename_tool_ids(message, (u.id for u in uses), (r.tool_use_id for r in results))
 
 
-NEWEST: Final = 64  # Messages at the end that are compared at every request
-IN_TURN: Final = 128  # ... and so many of the older ones, others at each request
+NEWEST: Final = 32  # Messages at the end that are compared at every request
+IN_TURN: Final = 64  # ... and so many of the older ones, others at each request
 
 
 class InPlaceCheck:

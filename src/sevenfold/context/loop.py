@@ -40,6 +40,7 @@ from sevenfold.settings.environment import Environment
 from sevenfold.settings.schema import Settings
 from sevenfold.storage.files import make_private_dir
 from sevenfold.storage.places import check_session_id
+from sevenfold.streaming import FailureReport
 from sevenfold.turn import Turn
 
 
@@ -49,7 +50,7 @@ class HostedTurn(Turn):
     def take_in(self, results: tuple[ToolResult, ...]) -> tuple[ToolResult, ...]:
         """These results, next in the view, as the layers show them."""
         for layer in self.layers.intake:
-            with self._degrading(layer):
+            with FailureReport(self.emit, layer):
                 results = layer.intake(results, self.transcript.view)
         return results
 

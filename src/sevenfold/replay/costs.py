@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from statistics import median
-from time import process_time
+from time import perf_counter
 from typing import Final
 
 import msgspec
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from sevenfold.cache.prices import Price, Prices
 from sevenfold.core.errors import Mistake
-from sevenfold.core.messages import THOUGHTS, Message, Text, ToolResult, ToolUse, encode_block
+from sevenfold.core.messages import THOUGHTS, Message, Text, ToolResult, ToolUse
 from sevenfold.core.request import TTL_SECONDS, Request, Ttl, strip_unsigned_thinking
 from sevenfold.core.tokens import FRAME, MessageSize, Usage, measure_message
 from sevenfold.core.transcript import Entry, Id, PlacedMessage, Replace, Reply, Results
@@ -69,14 +69,14 @@ class CacheProvider:
 
     def ask(self, request: Request, now: float) -> Usage:
         """The usage of this request, without its output; the prefixes it marks are cached from then on."""
-        began = process_time()
+        began = perf_counter()
         prompt = self._make_prompt(request)
         if self._last is None:
             self._cache.write(SCOPE, self._cut_to_known(prompt), MINIMUM, now)
         verdict = self._cache.look(SCOPE, prompt, MINIMUM, now)
         self._cache.write(SCOPE, prompt, MINIMUM, now)
         self._last = prompt
-        self.seconds += process_time() - began
+        self.seconds += perf_counter() - began
         return verdict.usage()
 
     def lose_cache(self, read: int, of: int) -> None:
@@ -94,9 +94,7 @@ class CacheProvider:
     def note_reply_end(self, now: float) -> None:
         """Count the lifetime of the prefix from the end of the reply, as recorded sessions show."""
         if self._last is not None:
-            began = process_time()
             self._cache.look(SCOPE, self._last, MINIMUM, now)
-            self.seconds += process_time() - began
 
     def _cut_to_known(self, prompt: CachedPrompt) -> CachedPrompt:
         """The part of the first request that other sessions had sent before."""
@@ -165,7 +163,7 @@ def _hash_prefix(before: bytes, message: Message) -> bytes:
         elif isinstance(block, ToolResult) and isinstance(block.content, str):
             text, rest = block.content, replace(block, content="")
         data = text.encode("utf-8", "surrogatepass")
-        hashed.update(b"%d:" % len(data) + _encode(encode_block(rest)))
+        hashed.update(b"%d:" % len(data) + _encode(rest))
         hashed.update(data)
     return hashed.digest()
 

@@ -16,7 +16,7 @@ from dataclasses import replace as with_fields
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import process_time
+from time import perf_counter, process_time
 from typing import ClassVar, Final
 
 from msgspec.structs import replace
@@ -198,7 +198,8 @@ class SessionDrive:
         self._needs = _NEEDS[not self._compacts].of(entries)
         self._counted = compute_token_rates(entries, fixed)
         self._spent = TimeSpent(tracing=process_time() - began)
-        self._inside = 0.0  # Seconds of the simulator and of our books while layers ran
+        self._in_layers = 0.0  # Seconds that layers ran; of these ...
+        self._inside = 0.0  # ... those of the simulator and of our books
         self._clock = FakeClock(entries[0].at if entries else 0.0)
         self._rates: dict[Id, float] = {}
         self._ours: dict[Id, Id] = {}  # Our entries by those of the recording
@@ -239,7 +240,7 @@ class SessionDrive:
             return run_sync(self._run, Path(folder), tell)
 
     async def _run(self, folder: Path, tell: Callable[[int], None]) -> ReplayOutcome:
-        began = process_time()
+        began, wall = process_time(), perf_counter()
         self._turn = self._open(folder)
         self._add_inherited()
         for done, entry in enumerate(self._entries):
@@ -255,9 +256,11 @@ class SessionDrive:
                     pass
         await self._silence.pass_until(self._clock.time + AFTERWARDS, lambda: self._turn)
         self._extraction.end_session()
-        whole, spent = process_time() - began, self._spent
-        asking, simulator = self._model.seconds, self._provider.seconds
-        layers = max(0.0, spent.layers - asking - self._inside)
+        # The parts are measured with the faster clock, and count as shares of the time of the processor.
+        whole, wall = process_time() - began, perf_counter() - wall
+        share, spent = whole / wall if wall else 1.0, self._spent
+        asking, simulator = share * self._model.seconds, share * self._provider.seconds
+        layers = max(0.0, share * (self._in_layers - self._inside) - asking)
         other = max(0.0, whole - layers - asking - simulator)
         spent = replace(spent, layers=layers, asking=asking, simulator=simulator, other=other)
         dreamt = self._memory.compute_dream_share(self._books.context)
@@ -350,7 +353,7 @@ class SessionDrive:
         for result in message.results:
             if (use := self._absence.find_use(result.tool_use_id)) is not None:
                 self._disk.apply_call(use, result)
-        began, batch = process_time(), message.results
+        began, batch = perf_counter(), message.results
         for layer in self._turn.layers.intake:
             batch = layer.intake(batch, self._transcript.view)
         self._add_layer_time(began)
@@ -367,7 +370,7 @@ class SessionDrive:
             self._provider.lose_cache(read, self._prompt)
         self._prompt = reply.usage.prompt or self._prompt
         if len(self._transcript.view):  # else the file begins with a reply, without its question
-            began = process_time()
+            began = perf_counter()
             self._turn.attach()
             await self._turn.fit()
             self._add_layer_time(began)
@@ -392,7 +395,7 @@ class SessionDrive:
         """Run the background layers; the turn collects their changes before the next request."""
         if not self._turn.layers.replied:
             return
-        began, request = process_time(), self._turn.request
+        began, request = perf_counter(), self._turn.request
         for layer in self._turn.layers.replied:
             self._background.start(get_label(layer), partial(layer, request))
         await self._background.run()
@@ -443,13 +446,13 @@ class SessionDrive:
         return self._provider.ask(self._turn.request, self._clock.time)
 
     def _heard(self, event: Event) -> None:
-        began = process_time()
+        began = perf_counter()
         self._watch.note_event(event)
-        self._inside += process_time() - began
+        self._inside += perf_counter() - began
 
     def _add_layer_time(self, began: float) -> None:
         """Add the time of our layers; that of the simulator and the rule model is subtracted at the end."""
-        self._spent = replace(self._spent, layers=self._spent.layers + process_time() - began)
+        self._in_layers += perf_counter() - began
 
     def _read_back(self, gone: Sequence[MissedSource]) -> None:
         """Do as the model would: ask for all of it at once, and have it in the view again."""
@@ -468,13 +471,13 @@ class SessionDrive:
     def _charge_request(self, request: Request) -> Usage:
         if request.source.startswith(SIDE):
             return Usage(input=round(request.tokens * self._counted.usual))
-        began = process_time()
+        began = perf_counter()
         if request.frame.tools != self._frame.tools:  # it shares nothing with the conversation
             size = request.frame.size + request.view.size
             usage = Usage(input=round(estimate_size(size) * self._counted.usual))
         else:
             usage = self._provider.ask(request, self._clock.time)
-        self._inside += process_time() - began
+        self._inside += perf_counter() - began
         return usage
 
     def _record_side_request(self, request: Request, usage: Usage) -> None:

@@ -33,7 +33,9 @@ ROBUST: Final = 2  # Rare words of one result in one reply that are no accident
 INPUT, SAID, THOUGHT = "<", "@", "~"  # Suffix and prefixes of sources that are not results
 
 _NUMBERED: Final = re.compile(r"^\d+[→\t:-]")
-_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:[./-][A-Za-z0-9_]+)*|\d[\d.]{3,}\d")
+_WORD: Final = re.compile(
+    r"[A-Za-z_0-9](?:(?<![0-9])[A-Za-z0-9_]*+(?:[./-][A-Za-z0-9_]++)*+|[\d.]{3,}\d)"
+)  # Begins with one set of characters for both kinds: a search skips to them
 _SHAPED: Final = re.compile(r"[_\d./]|-.*-|[a-z][A-Z]")  # One hyphen makes no name: line-based, re-run
 _SCHEMA: Final = frozenset({"output_mode", "status", "type", "subagent_type", "model", "priority"})
 """Arguments whose values the tool's schema names."""

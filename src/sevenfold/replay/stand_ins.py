@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Callable
-from time import process_time
+from time import perf_counter
 from typing import Final
 
 from msgspec.structs import replace
@@ -75,10 +75,10 @@ class RuleModel:
 
     async def stream(self, request: Request) -> AsyncGenerator[str | Block | Reply, None]:
         used = self._ask(request)
-        began = process_time()
+        began = perf_counter()
         room = replace(request, max_tokens=SUMMARY_OUTPUT) if request.source != NOTES else request
         blocks = make_reply(OfflineConversation.of(room))
-        self.seconds += process_time() - began
+        self.seconds += perf_counter() - began
         message = Message("assistant", blocks)
         output = SUMMARY_OUTPUT
         if request.source == LEAN_NOTES:
@@ -267,11 +267,17 @@ class ReplayDisk:
     """The files of a recorded session, as far as its tool calls show them."""
 
     def __init__(self) -> None:
+        self._calls: dict[str, list[tuple[ToolUse, ToolResult]]] = {}  # Not applied yet: few files are read
         self._files: dict[str, str] = {}
         self._results: dict[str, str] = {}  # Of files that were read and not changed since
         self._parts: set[str] = set()  # Files of which only some lines were shown
 
     def read(self, path: str) -> str | None:
+        for use, result in self._calls.pop(path, ()):
+            self._apply(path, use, result)
+        return self._read(path)
+
+    def _read(self, path: str) -> str | None:
         result = self._results.get(path)
         if result is None:
             text = self._files.get(path)
@@ -279,10 +285,12 @@ class ReplayDisk:
         return _NUMBERED.sub("", result.partition(_REMINDER)[0].rstrip("\n"))
 
     def apply_call(self, use: ToolUse, result: ToolResult) -> None:
-        """Apply a call and its result."""
+        """Take in a call and its result."""
         path = use.input.get(PATH)
-        if not isinstance(path, str) or result.is_error:
-            return
+        if isinstance(path, str) and not result.is_error:
+            self._calls.setdefault(path, []).append((use, result))
+
+    def _apply(self, path: str, use: ToolUse, result: ToolResult) -> None:
         match use.name:
             case "Read":
                 self._apply_read(path, use, result.text)
@@ -324,7 +332,7 @@ class ReplayDisk:
 
     def _apply_edit(self, path: str, edit: dict[str, object]) -> None:
         old, new = str(edit.get("old_string", "")), str(edit.get("new_string", ""))
-        if not old or (text := self.read(path)) is None:
+        if not old or (text := self._read(path)) is None:
             return
         text = text.replace(old, new, -1 if edit.get("replace_all") else 1)
         self._results.pop(path, None)

@@ -9,6 +9,7 @@ import os
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path, PurePath
 from typing import Final, TypeAlias
@@ -95,7 +96,7 @@ class ViewScan:
         self._upto: list[int] = [0]  # Tokens before each message, by the raw rule, and of all
         self._uses: dict[str, tuple[ToolUse, int, str]] = {}  # With the number of the call and its path
         self._answered: set[str] = set()
-        self._last: dict[_Asked, int] = {}  # The newest call that asks for each thing
+        self._last: dict[_Asked, int] = {}  # The newest call that retrieves each thing
         self._unsorted: list[tuple[ToolUse, int]] = []  # Calls that are not in `_last` yet
         self.found: list[Candidate] = []
         self.files: dict[str, FileTouch] = {}
@@ -199,7 +200,8 @@ class ViewScan:
             again.append(RepeatedCall(use, tokens))
         path = find_call_path(use)
         self._uses[use.id] = use, self.calls, path
-        self._unsorted.append((use, self.calls))
+        if use.name in RETRIEVERS:
+            self._unsorted.append((use, self.calls))
         if path:
             self._touch(use, path)
 
@@ -230,12 +232,14 @@ class ViewScan:
 
         A file that was changed meanwhile is read anew, not again; commands repeat by nature.
         """
+        if use.name not in RETRIEVERS:
+            return None
         self._last.update((_asked(earlier), call) for earlier, call in self._unsorted)
         self._unsorted.clear()
         last = self._last.get(_asked(use))
         if last is None:
             return self._kept_tokens(use)
-        cleared = self.gone.get(last) if use.name in RETRIEVERS else None
+        cleared = self.gone.get(last)
         touched = self.files.get(find_call_path(use))
         if cleared is None or (touched and touched.changed > cleared.call):
             return None
@@ -272,7 +276,12 @@ class ViewScan:
 
 def name_of_read_file(use: ToolUse) -> str:
     """The name of the file that a call reads, without its folder."""
-    return PurePath(find_call_path(use)).name if use.name in READERS else ""
+    return _name_file(find_call_path(use)) if use.name in READERS else ""
+
+
+@lru_cache(maxsize=1_024)
+def _name_file(path: str) -> str:
+    return PurePath(path).name
 
 
 def describe_subject(use: ToolUse) -> tuple[str, str]:

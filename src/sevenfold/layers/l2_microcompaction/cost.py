@@ -119,7 +119,9 @@ def compute_probability(coefficients: tuple[float, ...], values: tuple[float, ..
 
 
 def _logistic(weighted: float) -> float:
-    return 1 / (1 + math.exp(-max(-30.0, min(30.0, weighted))))
+    if not -30.0 < weighted < 30.0:
+        weighted = max(-30.0, min(30.0, weighted))
+    return 1 / (1 + math.exp(-weighted))
 
 
 def _read_coefficients(path: Path) -> tuple[float, ...]:

@@ -13,7 +13,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
 
@@ -78,6 +78,7 @@ def is_due(said: Sequence[str], requests: int, settings: ExtractionSettings, *, 
 OWN_WORDS: Final = 500  # Characters at either end of a long text that are looked at
 
 
+@lru_cache(maxsize=64)  # asked about the same words after every turn, until they are looked through
 def is_lasting(text: str) -> bool:
     """True for words about something that lasts. Of a long text, which is mostly pasted, the ends count."""
     text = text if len(text) <= 2 * OWN_WORDS else f"{text[:OWN_WORDS]}\n{text[-OWN_WORDS:]}"

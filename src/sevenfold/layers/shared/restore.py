@@ -410,7 +410,7 @@ _WHAT: Final = (
     " it, the newest first, each under the file or the tool where it was seen last. They are names and no"
     " more: read the place before relying on one."
 )
-_NAME: Final = r"\b[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*\b"
+_NAME: Final = r"[A-Za-z_](?<!\w.)[A-Za-z0-9_]*+(?!\w)(?:\.[A-Za-z_][A-Za-z0-9_]*+(?!\w))*+"
 _SHAPED: Final = r"[a-z][A-Z]|[A-Z]{2}[a-z]|_\w|[A-Za-z]\d"
 """Plain words say nothing about where they are from."""
 _RANDOM: Final = re.compile(r"(?:[A-Za-z]*\d){4}|(?=\w{12})[A-Za-z]*\d+[A-Za-z]|[A-Z0-9]{16}")
