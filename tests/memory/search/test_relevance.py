@@ -113,7 +113,7 @@ def test_a_memory_without_vectors_is_judged_by_its_words_alone() -> None:
 
 
 def test_talk_about_code_needs_more_than_a_question_about_oneself() -> None:
-    between = replace(WEAK, covered=0.36, near=0.36, passages=2_000)
+    between = replace(WEAK, share=0.16, covered=0.36, near=0.36, passages=2_000)
     assert traits("why are the integration tests of the parser so slow?").technical
     assert traits("move `find_file` into src/search/files.py of this project").technical
     assert not traits("deploy freeze").technical
