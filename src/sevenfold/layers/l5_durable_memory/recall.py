@@ -93,9 +93,10 @@ def extract_typed_text(message: Message) -> str:
 
 def extract_asked_text(text: str) -> str:
     """The text to search with: without a wish that memory be used, and not too long."""
-    from sevenfold.memory.agent_writes import drop_memory_wish
+    if any(word in text.lower() for word in ("memor", "remember", "记忆")):  # others load no rules
+        from sevenfold.memory.agent_writes import drop_memory_wish
 
-    text = drop_memory_wish(text)
+        text = drop_memory_wish(text)
     return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]}\n{text[-LONGEST // 2 :]}"
 
 
