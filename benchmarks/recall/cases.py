@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from sevenfold.layers.l5_durable_memory.recall import LONGEST, is_worth_a_search
+from sevenfold.layers.l5_durable_memory.recall import extract_asked_text, is_worth_a_search
 from sevenfold.memory.topic_file import read_topic
 
 HERE: Final = Path(__file__).parent
@@ -196,13 +196,8 @@ def coding_prompts() -> list[tuple[str, bool]]:
                 except ValueError:  # some lines of real sessions are damaged
                     continue
                 if (text := _typed(entry)) and is_worth_a_search(text):
-                    found.setdefault(cut_question(text), _tuned(path.name))
+                    found.setdefault(extract_asked_text(text), _tuned(path.name))
     return list(found.items())
-
-
-def cut_question(text: str) -> str:
-    """A prompt as the recall of a conversation searches for it."""
-    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]}\n{text[-LONGEST // 2 :]}"
 
 
 def _typed(entry: dict[str, Any]) -> str:

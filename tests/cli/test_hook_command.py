@@ -93,6 +93,12 @@ def test_memory_is_ignored_until_the_user_wants_it_again(hook: Hook, native: Pat
     assert FACT in context_of(hook("UserPromptSubmit", prompt=ASKED))
 
 
+@pytest.mark.parametrize("wish", ["Use memory again: {}", "OK, you can use your memory again. {}"])
+def test_memory_is_wanted_again_by_the_question_itself(hook: Hook, native: Path, wish: str) -> None:
+    assert context_of(hook("UserPromptSubmit", prompt=f"Ignore memory. {ASKED}")) == ""
+    assert FACT in context_of(hook("UserPromptSubmit", prompt=wish.format(ASKED)))
+
+
 def test_what_is_added_stays_small(hook: Hook, native: Path) -> None:
     for n in range(9):
         body = f"Deploys of service {n} " + " ".join(f"step {n}-{i} of the deploy" for i in range(300))

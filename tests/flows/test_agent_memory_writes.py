@@ -180,7 +180,7 @@ async def test_memory_that_is_to_be_ignored_is_not_recalled_until_it_is_wanted_a
         await session.ask("Ignore memory: how do we test SQL with a database here?")
         await session.ask("And how do we test SQL with a database in CI?")
         assert not [p for p in session.view if is_recalled(p)]
-        await session.ask("Use memory again: how do we test SQL with a database?")
+        await session.ask("Use memory again: how do we test SQL?")
         assert [p for p in session.view if is_recalled(p)]
 
 

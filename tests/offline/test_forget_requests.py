@@ -9,7 +9,7 @@ from offline.offline_project import Project, Talk
 
 from sevenfold.core.messages import make_context_message, user
 from sevenfold.layers.l5_durable_memory.prompt import format_memory_prompt, format_opening
-from sevenfold.memory.agent_writes import is_memory_ignored
+from sevenfold.memory.agent_writes import drop_memory_wish, is_memory_ignored
 from sevenfold.offline.conversation import OfflineConversation
 from sevenfold.offline.extraction import extract_facts
 from sevenfold.offline.language import find_typed_sentences
@@ -116,6 +116,20 @@ def test_ignored_memory_is_not_quoted() -> None:
 )
 def test_memory_is_set_aside_until_it_is_wanted_again(typed: list[str], ignored: bool) -> None:
     assert is_memory_ignored(typed) is ignored
+
+
+@pytest.mark.parametrize(
+    ("typed", "asked"),
+    [
+        ("Use memory again: when do we deploy?", "when do we deploy?"),
+        ("when do we deploy? You may use your memory now.", "when do we deploy? You may"),
+        ("do not ignore memory, when do we deploy?", "when do we deploy?"),
+        ("use memory limits of 2 GB for the job", "use memory limits of 2 GB for the job"),
+        ("Use memory again.", ""),
+    ],
+)
+def test_a_wish_that_memory_be_used_is_no_part_of_the_question(typed: str, asked: str) -> None:
+    assert drop_memory_wish(typed) == asked
 
 
 # --- the daily log --------------------------------------------------------------------------------------

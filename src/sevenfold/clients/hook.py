@@ -122,7 +122,7 @@ class ClientHooks:
         return said | answer_context(event, self._give_back(event) if event.source == "compact" else "")
 
     def _recall(self, event: ClientEvent) -> str:
-        from sevenfold.layers.l5_durable_memory.recall import LONGEST, is_worth_a_search
+        from sevenfold.layers.l5_durable_memory.recall import extract_asked_text, is_worth_a_search
         from sevenfold.memory.agent_writes import is_memory_ignored
 
         text = event.prompt.strip()
@@ -131,10 +131,9 @@ class ClientHooks:
         memory, notes = self._open_memory(event), self._load_notes(event)
         ignored = is_memory_ignored([text, notes.ignored_by])
         notes.note_ignored((text if is_memory_ignored([text]) else notes.ignored_by) if ignored else "")
-        if ignored or not memory.exists():
+        text = extract_asked_text(text)
+        if ignored or not is_worth_a_search(text) or not memory.exists():
             return ""
-        if len(text) > LONGEST:
-            text = f"{text[: LONGEST // 2]}\n{text[-LONGEST // 2 :]}"
         skip = notes.list_shown(memory.modified())
         index = _flatten(memory.index_text())
         found = [one for one in memory.recall(text, LIMIT, skip) if not _is_in(index, one)]

@@ -123,6 +123,13 @@ def is_memory_ignored(typed: Iterable[str]) -> bool:
     return False
 
 
+def drop_memory_wish(text: str) -> str:
+    """The text without a wish that memory be used: "use memory again: when do we deploy?" asks the rest."""
+    return re.sub(
+        rf"(?i)(?:{_NOT_IGNORE.pattern}|{_USE.pattern})(?:\s+(?:again|now))?\W*", "", text
+    ).strip()
+
+
 def _without(pattern: re.Pattern[str], text: str) -> tuple[str, int]:
     """The text with blanks where it matches, and where the last match ends; -1: there is none."""
     ends = [found.end() for found in pattern.finditer(text)]

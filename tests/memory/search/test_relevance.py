@@ -10,6 +10,7 @@ from sevenfold.memory.search.relevance import (
     BY_WORDS,
     QuestionTraits,
     RecallEvidence,
+    RelevanceRule,
     find_traits,
     is_worth_showing,
 )
@@ -113,7 +114,7 @@ def test_a_memory_without_vectors_is_judged_by_its_words_alone() -> None:
 
 
 def test_talk_about_code_needs_more_than_a_question_about_oneself() -> None:
-    between = replace(WEAK, covered=0.36, near=0.36, passages=2_000)
+    between = replace(WEAK, share=0.16, covered=0.36, near=0.36, passages=2_000)
     assert traits("why are the integration tests of the parser so slow?").technical
     assert traits("move `find_file` into src/search/files.py of this project").technical
     assert not traits("deploy freeze").technical
@@ -127,3 +128,37 @@ def test_a_short_question_about_oneself_needs_no_more_words() -> None:
     found = RecallEvidence(share=0.06, covered=0.14, near=0.29, passages=2_400)
     assert is_worth_showing(traits("What was my previous occupation?"), found)
     assert not is_worth_showing(traits("What about the occupation?"), found)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("But why do you think old backups shouldn't be overwritten?", (0.06, 0.16, 0.33)),
+        ("no, we removed the export buttons on purpose", (0.11, 0.34, 0.38)),
+        ("how does that look if two users were part of the meeting and one is gone", (0.0, 0.0, 0.41)),
+    ],
+)
+def test_a_small_folder_answers_no_prompt_of_another_project(
+    text: str, found: tuple[float, float, float]
+) -> None:
+    share, covered, near = found
+    assert not is_worth_showing(traits(text), RecallEvidence(share, covered, near, passages=139))
+
+
+def test_the_same_share_of_a_longer_message_is_more_evidence() -> None:
+    short, long = "the meals of the trip", "the meals, hotels, flights and trains of the trip to Lisbon"
+    found = replace(WEAK, share=0.15, covered=0.5, near=0.4)
+    for rule in (BY_MEANING, BY_WORDS):
+        plain = [
+            replace(traits(text), known=False, unknown=False, words=n)
+            for text, n in ((short, 4), (long, 8))
+        ]
+        assert rule.weigh(plain[1], found) > rule.weigh(plain[0], found)
+
+
+@pytest.mark.parametrize("rule", [BY_MEANING, BY_WORDS])
+def test_evidence_never_speaks_against_an_answer(rule: RelevanceRule) -> None:
+    for words in (1, 4, 40):
+        asked = replace(traits("what did Caroline paint?"), words=words)
+        for field in ("share", "covered", "near"):
+            assert rule.weigh(asked, replace(WEAK, **{field: 0.9})) >= rule.weigh(asked, WEAK)

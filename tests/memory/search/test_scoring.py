@@ -8,6 +8,7 @@ import pytest
 from sevenfold.memory.search.scoring import (
     CLEAR,
     FAINTEST,
+    NAMED,
     add_word_scores,
     compute_evenness,
     compute_nearness,
@@ -50,6 +51,13 @@ def test_nearness_is_mostly_the_nearest_passage() -> None:
     assert compute_nearness(scores(0.6, 0.6, 0.6)) > compute_nearness(scores(0.6, 0.1, 0.1))
     assert compute_nearness(scores(0.5)) == pytest.approx(0.5)
     assert compute_nearness(scores()) == compute_nearness(scores(-0.3)) == 0.0
+
+
+def test_names_weigh_more_than_other_words_of_the_question() -> None:
+    asked = "yesterday we spoke about the trip with Melanie and about `tide_table` once more"
+    weights = weigh_question(dict.fromkeys(tokenize_text(asked), 2.0), asked)
+    assert weights["melani"] == weights["tid"] == pytest.approx(NAMED * weights["trip"])
+    assert set(weigh_question({"melani": 2.0, "trip": 2.0}).values()) == {2.0}
 
 
 def test_words_that_ask_for_a_time_or_a_number_weigh_less_than_the_subject() -> None:

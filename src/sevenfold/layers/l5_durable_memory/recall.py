@@ -91,6 +91,15 @@ def extract_typed_text(message: Message) -> str:
     return re.sub(_PIPED, "", text).strip()
 
 
+def extract_asked_text(text: str) -> str:
+    """The text to search with: without a wish that memory be used, and not too long."""
+    if any(word in text.lower() for word in ("memor", "remember", "记忆")):  # others load no rules
+        from sevenfold.memory.agent_writes import drop_memory_wish
+
+        text = drop_memory_wish(text)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]}\n{text[-LONGEST // 2 :]}"
+
+
 def is_worth_a_search(text: str) -> bool:
     """More than one word: "ok", "继续" and "continue" ask for nothing that could be remembered."""
     return count_words(text[:LONGEST]) >= 2
@@ -274,11 +283,9 @@ class Recall:
             if before.found.done() and (error := before.found.exception()):  # reported even so
                 self._emit(Failed(BY, str(error) or repr(error)))
             before.drop()
-        if not is_worth_a_search(question.text) or self._limits(seen.shown).left < LEAST or seen.ignored:
+        text = extract_asked_text(question.text)
+        if not is_worth_a_search(text) or self._limits(seen.shown).left < LEAST or seen.ignored:
             return
-        text = question.text
-        if len(text) > LONGEST:
-            text = f"{text[: LONGEST // 2]}\n{text[-LONGEST // 2 :]}"
         wanted = RecallQuery(text, self._settings.limit, seen.files)
         self._search = self._by_a_model(question, wanted)
         if self._search is None:

@@ -89,14 +89,15 @@ def ask_index(
     """Look up the words of a question, and compare its vector with those of the passages."""
     meaning, lexical = collection.meaning, collection.lexical
     looked = lexical.look(words)
-    weights = weigh_question(looked.rarity)
+    weights = weigh_question(looked.rarity, query)
     even = compute_evenness(len(weights))
     found = lexical.scores(looked, weights, even)
     vector: Scores | None = None
     near: RowNearness | None = None
     if embedder is not None and meaning.count and lexical.known:
         try:
-            vector = np.asarray(embedder.query(query, lambda word: weights.get(word, 0.0)), np.float32)
+            plain = weigh_question(looked.rarity)  # a name has no meaning beyond its rarity
+            vector = np.asarray(embedder.query(query, lambda word: plain.get(word, 0.0)), np.float32)
         except SevenfoldError:
             vector = None
     if vector is not None:

@@ -46,9 +46,10 @@ class ScannedFiles:
     looked: int = 0  # At so many files
     characters: int = 0  # Of all of them
 
-    def weigh(self, words: Iterable[str]) -> dict[str, float]:
+    def weigh(self, words: Iterable[str], query: str) -> dict[str, float]:
         """What each word counts: the fewer files have it, the more."""
-        return weigh_question({word: compute_rarity(self.files[word], self.looked) for word in words})
+        rarity = {word: compute_rarity(self.files[word], self.looked) for word in words}
+        return weigh_question(rarity, query)
 
     def score(self, file: str, weights: Mapping[str, float]) -> float:
         """BM25 of a whole file, by beginnings of words."""
@@ -110,7 +111,7 @@ def search_files(
     if not words or limit < 1:
         return []
     found = count_in_files(files, read, words, going)
-    weights = found.weigh(words)
+    weights = found.weigh(words, query)
     rough = sorted(found.counts, key=lambda file: (-found.score(file, weights), file))
     hits = list[_ScannedHit]()
     for file in rough[: max(CLOSELY, 2 * limit)]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from sevenfold.memory.text.words import find_emphasis
+from sevenfold.memory.text.words import find_emphasis, find_names
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,6 +37,7 @@ ECHO: Final = 0.8  # The weight of nearness to the question together with its be
 CLEAR: Final = 8  # Words of a question up to which its vector says what it is about; of more, words decide
 EVENER: Final = 2  # Words more than `CLEAR` with which an assistant's turns count in full
 FAINTEST: Final = 0.3  # The share of its weight that meaning keeps however long the question
+NAMED: Final = 1.5  # The weight of a name beside other words: a long message names what it is about
 BESIDE: Final = 0.3  # The part of the best score that others must reach to be shown beside it
 BESIDE_BY_WORDS: Final = 0.2  # The same where there are no vectors: scores by words fall faster
 NEAREST: Final = 3  # Passages that count for the meaning beside the nearest one
@@ -51,9 +52,13 @@ def compute_rarity(files: int, count: int) -> float:
     return math.log1p((max(count, FEWEST) - files + 0.5) / (files + 0.5))
 
 
-def weigh_question(rarity: Mapping[str, float]) -> dict[str, float]:
-    """What each word of a question counts, from its rarity (idf) in this folder."""
-    return {word: value * find_emphasis(word) for word, value in rarity.items()}
+def weigh_question(rarity: Mapping[str, float], query: str = "") -> dict[str, float]:
+    """What each word of a question counts, from its rarity (idf) in this folder; names count more."""
+    named = frozenset(find_names(query))
+    return {
+        word: value * find_emphasis(word) * (NAMED if word in named else 1.0)
+        for word, value in rarity.items()
+    }
 
 
 def add_word_scores(whole: Scores, best: Scores, several: Scores) -> Scores:
