@@ -106,9 +106,8 @@ class GuardGate:
         judged = judge_write(file, data, old, sources, known)
         if not judged.findings:
             return PreparedWrite(add_attribution(data, file, judged.source))
-        alone = (
-            judged.part if author.kind == "agent" and not whole else b""
-        )  # an extraction saves one statement a file
+        # An extraction saves one statement a file
+        alone = judged.part if author.kind == "agent" and not whole else b""
         part = add_attribution(alone, file, judged.source) if alone else b""
         verdict = make_held_verdict(judged.findings, in_part=bool(part))
         if not part:
