@@ -163,6 +163,25 @@ def test_what_was_edited_by_hand_while_offline_is_merged(tmp_path: Path, address
     assert (ann.body("notes"), bob.body("notes")) == (expected, expected)
 
 
+def test_what_came_from_others_is_never_sent_back(
+    pair: tuple[Machine, Machine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The campaign found it: an old text that was taken in while nothing could be sent came back later."""
+    ann, bob = pair
+    with monkeypatch.context() as away:
+        away.setattr(bob.backend.outbox, "send", lambda: 0)
+        ann.add("port", "The port is 7070.")
+        bob.sync()
+        ann.store.edit("port", body="The port is 8080.")
+        bob.sync()
+    assert len(bob.backend.outbox.list_waiting()) == 2
+    bob.sync()
+
+    rows = ann.backend.memories.read_changes(0, 0)
+    assert [(row.rev, row.machine) for row in rows] == [(1, "ann"), (2, "ann")]
+    assert bob.body("port") == "The port is 8080."
+
+
 def test_a_purge_reaches_every_machine_and_the_database(pair: tuple[Machine, Machine]) -> None:
     ann, bob = pair
     ann.add("vault", "Swordfish opens the vault door.")

@@ -384,7 +384,8 @@ class FleetSync:
             stamp = at.stamp(row.name)
             ours = at.read(row.name)[0] if stamp is not None else None
             if digest_text(ours) == digest_text(row.body):
-                self._outbox.write_known(row.name, KnownFile(row.rev, digest_text(row.body)))
+                since = self._find_merged(row.name, as_it_was=False)
+                self._outbox.write_known(row.name, KnownFile(row.rev, digest_text(row.body), since))
                 return False
             unsent = digest_text(ours) != base.digest
             if row.body is not None and not self._store.let_in(
@@ -399,7 +400,8 @@ class FleetSync:
                     at.write(file, data, there)
                 elif there is not None:
                     at.remove(file, there)
-            since = self._find_merged(row.name, written[row.name] == ours) if unsent else 0
+            # If nothing of ours waits, what does is what came from others before, and is not sent back.
+            since = self._find_merged(row.name, as_it_was=unsent and written[row.name] == ours)
             self._outbox.write_known(row.name, KnownFile(row.rev, digest_text(row.body), since))
         author = row.author if not unsent else Author("other", reason="merged two machines' changes")
         for file in written:
@@ -442,7 +444,7 @@ class FleetSync:
         own_name = b"name: " + Path(beside).stem.encode()
         return {row.name: row.body, beside: _NAME.sub(lambda _: own_name, ours, count=1)}
 
-    def _find_merged(self, file: str, as_it_was: bool) -> int:
+    def _find_merged(self, file: str, *, as_it_was: bool) -> int:
         """The number up to which local revisions of a file need not be sent.
 
         A merge makes a revision of its own. If it left the file as it was, the last one is sent instead.
