@@ -249,7 +249,14 @@ def test_a_plain_cue_counts_for_nothing_where_the_reply_passes_over_it() -> None
     """In a list of names to choose from, `I like` is about the list."""
     opens = (user("Which name fits a mail app?"), assistant(Text("Mailjoy or Inkpost.")))
     passed = user("I like mailjoy but it is taken.")
-    assert saved(*opens, passed, assistant(Text("Pagewing, Letterbee."))) == []
+    others = "Pagewing carries a page, Letterbee is busy and light. " * 10
+    assert saved(*opens, passed, assistant(Text(others))) == []
+
+
+def test_a_short_reply_says_nothing_about_what_was_said() -> None:
+    """The offline engine answers so, and so do agents at work."""
+    told = user("I'm a data engineer in Hamburg, and I prefer tabs over spaces.")
+    assert len(saved(told, assistant(Text("The weather service is down.")))) == 2
 
 
 def test_a_long_text_that_was_pasted_is_no_statement_of_the_person() -> None:

@@ -86,7 +86,7 @@ def work(
     kinds: Kinds = "dream",
     model: ModelName = None,
 ) -> int:
-    """Take jobs of the fleet, dreams and extractions, one after the other."""
+    """Take jobs of the fleet, one by one: dreams, extractions."""
     from sevenfold.cli.commands.fleet import run_work
 
     return run_work(shared, once, jobs, kinds, model)

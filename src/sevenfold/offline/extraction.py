@@ -373,10 +373,11 @@ def _lasts(one: TypedSentence, kind: Kind | None) -> bool:
     if explicit and kind == "decision" and _TOGETHER.match(one.core):
         return True
     if explicit and is_plain(one):
-        return not one.reply or compute_worth(one, kind) > BESIDE
+        return len(one.reply) < _SHORT_REPLY or compute_worth(one, kind) > BESIDE
     return not is_unclear(one) and compute_worth(one, kind) > LIMIT
 
 
+_SHORT_REPLY: Final = 300  # Characters: so few take nothing up, and say nothing about what was said
 _TOGETHER: Final = re.compile(r"(?:we|our team|the team)\b", re.IGNORECASE)
 _FRAGMENT: Final = re.compile(
     r"(?:for \w+ing|since|because|given|having|using|starting|instead of|things like|as for"
