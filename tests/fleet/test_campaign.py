@@ -230,6 +230,7 @@ def iter_letters(campaign: Campaign) -> Iterator[FleetLetter]:
     mail = FleetMail(campaign.watcher.database)
     while taken := mail.take("post"):
         yield from taken
+        mail.keep("post", *(letter.id for letter in taken))
 
 
 def converge(campaign: Campaign) -> list[dict[str, bytes]]:
