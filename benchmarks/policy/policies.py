@@ -14,7 +14,7 @@ DEFAULT: Final = load_policy("balanced")
 NAMED: Final = (BASE, load_policy("lifetimes"), load_policy("specified"), DEFAULT, load_policy("thrifty"))
 """Exactly as they run."""
 
-SIZES: Final = ((75, 110, 45), (80, 120, 50), (85, 130, 55), (90, 140, 55), (100, 150, 65), (110, 180, 75))
+SIZES: Final = ((75, 110, 60), (80, 120, 60), (85, 130, 70), (90, 140, 70), (100, 150, 80), (110, 180, 90))
 """`compaction.turnTokens`, `taskTokens` and `coldTokens`, in thousands."""
 
 
@@ -41,11 +41,6 @@ CHANGES: Final = (
         compaction=replace(DEFAULT.compaction, record_characters=0),
     ),
     replace(DEFAULT, name="no excerpts of files", compaction=replace(DEFAULT.compaction, excerpts=False)),
-    replace(
-        DEFAULT, name="1,500 tokens of each file", compaction=replace(DEFAULT.compaction, file_tokens=1_500)
-    ),
-    replace(DEFAULT, name="the need counts twice when cold", micro=replace(DEFAULT.micro, need_weight=2.0)),
-    replace(DEFAULT, name="the fixed prefix cached for 5 minutes", system_ttl=None),
     replace(DEFAULT, name="no list of names", compaction=replace(DEFAULT.compaction, names=0)),
     replace(DEFAULT, name="thinking stays", micro=replace(DEFAULT.micro, thinking_replies=0)),
     replace(exclude_layers(DEFAULT, ["micro"]), name="no clearing (layer 2 off)"),

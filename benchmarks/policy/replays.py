@@ -26,7 +26,7 @@ from sevenfold.recordings.finder import (
 )
 from sevenfold.recordings.recorded_session import RecordedSession, convert_recording
 from sevenfold.recordings.windows import find_session_window
-from sevenfold.replay.costs import find_largest_fixed, find_session_price, find_ttl
+from sevenfold.replay.costs import find_largest_fixed, find_session_price
 from sevenfold.replay.driver import drive_session
 from sevenfold.replay.outcome import TimeSpent
 from sevenfold.replay.policies import Policy
@@ -50,7 +50,6 @@ class SessionReplay(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     policy: str
     long: bool  # True if a prompt had more than 200,000 tokens
-    lifetime: str = ""  # Of the cache, as the recording paid for it
     turns: int
     cost: float
     compared: float = 0.0  # The part of the cost where the paid one is known, and of added requests
@@ -73,7 +72,6 @@ class SessionJob(msgspec.Struct, frozen=True):
     policies: tuple[Policy, ...]
     shared_reads: frozenset[int] = frozenset()  # First reads from the cache that other sessions had too
     copied: frozenset[str] = frozenset()  # Requests that are counted in another file
-    first: int = 0  # Replay only so many requests from the beginning; 0: all
 
 
 def find_repositories(data: Path = DATA) -> dict[str, list[Path]]:
@@ -85,23 +83,16 @@ def find_repositories(data: Path = DATA) -> dict[str, list[Path]]:
 
 
 def replay_repositories(
-    repositories: Mapping[str, Sequence[Path]],
-    policies: Sequence[Policy],
-    *,
-    quick: bool = False,
-    first: int = 0,
+    repositories: Mapping[str, Sequence[Path]], policies: Sequence[Policy], *, quick: bool = False
 ) -> list[SessionReplay]:
-    """Every session under every policy. A session that was copied into another file counts once.
-
-    `first`: only so many requests of each.
-    """
+    """Every session under every policy. A session that was copied into another file counts once."""
     chosen = [
         (name, path) for name, files in repositories.items() for path in files[: FEW if quick else None]
     ]
     firsts = read_first_requests([ReplayFile(str(path)) for _, path in chosen])
     reads, copied = find_repeated_reads(firsts.values()), find_copied_requests(firsts)
     jobs = [
-        SessionJob(name, path, tuple(policies), reads, copied.get(str(path), frozenset()), first)
+        SessionJob(name, path, tuple(policies), reads, copied.get(str(path), frozenset()))
         for name, path in sorted(chosen, key=lambda one: -one[1].stat().st_size)
     ]
     with Pool(PROCESSES) as pool:
@@ -112,7 +103,7 @@ def replay_session(job: SessionJob) -> list[SessionReplay]:
     """One session under each policy; nothing for a file in which all is copied, or no model answered."""
     began = process_time()
     recorded = read_session(job.path)
-    entries = cut_after(convert_recording(recorded).entries, job.first)
+    entries = convert_recording(recorded).entries
     parsing = process_time() - began
     ids = list_request_ids(entries)
     before = next((n for n, id in enumerate(ids) if id not in job.copied), len(ids))
@@ -123,12 +114,6 @@ def replay_session(job: SessionJob) -> list[SessionReplay]:
         done.append(_replay_policy(job, recorded, entries, policy, before, parsing))
         gc.collect()  # A drive has reference cycles that hold the texts of a view
     return done
-
-
-def cut_after(entries: Sequence[Entry], requests: int) -> Sequence[Entry]:
-    """The beginning of a session, up to the reply to so many requests; 0: all of it."""
-    replies = [at for at, entry in enumerate(entries) if isinstance(entry.what, Reply)]
-    return entries[: replies[requests - 1] + 1] if 0 < requests <= len(replies) else entries
 
 
 def list_request_ids(entries: Sequence[Entry]) -> list[str]:
@@ -164,7 +149,6 @@ def _replay_policy(
         path=job.path.name,
         policy=policy.name,
         long=max(e.what.usage.prompt for e in entries if isinstance(e.what, Reply)) > USUAL,
-        lifetime=find_ttl(entries),
         turns=outcome.turns,
         cost=figures.cost.units,
         compared=compared.units if compared is not None else 0.0,

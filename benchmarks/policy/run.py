@@ -8,7 +8,7 @@ A whole run also draws `benchmarks/policy/frontier.svg`: cost against what was n
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Final
@@ -30,7 +30,6 @@ from benchmarks.report import Table, arguments, show
 from sevenfold.replay.outcome import TimeSpent
 from sevenfold.replay.stand_ins import SUMMARY_OUTPUT
 
-BEGINNINGS: Final = (8, 15)  # Requests: few recordings are so short, so the first ones of each stand in
 PLOT: Final = Path(__file__).with_name("frontier.svg")
 GOAL_REGRET, GOAL_COST = 3.0, 82.0
 LINE_TO_BEAT: Final = Point(2.2, 78.9, "policy A, as published")
@@ -70,8 +69,7 @@ def run(quick: bool = False, data: Path = DATA) -> list[Table]:
     tables += [_tabulate_held_out(held, long), _tabulate_changes(usual, long), _tabulate_sizes(usual, long)]
     if not quick:
         PLOT.write_text(_draw_frontier(usual), encoding="utf-8")
-    cut = {n: replay_repositories(repositories, policies.NAMED, quick=quick, first=n) for n in BEGINNINGS}
-    return [*tables, _tabulate_beginnings(cut), _measure_throughput(done)]
+    return [*tables, _measure_throughput(done)]
 
 
 def _compare_policies(name: str, done: Sequence[SessionReplay], notes: Sequence[str]) -> Table:
@@ -206,28 +204,6 @@ def _tabulate_sizes(usual: Sequence[SessionReplay], long: Sequence[SessionReplay
             f"{beyond.regret:.2f}" if long else "-",
         )
     table.notes.append("sizes: turnTokens/taskTokens/coldTokens in thousands; figures on data tuned on")
-    return table
-
-
-def _tabulate_beginnings(cut: Mapping[int, Sequence[SessionReplay]]) -> Table:
-    """Short sessions, made of long ones."""
-    table = Table(
-        "Beginnings: the first requests of each recording alone",
-        "policy, requests", "sessions", "% of append-only", "> 2 % dearer, %", "recorded at 5 minutes, %",
-        "recorded at an hour, %",
-    )  # fmt: skip
-    for requests, done in cut.items():
-        for policy in policies.NAMED:
-            found = compare(done, policy.name)
-            parts = [Compared([p for p in found.pairs if p[0].lifetime == ttl]) for ttl in ("5m", "1h")]
-            figures = [f"{one.of_base:.1f} ({len(one.pairs)})" if one.pairs else "-" for one in parts]
-            row = f"{policy.name}, {requests}"
-            table.add(row, len(found.pairs), f"{found.of_base:.1f}", f"{found.dearer:.1f}", *figures)
-    table.notes += [
-        "made of longer sessions, which may begin otherwise than short ones; two hours of silence follow",
-        "append-only writes at the recorded lifetime: where that was five minutes, an hour for the fixed "
-        "prefix is dearer until the first longer silence",
-    ]
     return table
 
 

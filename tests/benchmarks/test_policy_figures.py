@@ -9,11 +9,9 @@ from msgspec.structs import replace
 
 from benchmarks.policy import policies
 from benchmarks.policy.figures import DRAWS, Compared, choose_sizes, compare, hold_out, lengthen_summaries
-from benchmarks.policy.replays import SessionJob, SessionReplay, cut_after, list_request_ids, replay_session
+from benchmarks.policy.replays import SessionJob, SessionReplay, list_request_ids, replay_session
 from benchmarks.policy.run import run
 from benchmarks.policy.samples import SESSIONS, session_files
-from sevenfold.core.messages import Text, assistant, user
-from sevenfold.core.transcript import Entry, Reply, What
 from sevenfold.recordings.claude_code import read_session
 from sevenfold.recordings.recorded_session import convert_recording
 from sevenfold.replay.policies import BUILT_IN, load_policy
@@ -76,16 +74,6 @@ def test_the_cheapest_sizes_that_keep_the_limits_are_chosen() -> None:
 
     for broken in ({"robust": 2}, {"summaries": 2}, {"removed": 100, "needed": 4}):
         assert choose_sizes(grid("a/a", **broken)) == (policies.GRID[1], True), broken
-
-
-def test_a_session_is_cut_behind_the_reply_to_its_last_request() -> None:
-    first, second = Reply(assistant(Text("first"))), Reply(assistant(Text("second")))
-    said: list[What] = [user("one"), first, user("two"), second, user("three")]
-    entries = [Entry(n, float(n), what) for n, what in enumerate(said)]
-
-    assert list(cut_after(entries, 1)) == entries[:2]
-    assert list(cut_after(entries, 2)) == entries[:4]
-    assert list(cut_after(entries, 3)) == list(cut_after(entries, 0)) == entries
 
 
 def test_without_sizes_that_keep_the_limits_the_largest_are_taken_and_it_is_said() -> None:

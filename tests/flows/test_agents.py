@@ -240,7 +240,7 @@ async def test_an_agent_that_only_reads_may_write_its_memory_and_nothing_else(tm
     async with session:
         reply = await session.ask("start")
     saved = (folder / "ports.md").read_text(encoding="utf-8")
-    assert saved.endswith("---\nIt is 8080.\n")
+    assert saved.endswith("---\nAccording to the agent; the user did not say it:\n\nIt is 8080.\n")
     assert "author: agent" in saved
     assert "ports.md" in (folder / "MEMORY.md").read_text(encoding="utf-8")
     assert not (tmp_path / "project" / "stolen.txt").exists()

@@ -91,7 +91,7 @@ class MicroSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         describe(
             "`cost`: when the cache is cold, the chance that a result is needed again counts so many times."
         ),
-    ] = 1.0
+    ] = 2.0
     thinking_replies: Annotated[
         Amount,
         describe(
@@ -219,7 +219,7 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
             "`bySize`: the same when the provider's cache has expired, where all of it would have to be "
             "written anew; scaled down for windows below 200,000."
         ),
-    ] = 55_000
+    ] = 70_000
     record_characters: Annotated[
         Amount,
         describe(
@@ -261,7 +261,7 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
             "Tokens of each of them. Of a longer one the lines around its newest changes are shown, or "
             "with `excerpts` off its path. Scaled down for windows below 200,000."
         ),
-    ] = 1_000
+    ] = 1_500
     excerpts: Annotated[bool, describe("Show parts of files that are too long to be shown.", False)] = True
     server: Annotated[
         Literal["threshold", "onDemand"],
@@ -613,7 +613,8 @@ POLICIES: Final[dict[PolicyName, Json]] = {
     },
     "balanced": {},
     "thrifty": {
-        "compaction": {"turnTokens": 80_000, "taskTokens": 120_000, "coldTokens": 50_000, "margin": 2.0}
+        "micro": {"needWeight": 1.0},
+        "compaction": {"turnTokens": 75_000, "taskTokens": 110_000, "coldTokens": 60_000, "margin": 2.0},
     },
 }
 """Under one name, the settings with which all layers spend: those that differ from their defaults, as a
