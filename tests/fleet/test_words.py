@@ -103,9 +103,10 @@ def test_what_is_said_is_looked_through_by_a_worker_elsewhere(
 
     ann = Machine(tmp_path, address, "ann")
     ann.sync()
-    [text] = ann.texts().values()
+    [(file, text)] = ann.texts().items()
     assert b"Zanzibar" in text
     assert session.encode() in text, "it says in which session it was said"
+    assert ann.store.history(file)[0].author.kind == "extraction"
     [(state, payload)] = read_jobs(address)
     assert state == "done"
     assert "words" not in payload

@@ -163,6 +163,35 @@ def test_the_line_we_made_follows_the_description_and_a_hand_written_one_stays(h
     assert home.store.index_text() == "- [a](a.md) — new words\n- [b](b.md) — my own words\n"
 
 
+def test_what_was_announced_is_its_author_s_whoever_finds_it_first(home: Home) -> None:
+    home.add("a")
+    data = home.text("a.md").replace("name: a", "name: b")
+    home.store.announce_write(home.folder / "b.md", data.encode(), author=AGENT)
+    home.hand("b.md", data)
+    home.hand("c.md", data.replace("name: b", "name: c"))
+    home.again().take_in()  # a look in the background, between the write and its record
+    assert home.store.after_write(home.folder / "b.md", author=AGENT) == []
+    assert home.log()[1:] == [("agent", "created b"), ("other", "created c")]
+
+
+def test_an_announcement_that_others_made_takes_nothing_from_who_writes(home: Home) -> None:
+    home.add("a")
+    data = home.text("a.md").replace("name: a", "name: b")
+    home.store.announce_write(home.folder / "b.md", data.encode(), author=Author("extraction"))
+    home.hand("b.md", data)
+    home.hand("c.md", data.replace("name: b", "name: c"))
+    home.store.after_write(home.folder / "c.md", author=AGENT)
+    assert home.log()[1:] == [("extraction", "created b"), ("agent", "created c")]
+
+
+def test_an_announced_text_that_another_replaced_is_not_its_author_s(home: Home) -> None:
+    home.add("a")
+    home.store.announce_write(home.folder / "b.md", b"one", author=AGENT)
+    home.hand("b.md", home.text("a.md").replace("name: a", "name: b"))
+    home.store.take_in()
+    assert home.log()[1:] == [("other", "created b")]
+
+
 @pytest.mark.parametrize("by", ["hand", "agent"])
 def test_our_line_also_follows_what_a_hand_or_the_agent_edits(home: Home, by: str) -> None:
     home.add("a", description="old words")

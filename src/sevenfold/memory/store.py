@@ -39,8 +39,10 @@ from sevenfold.memory.folder.folder import (
     FolderHistory,
     FolderTransaction,
     LedgerFile,
+    PendingWrite,
     RecallTimes,
     Saved,
+    digest_bytes,
     find_agent_kind,
 )
 from sevenfold.memory.folder.names import TEAM
@@ -393,9 +395,16 @@ class MemoryStore:
             self._tell()
         return True
 
+    def announce_write(self, path: Path, data: bytes, *, author: Author | None = None) -> None:
+        """Say whose bytes these are before they are written: whoever finds them first books them so."""
+        digests, head = {self.file_of(path): digest_bytes(data)}, self._ledgers.load().head
+        self._ledgers.announce(PendingWrite(head, author or self.author, "", digests))
+
     def after_write(self, path: Path, *, author: Author | None = None) -> list[Saved]:
         """Record the file that was just written at `path`; what others wrote meanwhile is theirs."""
-        return self.take_in(author or self.author, self.file_of(path))
+        saved = self.take_in(author or self.author, self.file_of(path))
+        self._ledgers.withdraw()  # it may quote what the user said
+        return saved
 
     # --- the past, and what was held back -------------------------------------------------------------
 

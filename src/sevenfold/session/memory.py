@@ -332,6 +332,7 @@ class MemoryKeeper:
             self._store.take_in()  # the person's own changes since are not the agent's
             checked = self._store.before_write(path, data)
             written = prepare_write(self._store, path, checked.data, self._clock.now())
+            self._store.announce_write(path, written.data)
         except SevenfoldError as error:
             raise ToolFailed(str(error)) from error
         self._say[path] = " ".join(filter(None, (checked.said, written.said)))

@@ -170,6 +170,7 @@ class MemoryWriter:
         author = Author(KIND, self._session, f"they said: {shorten_text(made.quote, 200)}")
         grounds = self._sources.collect
         checked = self._store.before_write(self._store.path_of(file), data, author=author, grounds=grounds)
+        self._store.announce_write(self._store.path_of(file), checked.data, author=author)
         at.write(file, checked.data, stamp)
         said = f"Merged into {file}, which is about the same." if merged else f"Saved {file}."
         if left := list_relative_dates(f"{made.topic.description}\n{made.topic.body}"):

@@ -439,18 +439,16 @@ def _recorded(desk: FolderTransaction, part: _Part) -> Iterator[Saved]:
 def _by_writer(
     found: dict[str, _FileDifference], pending: PendingWrite | None, author: Author, file: str
 ) -> list[_Part]:
-    """Changes that a killed run of ours announced are recorded in its name, what is found in nobody's.
+    """Changes that a run of ours announced are recorded in its name, what else is found in nobody's.
 
     With `file` only that one is the author's.
     """
-    rest = dict(found)
-    parts = list[_Part]()
     announced = pending.digests if pending else {}
     done = {file: one for file, one in found.items() if announced.get(file) == one.digest}
+    rest = {file: one for file, one in found.items() if file not in done}
+    parts = list[_Part]()
     if pending and done:
-        for file in done:
-            del rest[file]
-        parts.append((pending.author, pending.summary, done))
+        parts.append((pending.author, pending.summary or _told(done), done))
     mine = {file: rest.pop(file)} if file in rest else {}
     if rest:
         parts.append((author if not file else FOUND, _told(rest), rest))

@@ -178,7 +178,7 @@ class FolderLedger(msgspec.Struct):
 class PendingWrite(msgspec.Struct, frozen=True):
     """A write that is about to happen: its author, and a digest for each file (empty: removal).
 
-    It counts until a revision follows `head`.
+    It counts until a revision follows `head`. Without a summary the files are named.
     """
 
     head: str
