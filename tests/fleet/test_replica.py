@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -80,14 +82,20 @@ def test_changes_of_the_same_line_are_both_kept(pair: tuple[Machine, Machine]) -
     assert ann.body("port") == ann.store.get("port.md").body.strip(), "the copy has a name of its own"
 
 
+@contextmanager
+def unable_to_send(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as away:
+        away.setattr(type(machine.backend.outbox), "send", lambda *given: 0)
+        yield
+
+
 def test_a_machine_that_is_always_late_gets_its_turn(
     pair: tuple[Machine, Machine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ann, bob = pair
     ann.add("notes", THREE)
     bob.sync()
-    with monkeypatch.context() as away:
-        away.setattr(type(bob.backend.outbox), "send", lambda *given: 0)
+    with unable_to_send(bob, monkeypatch):
         bob.store.edit("notes", body=THREE.replace("third", "very last"))
     write, numbers = bob.backend.memories.write, iter(range(1_000))
 
@@ -104,6 +112,62 @@ def test_a_machine_that_is_always_late_gets_its_turn(
     assert ann.texts() == bob.texts()
     assert "very last" in ann.body("notes")
     assert bob.backend.outbox.list_waiting() == []
+
+
+@pytest.mark.parametrize("change", ["other line", "same line", "removal"])
+def test_an_edit_and_its_undo_that_were_never_sent_lose_nothing_of_a_change_elsewhere(
+    pair: tuple[Machine, Machine], monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    ann, bob = pair
+    ann.add("notes", THREE)
+    bob.sync()
+    with unable_to_send(bob, monkeypatch):
+        bob.store.edit("notes", body=THREE.replace("second", "middle"))
+        bob.store.undo("notes")
+        bob.add("other", "Bob also wrote about the cellar.")
+    assert len(bob.backend.outbox.list_waiting()) >= 3
+    if change == "removal":
+        ann.store.remove("notes")
+    else:
+        line = "third" if change == "other line" else "second"
+        ann.store.edit("notes", body=THREE.replace(line, "changed"))
+    expected = ann.texts().get("notes.md")
+    bob.sync()
+    ann.sync()
+
+    assert ann.texts() == bob.texts()
+    assert ann.texts().get("notes.md") == expected, "what bob took back himself changes nothing"
+    assert ann.body("other") == "Bob also wrote about the cellar."
+    assert bob.backend.outbox.list_waiting() == []
+    assert b"middle" in (bob.store.as_of(find_edit(bob), "notes.md") or b""), "the edit is in his history"
+    if change == "other line":
+        bob.store.edit("notes", body=bob.body("notes").replace("first", "very first"))
+        bob.store.undo("notes")
+        bob.store.edit("notes", body=bob.body("notes").replace("second", "middle"))
+        ann.sync()
+        assert ann.texts() == bob.texts()
+        assert ann.body("notes") == THREE.replace("third", "changed").replace("second", "middle")
+
+
+def find_edit(machine: Machine) -> str:
+    """The revision of the first edit."""
+    return next(one.id for one in reversed(machine.store.history("notes")) if "edited" in one.summary)
+
+
+def test_an_edit_and_its_undo_are_sent_if_nobody_else_changed_it(
+    pair: tuple[Machine, Machine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann, bob = pair
+    ann.add("notes", THREE)
+    bob.sync()
+    with unable_to_send(bob, monkeypatch):
+        bob.store.edit("notes", body=THREE.replace("second", "middle"))
+        bob.store.undo("notes")
+    bob.sync()
+    ann.sync()
+
+    assert [row.rev for row in ann.backend.memories.read_past("notes.md")] == [1, 2, 3]
+    assert (ann.body("notes"), bob.body("notes")) == (THREE, THREE)
 
 
 def test_a_change_outlives_a_removal(pair: tuple[Machine, Machine]) -> None:
@@ -220,8 +284,7 @@ def test_a_machine_that_died_after_sending_merges_nothing_with_itself(
         dead.setattr(type(ann.backend.outbox), "write_known", lambda *given: None)
         dead.setattr(type(ann.backend.outbox), "write_state", lambda *given: None)
         ann.store.edit("port", body="The port is 8080.")
-    with monkeypatch.context() as away:
-        away.setattr(type(ann.backend.outbox), "send", lambda *given: 0)
+    with unable_to_send(ann, monkeypatch):
         ann.store.edit("port", body="The port is 9090.")
     ann.sync()
     bob.sync()

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import anyio
 import psycopg
 import pytest
-from fleet.machines import Machine
+from fleet.machines import Machine, make_fleet
+from recordings.lines import make_claude_code_line
 
+from sevenfold.clients.recorded_words import learn_from_recording
 from sevenfold.core.events import Event, Failed
 from sevenfold.fleet.database import FleetDatabase
 from sevenfold.fleet.jobs import JobQueue
 from sevenfold.fleet.membership import join_fleet
 from sevenfold.fleet.words import EXTRACT, Learner
 from sevenfold.fleet.worker import FleetWorker
+from sevenfold.session.project import Project
 from sevenfold.session.session import Session
+from sevenfold.settings.environment import Environment
 from sevenfold.settings.place import MemoryPlace
 from sevenfold.storage.places import find_places
 from sevenfold.storage.waiting_notes import WaitingFolder
@@ -27,6 +33,7 @@ from sevenfold.testing.postgres import PostgresServer
 
 pytest_plugins = ["fleet.fixtures"]
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("postgres")]
+PATIENCE = 60.0
 SAID = "From now on we deploy on Tuesdays; the audit of Zanzibar ends on 2027-03-04."
 
 
@@ -121,11 +128,44 @@ def test_a_machine_extracts_itself_unless_it_is_told_otherwise(address: str, tal
     assert read_jobs(address) == []
 
 
+def learn(talker: Talker, transcript: Path) -> list[str]:
+    """As `sevenfold memory learn` does, and the hook of another program."""
+    environment = Environment.read({"HOME": str(talker.home), "PATH": os.defpath}).based(talker.home)
+    at = Project.open(talker.tree, environment, {}, lambda event: None)
+    found = anyio.run(learn_from_recording, transcript, at, "offline", lambda event: None)
+    return [one.name for one in found]
+
+
+def test_a_session_of_another_program_is_looked_through_by_a_worker_too(
+    own_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = make_fleet(own_server)
+    monkeypatch.setenv("SEVENFOLD_FLEET_URL", address)
+    talker = Talker(tmp_path / "talker", address)
+    (talker.home / "settings.json").write_text('{"extraction": {"byFleet": true}}', encoding="utf-8")
+    transcript = tmp_path / "s-1.jsonl"
+    lines = [make_claude_code_line(0, "user", SAID), make_claude_code_line(1, "assistant", "Noted.")]
+    transcript.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+    own_server.kill()
+    try:
+        assert learn(talker, transcript) == []
+        assert list(talker.home.rglob("waiting/*s-1*")), "the words wait on this machine"
+    finally:
+        own_server.start()
+
+    assert learn(talker, transcript) == []
+    assert learn(talker, transcript) == []
+    assert talker.memories == []
+    assert [(state, payload["session"]) for state, payload in read_jobs(address)] == [("ready", "s-1")]
+    assert make_worker(tmp_path, address).work(EXTRACT)
+    ann = Machine(tmp_path, address, "ann")
+    ann.sync()
+    assert [b"Zanzibar" in text for text in ann.texts().values()] == [True]
+
+
 def test_while_the_database_is_away_the_words_wait_here(
     own_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fleet.machines import make_fleet
-
     address = make_fleet(own_server)
     monkeypatch.setenv("SEVENFOLD_FLEET_URL", address)
     talker = Talker(tmp_path / "talker", address)
@@ -190,6 +230,15 @@ def kill_worker(root: Path, address: str, moment: str, kind: str = EXTRACT) -> N
     assert ran.returncode == -signal.SIGKILL, ran.stderr.decode()
 
 
+def finish_all(jobs: JobQueue, workers: list[FleetWorker], kind: str) -> None:
+    """Let the workers do all that there is; a job that stays fails the test."""
+    ends = time.monotonic() + PATIENCE
+    while left := jobs.list():
+        assert time.monotonic() < ends, left
+        for worker in workers:
+            worker.work(kind)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", ["before", "after looking", "after sending"])
 def test_a_worker_that_is_killed_neither_loses_nor_doubles_the_words(
@@ -200,9 +249,7 @@ def test_a_worker_that_is_killed_neither_loses_nor_doubles_the_words(
 
     jobs = JobQueue(FleetDatabase(address, "acme"))
     workers = [make_worker(tmp_path, address), make_worker(tmp_path, address, "w2")]
-    while any(job.state != "done" for job in jobs.list()):
-        for worker in workers:
-            worker.work(EXTRACT)
+    finish_all(jobs, workers, EXTRACT)
 
     ann = Machine(tmp_path, address, "ann")
     ann.sync()
@@ -226,9 +273,7 @@ def test_a_worker_that_is_killed_dreams_once(tmp_path: Path, address: str, momen
     assert [job.state for job in jobs.list()] == (["running"] if moment == "after looking" else [])
 
     workers = [make_worker(tmp_path, address), make_worker(tmp_path, address, "w2")]
-    while jobs.list():
-        for worker in workers:
-            worker.work("dream")
+    finish_all(jobs, workers, "dream")
     ann.sync()
 
     assert len(ann.texts()) == 1, "the dream has joined the two"

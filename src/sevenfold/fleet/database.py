@@ -87,6 +87,11 @@ def _require_tls(connection: Connection[Any]) -> None:
         raise Mistake("the database is on another machine and has no TLS; use sslmode=verify-full")
 
 
+def is_past(column: str, most: float) -> str:
+    """SQL: the time has come, or is so many seconds away that the server's clock went back since."""
+    return f"{column} not between clock_timestamp() and clock_timestamp() + interval '{most} s'"
+
+
 def load_psycopg() -> Any:
     try:
         import psycopg

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from sevenfold.core.errors import Failure
-from sevenfold.fleet.database import FleetDatabase
+from sevenfold.fleet.database import FleetDatabase, is_past
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
 LEASE: Final = 60.0  # Seconds that a worker has a job; it renews it at a third of that
+FARTHEST: Final = 2 * LEASE  # Seconds. A lease or a wait that ends later is of a clock that was wrong
 WORDS: Final = "words"  # In a payload: what people said. It is deleted when the job is done
 TRIES: Final = 5  # After so many the job is dead: kept to be looked at, not tried again
 
@@ -91,7 +92,7 @@ class JobQueue:
             connection.execute(
                 "update sevenfold.job set state = case when tries >= %s then 'dead' else 'ready' end,"
                 f" problem = 'its worker went away', worker = null, lease_until = null, {_SETTLE}"
-                " where state = 'running' and lease_until < clock_timestamp()",
+                f" where state = 'running' and {is_past('lease_until', FARTHEST)}",
                 (TRIES,),
             )
             if reserve and not self._has_room(connection, reserve):
@@ -100,10 +101,9 @@ class JobQueue:
                 "update sevenfold.job set state = 'running', worker = %s, fence = fence + 1,"
                 " tries = tries + 1, reserved = %s,"
                 " lease_until = clock_timestamp() + make_interval(secs => %s)"
-                " where id = (select id from sevenfold.job where state = 'ready' and kind = %s"
-                " and due <= clock_timestamp() order by due for update skip locked limit 1)"
-                " returning id, space, kind, fence, payload",
-                (worker, reserve, lease, kind),
+                f" where id = (select coalesce(({_READY} > now() + interval '{FARTHEST} s' {_FIRST}),"
+                f" ({_READY} <= clock_timestamp() {_FIRST}))) returning id, space, kind, fence, payload",
+                (worker, reserve, lease, kind, kind),
             ).fetchone()
             return ClaimedJob(*row) if row else None
 
@@ -160,6 +160,8 @@ class JobQueue:
         return self._database.run(lambda connection: connection.execute(query, (id,)).rowcount == 1)
 
 
+_READY: Final = "select id from sevenfold.job where state = 'ready' and kind = %s and due"
+_FIRST: Final = "order by due for update skip locked limit 1"
 _SETTLE: Final = "cost = cost + reserved, reserved = 0, ended = clock_timestamp()"
 """What a worker that went away has spent is not known: it counts as all that was reserved for it."""
 
@@ -167,7 +169,8 @@ _SETTLE: Final = "cost = cost + reserved, reserved = 0, ended = clock_timestamp(
 def read_spending(connection: Connection[Any], tenant: int) -> tuple[float, float | None]:
     """What the jobs of this day have cost, with what running ones may, and the limit, if there is one."""
     row = connection.execute(
-        "select coalesce((select sum(cost) from sevenfold.job where ended >= date_trunc('day', now())), 0)"
+        "select coalesce((select sum(cost) from sevenfold.job where ended >= date_trunc('day', now())"
+        " and ended < date_trunc('day', now()) + interval '2 days'), 0)"
         " + coalesce((select sum(reserved) from sevenfold.job where state = 'running'), 0),"
         " (select daily_limit from sevenfold.tenant where id = %s)",
         (tenant,),

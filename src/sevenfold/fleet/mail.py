@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from sevenfold.core.errors import Refused
-from sevenfold.fleet.database import FleetDatabase
+from sevenfold.fleet.database import FleetDatabase, is_past
 from sevenfold.layers.l7_agents.mail import FarLetter, FarPost
 from sevenfold.layers.l7_agents.mailbox import (
     BRIDGE,
@@ -75,11 +75,11 @@ class FleetMail:
                 "update sevenfold.mail set lease_until = clock_timestamp() + make_interval(secs => %s)"
                 " where (recipient, id) in (select recipient, id from sevenfold.mail as one"
                 " where recipient = %s and taken_at is null"
-                " and (lease_until is null or lease_until < clock_timestamp())"
+                f" and (lease_until is null or {is_past('lease_until', 2 * LEASE)})"
                 " and not exists (select 1 from sevenfold.mail as earlier where"
                 " earlier.recipient = one.recipient and earlier.sender = one.sender"
                 " and earlier.id < one.id and earlier.taken_at is null"
-                " and earlier.lease_until >= clock_timestamp()) order by id limit %s)"
+                f" and not {is_past('earlier.lease_until', 2 * LEASE)}) order by id limit %s)"
                 " returning id, sender, body, extract(epoch from at)::float8",
                 (LEASE, recipient, limit),
             ).fetchall()
@@ -127,7 +127,7 @@ class FleetPost:
         """The other sessions that are there, with their agents."""
         query = (
             "select id, agents from sevenfold.session where space = %s and id <> %s"
-            " and seen_at > clock_timestamp() - make_interval(secs => %s) order by id"
+            " and abs(extract(epoch from clock_timestamp() - seen_at)) < %s order by id"
         )
         given = (self._memories.space, self._session, GONE)
         return dict(

@@ -93,6 +93,7 @@ def end_membership(place: MemoryPlace, store: MemoryStore) -> None:
     backend = store.backend
     if isinstance(backend, PostgresBackend):
         FleetSync(store, backend).run()
+        backend.fetch_past()
         backend.state("fleet").clear()
     (place.state / SHARED_BY).unlink(missing_ok=True)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from sevenfold.fleet.database import FleetDatabase
+from sevenfold.fleet.database import FleetDatabase, is_past
 from sevenfold.fleet.jobs import ClaimedJob, finish_job
 from sevenfold.memory.history.revisions import Author, to_kind
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 PAGE: Final = 500
 RESERVED: Final = 10.0  # Seconds in which only a machine that was late too often writes a memory
-_WRITE: Final = """
+_FREE: Final = f"(kept.reserved_until is null or {is_past('kept.reserved_until', 2 * RESERVED)})"
+_WRITE: Final = f"""
 with incoming as (
     select * from unnest(%(names)s::text[], %(bases)s::bigint[], %(bodies)s::bytea[], %(ids)s::text[],
         %(kinds)s::text[], %(sessions)s::text[], %(reasons)s::text[], %(summaries)s::text[],
@@ -33,8 +34,7 @@ written as (
     select %(tenant)s, %(space)s, name, base + 1, body from incoming order by name
     on conflict (space, name) do update set rev = excluded.rev, head = excluded.head, changed = now(),
         reserved_until = null
-    where kept.rev = excluded.rev - 1 and (kept.reserved_until is null
-        or kept.reserved_until < clock_timestamp() or kept.reserved_for = %(machine)s)
+    where kept.rev = excluded.rev - 1 and ({_FREE} or kept.reserved_for = %(machine)s)
     returning name, rev)
 insert into sevenfold.revision
     (tenant, space, id, name, rev, machine, kind, session, reason, summary, at, body, job)
@@ -136,52 +136,54 @@ class FleetMemories:
     def reserve(self, names: Sequence[str]) -> None:
         """Let no other machine write these files for a moment: one that merges slowly would never win."""
         query = (
-            "update sevenfold.memory set reserved_for = %s,"
+            "update sevenfold.memory as kept set reserved_for = %s,"
             " reserved_until = clock_timestamp() + make_interval(secs => %s)"
-            " where space = %s and name = any(%s)"
-            " and (reserved_until is null or reserved_until < clock_timestamp())"
+            f" where space = %s and name = any(%s) and {_FREE}"
         )
         given = (self.machine, RESERVED, self.space, list(names))
         self.database.run(lambda connection: connection.execute(query, given))
 
     def read_changes(self, xid: int, seq: int, limit: int = PAGE) -> list[SharedRevision]:
         """The next changes after a place in the feed, in an order that is the same for everybody."""
+        return self._read(
+            "where space = %s and (xid, seq) > (%s::text::xid8, %s)"
+            " and xid < pg_snapshot_xmin(pg_current_snapshot()) order by xid, seq limit %s",
+            str(xid), seq, limit,
+        )  # fmt: skip
 
+    def find_horizon(self) -> int:
+        """The oldest transaction that still runs: all before it is seen by whoever looks from now on."""
+        query = "select pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
+        row = self.database.run(lambda connection: connection.execute(query).fetchone())
+        return int(row[0]) if row else 0
+
+    def read_heads(self, after: str = "", limit: int = PAGE) -> list[SharedRevision]:
+        """The newest revision of each file, in the order of their names."""
+        return self._read(
+            "join sevenfold.memory as kept using (space, name, rev) where space = %s and name > %s"
+            " order by name limit %s",
+            after, limit,
+        )  # fmt: skip
+
+    def read_past(self, name: str, after: int = 0, last: int = 1 << 62) -> list[SharedRevision]:
+        """The revisions of one file after one of them, the oldest first."""
+        query = "where space = %s and name = %s and rev > %s and rev <= %s order by rev"
+        return self._read(query, name, after, last)
+
+    def _read(self, chosen: str, *given: object) -> list[SharedRevision]:
         def read(connection: Connection[Any]) -> list[SharedRevision]:
-            rows = connection.execute(
+            query = (
                 "select xid::text::bigint, seq, id, name, rev, machine, kind, session, reason, summary, at,"
-                " body from sevenfold.revision where space = %s and (xid, seq) > (%s::text::xid8, %s)"
-                " and xid < pg_snapshot_xmin(pg_current_snapshot()) order by xid, seq limit %s",
-                (self.space, str(xid), seq, limit),
-            ).fetchall()
-            return [_read_row(*row) for row in rows]
-
-        return self.database.run(read)
-
-    def read_heads(self) -> tuple[int, list[tuple[str, int, bytes | None]]]:
-        """The name, revision and text of each file, and the transaction from which on the feed goes on."""
-
-        def read(connection: Connection[Any]) -> tuple[int, list[tuple[str, int, bytes | None]]]:
-            row = connection.execute(
-                "select pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
-            ).fetchone()
-            assert row is not None  # asked for first: what was written since comes by the feed again
-            heads = connection.execute(
-                "select name, rev, head from sevenfold.memory where space = %s", (self.space,)
+                f" body from sevenfold.revision {chosen}"
             )
-            return int(row[0]), heads.fetchall()
+            return [_read_row(*row) for row in connection.execute(query.encode(), (self.space, *given))]
 
         return self.database.run(read)
 
     def read_body(self, name: str, rev: int) -> bytes | None:
         """A file as one of its revisions has it; None if it was removed or there is no such revision."""
-        query = "select body from sevenfold.revision where space = %s and name = %s and rev = %s"
-
-        def read(connection: Connection[Any]) -> bytes | None:
-            row = connection.execute(query, (self.space, name, rev)).fetchone()
-            return bytes(row[0]) if row and row[0] is not None else None
-
-        return self.database.run(read)
+        rows = self.read_past(name, rev - 1, rev)
+        return rows[0].body if rows else None
 
     def purge(self, name: str, id: str) -> int:
         """Remove every text that a file had; returns the revision that says so to the other machines."""

@@ -1,31 +1,35 @@
 """A machine's copy of the memories of a fleet: files, history and index stay here, and recall asks nobody.
 
 The local history is the outbox: revisions after the last one that was sent wait there. Changes of others
-come by cursor and become revisions here, with their authors, so that any machine can undo them. The index
-is no memory: each machine keeps its own from the files.
+come by cursor and become revisions here, with their authors, so that any machine can undo them; a machine
+that joins begins with the newest texts. The index is no memory: each machine keeps its own from the files.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import re
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
+from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Failure, Mistake, Refused, SevenfoldError
 from sevenfold.fleet.database import FleetAway
 from sevenfold.fleet.jobs import ClaimedJob, JobQueue
 from sevenfold.fleet.memories import PAGE, ConflictingWrite, FleetMemories, NewRevision, SharedRevision
 from sevenfold.memory.backend import RevisionLog, StateRecords, is_topic
 from sevenfold.memory.folder.files import FolderBackend
-from sevenfold.memory.history.revisions import FOUND, Author, Revision, TakenRevisions
+from sevenfold.memory.history.history import add_past, keep_numbers
+from sevenfold.memory.history.revisions import Author, Revision
 from sevenfold.memory.merge import merge_texts
 from sevenfold.memory.store import MemoryStore
 
@@ -42,7 +46,9 @@ _BATCH: Final = 100
 _LATE: Final = 3  # Conflicts in a row after which a machine asks for a turn
 _LAST: Final = (1 << 63) - 1  # After every number in one transaction
 _LARGEST: Final = 1 << 16
+_FILE: Final = "file:"
 _PURGES: Final = "purges"  # The record of what the database has to forget
+_CAME: Final = Author("other", reason="joined the fleet")
 _NAME: Final = re.compile(rb"^name:.*$", re.MULTILINE)
 
 
@@ -60,6 +66,7 @@ class KnownFile(msgspec.Struct, frozen=True):
     rev: int = 0
     digest: str = ""  # Of its text; empty if it is removed
     since: int = 0  # Local revisions of the file up to this number are not sent: a merge holds them
+    room: tuple[int, ...] | None = None  # Number before, and count, of a past that is in the database alone
 
 
 class PostgresBackend(FolderBackend):
@@ -76,11 +83,29 @@ class PostgresBackend(FolderBackend):
         if self._note:
             tell(self._note)
             self._note = ""
-        return SharedHistory(super().revisions(tell), self.outbox, tell)
+        return SharedHistory(super().revisions(tell), self, tell)
 
     def own_revisions(self) -> RevisionLog:
         """The history on this machine, which sends nothing."""
         return super().revisions(lambda sentence: None)
+
+    def fetch_past(self, *files: str) -> None:
+        """Add to the history what these files, or all, were before this machine joined."""
+        from sevenfold.memory.guard.guard import Guard
+
+        every = (name.removeprefix(_FILE) for name in self.outbox.records.sizes() if name.startswith(_FILE))
+        for file in files or every:
+            known, past = self.outbox.read_known(file), list[tuple[Revision, bytes | None]]()
+            if not (room := known.room):
+                continue
+            for row in self.memories.read_past(file, 0, room[1]):
+                if row.body is None or Guard().check(row.body, source="other").passed:
+                    id = hashlib.blake2b(f"{row.id}:{file}".encode(), digest_size=20).hexdigest()
+                    number, told = room[0] + row.rev, row.summary
+                    past.append((Revision(id, row.at, row.author, told, (), number), row.body))
+            with self.open_history().write() as db:
+                add_past(db, file, past)
+            self.outbox.write_known(file, replace(known, room=()))
 
     def follow(self, store: MemoryStore) -> None:
         """Read and send in the background, until `close`."""
@@ -110,21 +135,21 @@ class PostgresBackend(FolderBackend):
 class SharedHistory:
     """The local history, whose revisions are sent as soon as they are made."""
 
-    def __init__(self, own: RevisionLog, outbox: Outbox, tell: Callable[[str], None]) -> None:
-        self._own, self._outbox, self._tell = own, outbox, tell
-        self.log, self.at, self.file_at, self.diff = own.log, own.at, own.file_at, own.diff
+    def __init__(self, own: RevisionLog, backend: PostgresBackend, tell: Callable[[str], None]) -> None:
+        self._own, self._backend, self._outbox, self._tell = own, backend, backend.outbox, tell
+        self.at, self.file_at, self.diff = own.at, own.file_at, own.diff
         self.changes, self.find, self.mend = own.changes, own.find, own.mend
 
-    def record(
-        self,
-        files: Mapping[str, bytes] | Callable[[], Mapping[str, bytes]],
-        author: Author,
-        summary: str,
-        at: float,
-        changed: Mapping[str, bytes | None] | None = None,
-        takes_back: TakenRevisions | None = None,
-    ) -> Revision | None:
-        made = self._own.record(files, author, summary, at, changed, takes_back)
+    def log(self, file: str | None = None, limit: int = 50) -> list[Revision]:
+        if file is not None:
+            try:
+                self._backend.fetch_past(file)
+            except Failure as error:
+                raise FleetAway(f"what {file} was before is in the fleet alone: {error}") from error
+        return self._own.log(file, limit)
+
+    def record(self, *given: Any, **named: Any) -> Revision | None:
+        made = self._own.record(*given, **named)
         if made is not None:
             try:
                 self._outbox.send()
@@ -171,12 +196,14 @@ class Outbox:
         self.records.write("state", msgspec.json.encode(state), lasting=False)
 
     def read_known(self, file: str) -> KnownFile:
-        data = self.records.read(f"file:{file}", _LARGEST)
+        data = self.records.read(f"{_FILE}{file}", _LARGEST)
         return msgspec.json.decode(data, type=KnownFile) if data else KnownFile()
 
     def write_known(self, file: str, base: KnownFile) -> None:
-        if base.rev >= self.read_known(file).rev:  # what was sent again has the number of the first time
-            self.records.write(f"file:{file}", msgspec.json.encode(base), lasting=False)
+        old = self.read_known(file)
+        if base.rev >= old.rev:  # what was sent again has the number of the first time
+            base = base if base.room is not None else replace(base, room=old.room)
+            self.records.write(f"{_FILE}{file}", msgspec.json.encode(base), lasting=False)
 
     def advance(self, xid: int, seq: int) -> None:
         """Note how far this machine has read; another process of it may have read further."""
@@ -214,16 +241,13 @@ class Outbox:
                 raise FleetAway("the database of the fleet could not be reached just now")
             try:
                 self._send_purges()
-                count = self._send()
+                count = sum(map(self._write, self._iter_batches()))
             except FleetAway:
                 self._not_before = time.monotonic() + _WAITS[min(self._failures, len(_WAITS) - 1)]
                 self._failures += 1
                 raise
             self._failures, self._not_before = 0, 0.0
             return count
-
-    def _send(self) -> int:
-        return sum(map(self._write, self._iter_batches()))
 
     def make_way(self, tried: int) -> None:
         """After a conflict: ask for a turn of our own if there were several, and let others have theirs."""
@@ -269,9 +293,8 @@ class Outbox:
             base = ahead.get(file) or self.read_known(file)
             data = history.file_at(revision.id, file)
             if revision.number > base.since and digest_text(data) != base.digest:
-                id = f"{self.machine}-{revision.id}"
-                author, summary, at = revision.author, revision.summary, revision.at
-                rows.append(NewRevision(id, file, base.rev, data, author, summary, at))
+                id, said = f"{self.machine}-{revision.id}", revision.summary
+                rows.append(NewRevision(id, file, base.rev, data, revision.author, said, revision.at))
         return rows
 
     def _write(self, batch: _Batch) -> int:
@@ -294,10 +317,7 @@ class Outbox:
         self.write_state(state)
 
     def note_seen(self) -> None:
-        """Say how far this machine has read, if that is new, or from time to time that it is there.
-
-        Saying it at each look would cost a durable write a second for each machine.
-        """
+        """Say how far this machine has read, if that is new; at each look it would be a write a second."""
         state, now = self.read_state(), time.monotonic()
         place = (state.xid, state.seq)
         if place != self._noted or now >= self._note_again:
@@ -308,7 +328,7 @@ class Outbox:
         waiting = self._list_purges()
         for file in waiting:
             rev = self._backend.memories.purge(file, f"{self.machine}-purge-{time.time_ns()}")
-            self.write_known(file, KnownFile(rev))  # a new memory of that name stands on the purge
+            self.write_known(file, KnownFile(rev, room=()))  # a new memory of that name stands on the purge
         if waiting:  # removing it is synced to the disk
             self.records.remove(_PURGES)
 
@@ -327,24 +347,57 @@ class FleetSync:
     def __init__(self, store: MemoryStore, backend: PostgresBackend) -> None:
         self._store, self._backend, self._outbox = store, backend, backend.outbox
 
-    def start_from_heads(self) -> None:
-        """Fill an empty replica with the newest text of each memory, without what was before."""
-        xid, heads = self._backend.memories.read_heads()
-        with self._backend.opened(make=True) as at, at.alone():
-            for name, rev, head in heads:
-                if is_topic(name):
+    def _start_from_heads(self, tell: Callable[[int], object]) -> int:
+        """Take in the newest text of each memory; returns the number of files that came."""
+        memories, name, count = self._backend.memories, "", 0
+        horizon = memories.find_horizon()  # what is written from now on comes by the feed
+        while heads := memories.read_heads(name):
+            name = heads[-1].name
+            came, others = self._take_heads([row for row in heads if is_topic(row.name)])
+            count += came
+            for file, rev in others.items():
+                for row in memories.read_past(file, rev):
                     with contextlib.suppress(Refused):
-                        if head is not None and not self._store.let_in(name, head, b"", FOUND):
-                            head = None
-                        if head is not None:
-                            at.write(name, head, None)
-                        self._outbox.write_known(name, KnownFile(rev, digest_text(head)))
-        self._store.take_in()
-        self._outbox.advance(xid - 1, _LAST)
+                        count += self._take(row)
+            tell(count) if len(heads) == PAGE else None
+        self._outbox.advance(horizon - 1, _LAST)
+        return count
 
-    def run(self) -> int:
-        """Read all that is new, merge, and send; returns the number of files that came."""
-        count = 0
+    def _take_heads(self, rows: Sequence[SharedRevision]) -> tuple[int, dict[str, int]]:
+        """Write what is new here as one revision; returns the count, and the revs after which to merge."""
+        memories, history, others = self._backend.memories, self._backend.own_revisions(), dict[str, int]()
+        known, count, now = dict[str, KnownFile](), 0, SystemClock().now()
+        with self._backend.opened(make=True) as at, at.alone():
+            with self._backend.open_history().write() as db:
+                before = keep_numbers(db, sum(row.rev for row in rows))
+            for row in rows:
+                with contextlib.suppress(Refused):  # a name that no machine writes: it stops nobody
+                    base, logged = self._outbox.read_known(row.name).rev, len(history.log(row.name, 2))
+                    ours = at.read(row.name)[0] if at.stamp(row.name) is not None else None
+                    # Of a join that was interrupted, or in a copied folder: a text that it had before
+                    past = [row] if ours in (None, row.body) else memories.read_past(row.name)[::-1]
+                    same = next((one for one in past if ours in (None, one.body)), None)
+                    if base or same is None or (logged and ours is None):
+                        others |= {row.name: base} if base < row.rev else {}
+                        continue
+                    body, room = same.body, (before, same.rev) if logged < 2 and not same.purged else ()
+                    if not (ours or body is None or self._store.let_in(row.name, body, b"", row.author)):
+                        body, room = None, ()
+                    if ours is None and body is not None:
+                        at.write(row.name, body, None, lasting=False, modified=min(row.at, now))
+                        count += 1
+                    known[row.name] = KnownFile(same.rev, digest_text(body), before + same.rev, room)
+                    others |= {row.name: same.rev} if same.rev < row.rev else {}
+                    before += row.rev
+            os.sync()  # once, and not for each file
+            for file, one in known.items():
+                self._outbox.write_known(file, one)
+        self._store.take_in(_CAME)
+        return count, others
+
+    def run(self, tell: Callable[[int], object] = lambda count: None) -> int:
+        """Read all that is new, merge, and send; returns the number of files that came, and tells it."""
+        count = self._start_from_heads(tell) if self._outbox.read_state().xid == 0 else 0
         for tried in range(_BATCH):
             count += self._read_all()
             try:
@@ -409,10 +462,7 @@ class FleetSync:
         return True
 
     def _is_own(self, row: SharedRevision) -> bool:
-        """True for a revision that this machine made and sent, and died before it noted so.
-
-        What the folder has now came after it: there is nothing to merge.
-        """
+        """True for a revision that this machine sent before it died: what it has now came after that."""
         machine, _, id = row.id.rpartition("-")
         if machine != self._outbox.machine:
             return False
@@ -428,7 +478,7 @@ class FleetSync:
             if (stamp := at.stamp(row.name)) is not None:
                 at.remove(row.name, stamp)
             self._backend.own_revisions().purge(row.name)
-            self._outbox.write_known(row.name, KnownFile(row.rev))
+            self._outbox.write_known(row.name, KnownFile(row.rev, room=()))
         self._store.take_in(row.author, row.name)
         return True
 
@@ -458,10 +508,8 @@ class FleetFollower:
 
     def __init__(self, store: MemoryStore, backend: PostgresBackend) -> None:
         self._done = threading.Event()
-        watched = weakref.ref(store)
-        self._thread = threading.Thread(
-            target=_follow, args=(watched, backend, self._done), name="sevenfold-fleet", daemon=True
-        )
+        given = (weakref.ref(store), backend, self._done)
+        self._thread = threading.Thread(target=_follow, args=given, name="sevenfold-fleet", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:

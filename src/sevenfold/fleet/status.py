@@ -38,7 +38,7 @@ class FleetStatus(msgspec.Struct, frozen=True):
 
 
 _MACHINES = (
-    "select m.name, m.id, extract(epoch from now() - m.seen_at)::float8, (select count(*) from"
+    "select m.name, m.id, greatest(extract(epoch from now() - m.seen_at), 0)::float8, (select count(*) from"
     " sevenfold.revision r where r.space = m.space and (r.xid, r.seq) > (m.cursor_xid, m.cursor_seq))"
     " from sevenfold.machine m where m.space = %s order by m.name, m.id"
 )

@@ -99,7 +99,7 @@ class FleetWorker:
         with self._find_place(job) as place:
             try:
                 with self._renew(job, lease), self._open(job, place) as (store, backend):
-                    self._bring_up_to_date(FleetSync(store, backend), place)
+                    FleetSync(store, backend).run()
                     (place.state / _UNFINISHED).touch()
                     done = self.does[kind](job, store)
                     spent = done.cost
@@ -111,13 +111,6 @@ class FleetWorker:
                 with contextlib.suppress(OldFence):
                     self.jobs.fail(job, str(error), cost=spent)
         return True
-
-    def _bring_up_to_date(self, sync: FleetSync, place: MemoryPlace) -> None:
-        if not place.folder.exists():
-            (place.state / _UNFINISHED).touch()
-            sync.start_from_heads()
-            (place.state / _UNFINISHED).unlink()
-        sync.run()
 
     def _finish(
         self, job: ClaimedJob, store: MemoryStore, backend: PostgresBackend, done: JobOutcome

@@ -53,8 +53,9 @@ def run_join(shared: SharedOptions, url: str | None, tenant: str, space: str | N
     with open_memory(shared) as memory:
         memory.claim()
         memory.take_in()
+        before = len(memory.listing().topics)
     member = join_fleet(place, address, space or make_slug(around.places.tree), tenant)
-    came = _sync_once(shared)
+    came = _sync_once(shared, before)
     print_message(shared, f"joined {member.slug}: {format_count(came, 'memory', 'memories')} came")
     if not around.environment.fleet_url:
         print_message(shared, f"set {VARIABLE} for what follows: the address is not kept here")
@@ -62,14 +63,17 @@ def run_join(shared: SharedOptions, url: str | None, tenant: str, space: str | N
     return 0
 
 
-def _sync_once(shared: SharedOptions) -> int:
-    with open_memory(shared) as memory:
+def _sync_once(shared: SharedOptions, before: int) -> int:
+    with open_memory(shared) as memory:  # which follows the fleet, too: what came is counted in the folder
         backend = memory.backend
+        assert isinstance(backend, PostgresBackend)
         try:
-            return FleetSync(memory, backend).run() if isinstance(backend, PostgresBackend) else 0
+            FleetSync(memory, backend).run(
+                lambda _: print_message(shared, f"{len(memory.listing().topics) - before:,} memories came")
+            )
         except Failure as error:
             print_warning(str(error))
-            return 0
+        return len(memory.listing().topics) - before
 
 
 def _require_member(shared: SharedOptions) -> FleetMembership:

@@ -141,7 +141,7 @@ def _find_step(
 
     One of which nothing is left to take back is passed over, unless `passes` is False.
     """
-    history = _read_revisions(desk)
+    history = _read_revisions(desk, file)
     for at, files, whole in find_files_in_force(history):
         revision = history[at]
         if (file is not None and file not in files) or not is_wanted(revision):
@@ -165,7 +165,9 @@ def _find_step(
     raise Mistake(nothing)
 
 
-def _read_revisions(desk: FolderTransaction) -> list[Revision]:
+def _read_revisions(desk: FolderTransaction, file: str | None) -> list[Revision]:
+    if file is not None:  # a history that is kept elsewhere too has all of a file that is asked for
+        desk.past.ask(lambda history: history.log(file, limit=1))
     return desk.past.ask(lambda history: history.log(limit=_ALL))
 
 
@@ -277,7 +279,7 @@ def take_back(
 def _return_to(desk: FolderTransaction, author: Author, file: str | None, to: str) -> list[Saved]:
     """Bring back the folder, or one file, as it was right after a revision, whoever changed it since."""
     target = desk.past.ask(lambda history: history.find(to))
-    since = list(takewhile(lambda one: one.id != target.id, _read_revisions(desk)))
+    since = list(takewhile(lambda one: one.id != target.id, _read_revisions(desk, file)))
     named = {change.file for one in since for change in one.files}
     texts = sorted(named.difference(INDEXES) if file is None else named & {file})
     then = _read_at(desk, target, [*texts, *INDEXES])

@@ -76,40 +76,33 @@ class MemoryHistory:
         """
         for name in changed or ():
             encode_path(name)
+
+        def record() -> Revision | None:
+            self._finish_purge()
+            with self._file.write() as db:
+                newest = _find_newest(db)
+                now, found = changed or {}, False
+                if newest == 0 or changed is None:
+                    told = {name: data for name, data in now.items() if data is not None}
+                    whole = {**(files() if callable(files) else files), **told}
+                    found = newest == 0 and told.keys() != whole.keys()
+                    now = {**dict.fromkeys(map(decode_path, _list_files(db, newest))), **whole}
+                changes = _write_changes(db, newest + 1, now)
+                if not changes:
+                    return None
+                said = to_safe_line(summary) or to_safe_line(describe_changes(changes))
+                safe = Author(author.kind, to_safe_line(author.session), to_safe_line(author.reason))
+                when = at if math.isfinite(at) else 0.0
+                id = secrets.token_hex(20)
+                revision = Revision(id, when, safe, said, changes, newest + 1, takes_back, found)
+                write_revision(db, revision)
+            return _shorten(revision)
+
         try:
-            return self._record(files, author, summary, at, changed, takes_back)
+            return record()
         except DamagedHistory:
             self.tell(self._file.set_aside(at))
-            return self._record(files, author, summary, at, changed, takes_back)
-
-    def _record(
-        self,
-        files: Files | Callable[[], Files],
-        author: Author,
-        summary: str,
-        at: float,
-        changed: Mapping[str, bytes | None] | None,
-        takes_back: TakenRevisions | None,
-    ) -> Revision | None:
-        self._finish_purge()
-        with self._file.write() as db:
-            newest = _find_newest(db)
-            now, found = changed or {}, False
-            if newest == 0 or changed is None:
-                told = {name: data for name, data in now.items() if data is not None}
-                whole = {**(files() if callable(files) else files), **told}
-                found = newest == 0 and told.keys() != whole.keys()
-                now = {**dict.fromkeys(map(decode_path, _list_files(db, newest))), **whole}
-            changes = _write_changes(db, newest + 1, now)
-            if not changes:
-                return None
-            said = to_safe_line(summary) or to_safe_line(describe_changes(changes))
-            safe = Author(author.kind, to_safe_line(author.session), to_safe_line(author.reason))
-            when = at if math.isfinite(at) else 0.0
-            id = secrets.token_hex(20)
-            revision = Revision(id, when, safe, said, changes, newest + 1, takes_back, found)
-            write_revision(db, revision)
-        return _shorten(revision)
+            return record()
 
     def purge(self, *names: str, at: float = 0.0) -> PurgeReport:
         """Remove files, by all names they had, from every revision, and every trace from the disk."""
@@ -205,7 +198,7 @@ class MemoryHistory:
     def find(self, revision: str) -> Revision:
         """A revision by its name."""
         with self._file.read() as db:
-            return _shorten(_resolve(db, revision))
+            return _shorten(_resolve(db, revision, bare=False))
 
     def check(self) -> list[str]:
         """Read the whole history; a sentence for each problem."""
@@ -246,12 +239,13 @@ def write_revision(db: Rows, revision: Revision) -> None:
     )  # fmt: skip
 
 
-def read_revisions(db: Rows, chosen: str, *given: object) -> Iterator[Revision]:
-    """The revisions that the end of a query chooses, with their whole ids."""
+def read_revisions(db: Rows, chosen: str, *given: object, bare: bool = False) -> Iterator[Revision]:
+    """The revisions that the end of a query chooses, with their whole ids; `bare`: without files."""
     for number, id, at, kind, session, reason, summary, found, *taken in db.execute(
         _REVISION + chosen, given
     ).fetchall():
-        rows = db.execute("select file, action from change where number = ? order by file", (number,))
+        query = "select file, action from change where number = ? order by file"
+        rows = () if bare else db.execute(query, (number,))
         files = tuple(RevisionChange(decode_path(file), action) for file, action in rows)
         first, last, file, redo = taken
         takes_back = None
@@ -279,6 +273,31 @@ def write_change(db: Rows, file: bytes, number: int, action: Action, data: bytes
     db.execute(
         "insert into change values (?, ?, ?, ?, ?, ?)", (file, number, action, digest, depth, packed)
     )
+
+
+def keep_numbers(db: Rows, count: int) -> int:
+    """Keep so many numbers free for `add_past`; returns the last one before them."""
+    newest = _find_newest(db)
+    db.execute("delete from sqlite_sequence where name = 'revision'")
+    db.execute("insert into sqlite_sequence values ('revision', ?)", (newest + count,))
+    return newest
+
+
+def add_past(db: Rows, file: str, past: Sequence[tuple[Revision, bytes | None]]) -> None:
+    """Add what a file was, up to the revision with which it begins here and whose text the last one has."""
+    path, was = encode_path(file), None
+    (begin,) = db.execute("select min(number) from change where file = ?", (path,)).fetchone()
+    for revision, data in past:
+        if begin == revision.number:
+            return
+        action = classify_change(was, data)
+        if begin and revision is past[-1][0] and data == read_content(db, path, begin):
+            moved = (revision.number, action, path, begin)
+            db.execute("update change set number = ?, action = ? where file = ? and number = ?", moved)
+        else:
+            write_change(db, path, revision.number, action, data)
+        write_revision(db, revision)
+        was = data
 
 
 def read_folder(db: Rows, number: int) -> dict[str, bytes]:
@@ -363,11 +382,11 @@ def _refuse(text: str, count: int) -> dict[str, bytes]:
     raise Mistake(f"there is no revision {text!r}: the history has {count}; see the list of revisions")
 
 
-def _resolve(db: Rows | None, text: str) -> Revision:
+def _resolve(db: Rows | None, text: str, *, bare: bool = True) -> Revision:
     if back := _BACK.fullmatch(text.strip()):
         wanted = int(back[1] or "1") if back[1] is not None else 0
         chosen = " order by number desc limit 1 offset ?"
-        found = list(read_revisions(db, chosen, min(wanted, 1 << 60))) if db else []
+        found = list(read_revisions(db, chosen, min(wanted, 1 << 60), bare=bare)) if db else []
         if not found:
             _refuse(text, db.execute("select count(*) from revision").fetchone()[0] if db else 0)
         return found[0]
@@ -377,9 +396,8 @@ def _resolve(db: Rows | None, text: str) -> Revision:
             f"{text!r} is no revision: give the beginning of an id (four digits or more), "
             "'last', or 'HEAD~2' for two before the last"
         )
-    found = (
-        list(read_revisions(db, " where id >= ? and id < ? limit 4", digits, digits + "g")) if db else []
-    )
+    query = " where id >= ? and id < ? limit 4"
+    found = list(read_revisions(db, query, digits, digits + "g", bare=bare)) if db else []
     if not found:
         raise Mistake(f"there is no revision {text!r}: see the list of revisions for their ids")
     if len(found) > 1:
