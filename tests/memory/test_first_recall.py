@@ -139,6 +139,31 @@ def test_the_best_file_is_the_one_the_index_finds(folder: Folder, tmp_path: Path
             assert [hit.file for hit in scanned] == [hit.file for hit in index.search(asked, 1)], asked
 
 
+@pytest.mark.parametrize(
+    "asked", ["why is the tide low?", "so " + " ".join(BIRDS) + " tide ebb moon gulls sand"]
+)
+def test_the_files_are_ranked_as_the_index_ranks_them(asked: str, tmp_path: Path) -> None:
+    """A memory that comes back to a subject beside one that names it often in one place."""
+    found, filler = (
+        Folder(),
+        "Nothing else was written down on that long and quiet day by the sea wall. " * 3,
+    )
+    found.put("once.md", "tide low tide low tide low\n\n" + f"{filler}\n\n" * 5)
+    found.put("often.md", "".join(f"The tide is low. {filler}\n\n" for _ in range(6)))
+    found.put(
+        "late.md", f"{filler}\n\n" * 5 + "".join(f"A {bird} and the tide. {filler}\n\n" for bird in BIRDS)
+    )
+    for number in range(6):
+        found.put(f"{number}.md", filler * (number + 1))
+    with SearchIndex(tmp_path) as index:
+        found.refresh(index)
+        ranked = index.search(asked, 3, silent=False)
+    scanned = search_files(found.files, found.read, asked, 3, silent=False)
+    assert [hit.file for hit in scanned] == [hit.file for hit in ranked]
+    for by_scan, by_index in zip(scanned, ranked, strict=True):
+        assert by_scan.score / scanned[0].score == pytest.approx(by_index.score / ranked[0].score, abs=0.05)
+
+
 def test_every_file_is_read_once_and_the_best_once_more(folder: Folder) -> None:
     search_files(folder.files, folder.read, "which bird was seen at post42?", 5)
     assert folder.read_files[: len(folder.files)] == list(folder.files)

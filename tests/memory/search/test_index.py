@@ -280,15 +280,6 @@ def test_files_and_folder_are_for_this_user_alone(folder: Folder, tmp_path: Path
     assert len(list(index.folder.iterdir())) == 5
 
 
-def test_rebuild_reads_every_file_again(folder: Folder, tmp_path: Path) -> None:
-    index = SearchIndex(tmp_path)
-    folder.refresh(index)
-    index.rebuild()
-    assert index.search("kestrel") == []
-    assert len(folder.refresh(index)) == 3
-    assert names(index.search("kestrel")) == ["bird.md"]
-
-
 GOLDEN = {"3": "83fa07022254f8b1"}
 """Digest of the words that an index of these four files holds, by format."""
 

@@ -114,7 +114,7 @@ def test_a_memory_without_vectors_is_judged_by_its_words_alone() -> None:
 
 
 def test_talk_about_code_needs_more_than_a_question_about_oneself() -> None:
-    between = replace(WEAK, share=0.16, covered=0.36, near=0.36, passages=2_000)
+    between = replace(WEAK, share=0.16, covered=0.36, near=0.36, passages=2_000, around=0.25)
     assert traits("why are the integration tests of the parser so slow?").technical
     assert traits("move `find_file` into src/search/files.py of this project").technical
     assert not traits("deploy freeze").technical
@@ -125,7 +125,7 @@ def test_talk_about_code_needs_more_than_a_question_about_oneself() -> None:
 
 def test_a_short_question_about_oneself_needs_no_more_words() -> None:
     """ "What was my previous occupation?" has one word that names a subject."""
-    found = RecallEvidence(share=0.06, covered=0.14, near=0.29, passages=2_400)
+    found = RecallEvidence(share=0.06, covered=0.14, near=0.29, passages=2_400, around=0.2)
     assert is_worth_showing(traits("What was my previous occupation?"), found)
     assert not is_worth_showing(traits("What about the occupation?"), found)
 
@@ -133,16 +133,27 @@ def test_a_short_question_about_oneself_needs_no_more_words() -> None:
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("But why do you think old backups shouldn't be overwritten?", (0.06, 0.16, 0.33)),
-        ("no, we removed the export buttons on purpose", (0.11, 0.34, 0.38)),
-        ("how does that look if two users were part of the meeting and one is gone", (0.0, 0.0, 0.41)),
+        (
+            "But why do you think old backups shouldn't be overwritten?",
+            RecallEvidence(0.06, 0.16, 0.33, 139, 0.31),
+        ),
+        ("no, we removed the export buttons on purpose", RecallEvidence(0.11, 0.34, 0.38, 758, 0.34)),
+        (
+            "how does that look if two users were part of the meeting and one is gone",
+            RecallEvidence(0.0, 0.0, 0.41, 139, 0.32),
+        ),
     ],
 )
-def test_a_small_folder_answers_no_prompt_of_another_project(
-    text: str, found: tuple[float, float, float]
-) -> None:
-    share, covered, near = found
-    assert not is_worth_showing(traits(text), RecallEvidence(share, covered, near, passages=139))
+def test_a_small_folder_answers_no_prompt_of_another_project(text: str, found: RecallEvidence) -> None:
+    assert not is_worth_showing(traits(text), found)
+
+
+def test_a_memory_must_be_nearer_than_the_others_are() -> None:
+    """To talk about code every memory of a coder is near; a question in other words to one alone."""
+    asked, near = traits("variables inside the lists of that file are refused"), replace(WEAK, near=0.42)
+    assert is_worth_showing(asked, replace(near, around=0.25))
+    assert not is_worth_showing(asked, replace(near, around=0.4))
+    assert BY_WORDS.weigh(asked, replace(near, around=0.4)) == BY_WORDS.weigh(asked, near)
 
 
 def test_the_same_share_of_a_longer_message_is_more_evidence() -> None:

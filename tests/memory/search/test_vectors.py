@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from memory.search.searching import Bag, Folder, names
 
+from sevenfold.memory.search.answers import AskedIndex, gather_evidence
 from sevenfold.memory.search.index import SearchIndex
 from sevenfold.memory.search.ranking import MANY, LexicalIndex, VectorIndex, make_vectors
-from sevenfold.memory.search.scoring import VectorProgress
+from sevenfold.memory.search.scoring import SearchHit, VectorProgress
 from sevenfold.memory.search.segment import IndexedFile, IndexedStamp, ScoredPiece
 from sevenfold.memory.search.segment import build_segment as segment
 
@@ -244,6 +245,10 @@ def test_very_many_vectors_are_compared_roughly_first_and_the_nearest_exactly() 
         assert near.highest[first] == pytest.approx(right.max(axis=1)[first], rel=1e-4)
         assert near.of(far) == pytest.approx(right[far], rel=1e-3), "was asked for by its words"
         assert (near.highest == 0).mean() > 0.5, "most were not looked at"
+        looked = lexical.look([])
+        question = AskedIndex(lexical, meaning, looked, {}, lexical.scores(looked, {}), asked, near)
+        around = gather_evidence(question, SearchHit(f"{at // 5}.md", 1.0, 0.0, 1.0)).around
+        assert around == pytest.approx(right.max(axis=1).mean(), abs=0.05), "of all, not of the nearest"
 
 
 def test_two_at_once_do_not_make_the_same_vectors_twice(tmp_path: Path) -> None:

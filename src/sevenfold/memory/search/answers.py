@@ -18,14 +18,16 @@ from sevenfold.memory.search.ranking import (
     TermLookup,
     VectorIndex,
 )
-from sevenfold.memory.search.relevance import RecallEvidence, find_traits, is_worth_showing
+from sevenfold.memory.search.relevance import USUAL, RecallEvidence, find_traits, is_worth_showing
 from sevenfold.memory.search.scoring import (
     BESIDE,
     BESIDE_BY_WORDS,
     ECHO,
+    FEWEST,
     K1,
     NEAR,
     SearchHit,
+    add_word_scores,
     compute_evenness,
     compute_nearness,
     scale_scores,
@@ -110,7 +112,7 @@ def ask_index(
 
 def rank_rows(asked: AskedIndex, limit: int) -> list[SearchHit]:
     """The best rows. A first ranking chooses those that are looked at closely."""
-    by_words = scale_scores(asked.words.together)
+    by_words = scale_scores(add_word_scores(*asked.words))
     if asked.near is None:
         rows = _first(by_words, max(_CLOSELY, 2 * limit))
         return _hits(asked, rows, by_words[rows], np.zeros(len(rows), np.float32))[:limit]
@@ -137,8 +139,7 @@ def _echo(asked: AskedIndex, rows: Sequence[int], scores: Scores) -> Scores:
         return np.zeros(len(rows), np.float32)
     together = asked.vector + PULL * asked.meaning.vectors(np.array(places, np.int32)).mean(axis=0)
     together /= max(float(np.linalg.norm(together)), 1e-9)
-    even = compute_evenness(len(asked.weights))
-    found = asked.meaning.compare(together.astype(np.float32), asked.lexical, rows, even)
+    found = asked.meaning.compare(together.astype(np.float32), asked.lexical, rows, asked.words.even)
     return np.array([compute_nearness(cosines) for cosines in found], np.float32)
 
 
@@ -160,7 +161,19 @@ def gather_evidence(asked: AskedIndex, best: SearchHit) -> RecallEvidence:
         covered=asked.lexical.weigh_covered(place, asked.looked, asked.weights) / total,
         near=best.semantic if by_meaning else None,
         passages=asked.lexical.passages,
+        around=_usual_nearness(asked),
     )
+
+
+def _usual_nearness(asked: AskedIndex) -> float:
+    """The nearness of the folder's memories to the question, on average, as if there were ten at least."""
+    near = asked.near.highest[asked.near.highest > 0] if asked.near else np.zeros(0, np.float32)
+    if asked.meaning.count > MANY and asked.vector is not None:  # only the nearest were compared
+        rows = range(0, asked.lexical.rows, max(1, asked.lexical.rows // _BY_WORDS))
+        sample = asked.meaning.compare(asked.vector, asked.lexical, rows, asked.words.even)
+        near = np.array([one.max() for one in sample if len(one)], np.float32)
+    lacking = max(0, FEWEST - len(near))
+    return (float(near.sum()) + USUAL * lacking) / (len(near) + lacking)
 
 
 def _first(score: Scores, limit: int) -> list[int]:

@@ -242,13 +242,6 @@ class SearchCollection:
                     "remove that folder, it is made again by itself"
                 )
 
-    def clear(self) -> None:
-        """Start anew; the next `refresh_collection` reads every file."""
-        with self.writing() as mine:
-            self._install(self._raw, LexicalIndex(), VectorIndex())
-            if mine:
-                self._save()
-
     # -- the vectors
 
     def waiting(self) -> tuple[list[str], int]:
@@ -373,11 +366,8 @@ def refresh_collection(
             if len(stale) <= CHUNK:  # nobody came in between: now all is as listed
                 break
         version, (stale, gone) = collection.version, _differs(collection, work)
-    return RefreshReport(*map(_in_order, (work.added, work.changed, work.removed, work.unreadable)))
-
-
-def _in_order(files: set[str]) -> tuple[str, ...]:
-    return tuple(sorted(files))
+    found = (work.added, work.changed, work.removed, work.unreadable)
+    return RefreshReport(*(tuple(sorted(files)) for files in found))
 
 
 def _differs(collection: SearchCollection, work: _SyncWork) -> tuple[list[str], set[str]]:

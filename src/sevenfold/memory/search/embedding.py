@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     Vectors = NDArray[np.float32]
 
-COARSE: Final = 64  # The first numbers of a vector: enough to choose which of very many to look at closely
 WORDS: Final = 50_000  # Words whose vectors are kept at hand
 FEW: Final = 8  # Texts whose words are looked up one by one
 _LABEL: Final = r"(?m)^[^\w\n]{0,4}[^\W\d_][\w'-]{0,20}[^\w\n]{0,2}[:：](?=\s)"

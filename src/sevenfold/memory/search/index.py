@@ -114,11 +114,6 @@ class SearchIndex:
         """Leave nothing of this file on the disk; `StorageFailure` when that is not possible."""
         self._collection().purge(file)
 
-    def rebuild(self) -> None:
-        """Forget everything; the next `refresh` makes it anew from the files."""
-        self.close()
-        self._collection().clear()
-
     def build(
         self, read: Callable[[str], bytes], tell: Callable[[VectorProgress], None] | None = None
     ) -> None:

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from sevenfold.memory.search.scoring import K1, SEVERAL, B, add_word_scores, compute_rarity
+from sevenfold.memory.search.scoring import K1, B, compute_rarity, count_several
 from sevenfold.memory.search.segment import (
     Array,
     BoolArray,
@@ -40,12 +40,8 @@ class LexicalScores(NamedTuple):
 
     whole: Scores
     best: Scores
-    several: Scores  # The mean of its best passages, at most `SEVERAL` of them
-
-    @property
-    def together(self) -> Scores:
-        """One score for the words of each row."""
-        return add_word_scores(self.whole, self.best, self.several)
+    several: Scores  # The mean of its best passages, of so many as `count_several` says
+    even: float  # `compute_evenness` of the question
 
 
 class _TermHits(NamedTuple):
@@ -204,7 +200,7 @@ class LexicalIndex:
             word: [self._hits(at, hash_term(word)) for at in range(len(self.segments))] for word in words
         }
         files = {word: sum(len(one.rows) for one in some) for word, some in hits.items()}
-        rarity = {word: self.rarity(count) for word, count in files.items()}
+        rarity = {word: compute_rarity(count, len(self._places)) for word, count in files.items()}
         return TermLookup(hits, rarity, {word: count > 0 for word, count in files.items()})
 
     def scores(self, looked: TermLookup, weights: Mapping[str, float], even: float = 0.0) -> LexicalScores:
@@ -224,17 +220,13 @@ class LexicalIndex:
             whole.append(in_rows)
             in_units *= segment.weigh_units(even)
             best.append(pick_best_per_row(in_units, segment))
-            several.append(compute_best_mean(in_units, segment))
-        return LexicalScores(_joined(whole), _joined(best), _joined(several))
+            several.append(compute_best_mean(in_units, segment, count_several(even)))
+        return LexicalScores(_joined(whole), _joined(best), _joined(several), even)
 
     def weigh_covered(self, place: int, looked: TermLookup, weights: Mapping[str, float]) -> float:
         """The weight of the words of a question that this row has."""
         at, row = self.where(place)
         return sum(weights[word] for word, some in looked.hits.items() if row in some[at].rows)
-
-    def rarity(self, files: int) -> float:
-        """The weight of a word that stands in so many files."""
-        return compute_rarity(files, len(self._places))
 
     @property
     def passages(self) -> int:
@@ -291,7 +283,7 @@ def pick_best_per_row(in_units: Scores, segment: Segment) -> Scores:
     return best
 
 
-def compute_best_mean(in_units: Scores, segment: Segment) -> Scores:
+def compute_best_mean(in_units: Scores, segment: Segment, most: int) -> Scores:
     """By row, the mean of its best units; one that says a thing in several places is about it."""
     found = np.zeros(len(segment.files), np.float32)
     above = np.flatnonzero(in_units > 0)
@@ -300,8 +292,8 @@ def compute_best_mean(in_units: Scores, segment: Segment) -> Scores:
         rows = segment.owner[above]
         starts = np.flatnonzero(np.diff(rows, prepend=np.int32(-1)))
         behind = np.arange(len(rows)) - np.repeat(starts, np.diff(np.append(starts, len(rows))))
-        kept = np.where(behind < SEVERAL, in_units[above], np.float32(0))
-        counts = np.minimum(np.diff(segment.first)[rows[starts]], SEVERAL)
+        kept = np.where(behind < most, in_units[above], np.float32(0))
+        counts = np.minimum(np.diff(segment.first)[rows[starts]], most)
         found[rows[starts]] = np.add.reduceat(kept, starts) / counts
     return found
 

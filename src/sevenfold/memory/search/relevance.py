@@ -75,6 +75,9 @@ class QuestionTraits(msgspec.Struct, frozen=True):
         return self.words == 0 or (self.words == 1 and not self.plain)
 
 
+USUAL: Final = 0.3  # The nearness of a memory to a question about something else
+
+
 class RecallEvidence(msgspec.Struct, frozen=True):
     """What the best memory has for a question."""
 
@@ -82,6 +85,7 @@ class RecallEvidence(msgspec.Struct, frozen=True):
     covered: float  # The share of the question's words that it has, by weight
     near: float | None  # By meaning; None without vectors
     passages: int  # In the folder: among more there is always one that is a little like the question
+    around: float = USUAL  # As near to the question are the folder's memories on average
 
 
 class RelevanceRule(msgspec.Struct, frozen=True):
@@ -91,8 +95,9 @@ class RelevanceRule(msgspec.Struct, frozen=True):
     start: float
     share: float  # This and the next: for each doubling of the question's words
     covered: float
-    near: float
+    near: float  # For how much nearer it is than the others: to talk about code all of a coder's are near
     size: float  # For each doubling of the folder
+    smallest: int  # Passages that a smaller folder counts as
     known: float
     unknown: float
     asks: float
@@ -106,8 +111,8 @@ class RelevanceRule(msgspec.Struct, frozen=True):
         return (
             self.start
             + (self.share * found.share + self.covered * found.covered) * math.log2(2 + question.words)
-            + self.near * (found.near or 0.0)
-            + self.size * math.log2(max(found.passages, 1))
+            + self.near * ((found.near or 0.0) - found.around)
+            + self.size * math.log2(max(found.passages, self.smallest))
             + self.known * question.known
             + self.unknown * question.unknown
             + self.asks * question.asks
@@ -119,12 +124,12 @@ class RelevanceRule(msgspec.Struct, frozen=True):
 
 
 BY_MEANING: Final = RelevanceRule(
-    least=0.3, start=-3.3, share=4.8, covered=0.8, near=5.5, size=-0.15, known=1.3, unknown=-1.5, asks=2.0,
-    personal=1.5, orders=-2.1, technical=-2.4, thin=-1.2,
+    least=0.3, start=0.4, share=4.2, covered=0.55, near=15.5, size=-0.38, smallest=100, known=1.1,
+    unknown=-1.95, asks=1.55, personal=1.3, orders=-2.7, technical=-2.1, thin=-1.3,
 )  # fmt: skip
 BY_WORDS: Final = RelevanceRule(
-    least=0.12, start=-2.1, share=5.4, covered=1.3, near=0.0, size=-0.14, known=1.2, unknown=-1.3, asks=1.8,
-    personal=1.6, orders=-2.0, technical=-2.3, thin=-1.2,
+    least=0.12, start=-2.1, share=5.4, covered=1.3, near=0.0, size=-0.14, smallest=1, known=1.2,
+    unknown=-1.3, asks=1.8, personal=1.6, orders=-2.0, technical=-2.3, thin=-1.2,
 )  # fmt: skip
 
 

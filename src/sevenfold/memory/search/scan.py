@@ -13,26 +13,27 @@ from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 from sevenfold.core.errors import SevenfoldError
 from sevenfold.memory.search.relevance import RecallEvidence, find_traits, is_worth_showing
 from sevenfold.memory.search.scoring import (
     BESIDE_BY_WORDS,
-    BEST,
     K1,
-    SEVERAL,
     B,
     SearchHit,
+    add_word_scores,
     compute_evenness,
     compute_rarity,
+    count_several,
     read_texts,
     weigh_question,
 )
-from sevenfold.memory.text.words import tokenize_text
+from sevenfold.memory.text.words import stem_word, tokenize_text
 
 CLOSELY: Final = 40  # Files that are read properly
-_SHORT: Final = 4  # A word with fewer letters is looked for as a whole
+_SHORT: Final = 4  # A stem with fewer letters is looked for as a whole word with a short ending
+_ReadFile: TypeAlias = tuple[list[tuple[list[str], float]], list[str]]  # Its passages, and what lies behind
 _MARK: Final = re.compile(r"[a-z0-9]")
 
 
@@ -45,11 +46,6 @@ class ScannedFiles:
     files: Counter[str] = field(default_factory=Counter)
     looked: int = 0  # At so many files
     characters: int = 0  # Of all of them
-
-    def weigh(self, words: Iterable[str], query: str) -> dict[str, float]:
-        """What each word counts: the fewer files have it, the more."""
-        rarity = {word: compute_rarity(self.files[word], self.looked) for word in words}
-        return weigh_question(rarity, query)
 
     def score(self, file: str, weights: Mapping[str, float]) -> float:
         """BM25 of a whole file, by beginnings of words."""
@@ -66,7 +62,7 @@ def count_in_files(
     begun = [re.escape(word) for word in by_beginning if _MARK.match(word) and len(word) >= _SHORT]
     signs = [re.escape(word) for word in by_beginning if not _MARK.match(word)]
     ways = [rf"(?<![^\W_])(?:{'|'.join(begun)})"] if begun else []
-    ways += [rf"(?<![^\W_])(?:{'|'.join(whole)})(?![^\W_])"] if whole else []
+    ways += [rf"(?<![^\W_])(?:{'|'.join(whole)})[a-z]{{0,3}}(?![^\W_])"] if whole else []
     pattern = re.compile("|".join([*ways, *signs]))
     found = ScannedFiles()
     for file in files:
@@ -77,7 +73,8 @@ def count_in_files(
         found.looked += 1
         found.characters += len(text)
         if hits := pattern.findall(text):
-            count = Counter(by_beginning[hit] for hit in hits)
+            known = (by_beginning.get(hit) or by_beginning.get(stem_word(hit)) for hit in hits)
+            count = Counter(word for word in known if word)
             found.counts[file], found.sizes[file] = count, len(text)
             found.files.update(count.keys())
         if not going():
@@ -111,16 +108,17 @@ def search_files(
     if not words or limit < 1:
         return []
     found = count_in_files(files, read, words, going)
-    weights = found.weigh(words, query)
+    weights = weigh_question({w: compute_rarity(found.files[w], found.looked) for w in words}, query)
     rough = sorted(found.counts, key=lambda file: (-found.score(file, weights), file))
-    hits = list[_ScannedHit]()
+    closely = dict[str, _ReadFile]()
     for file in rough[: max(CLOSELY, 2 * limit)]:
         with suppress(OSError, SevenfoldError):  # it went away meanwhile
-            hits.append(_score_file(file, read(file), found, weights))
+            closely[file] = _read_file(file, read(file))
+    lengths = [len(words) for parts, _ in closely.values() for words, _ in parts]
+    usual = max(1.0, sum(lengths) / max(len(lengths), 1))
+    hits = [_score_file(file, one, found, weights, usual) for file, one in closely.items()]
     hits = sorted((hit for hit in hits if hit.score > 0), key=lambda hit: (-hit.score, hit.file))
-    if not hits:
-        return []
-    if silent:
+    if silent and hits:
         traits = find_traits(query, {word: found.files[word] > 0 for word in words})
         passages = found.looked * sum(hit.passages for hit in hits) // len(hits)
         if not is_worth_showing(traits, RecallEvidence(hits[0].share, hits[0].covered, None, passages)):
@@ -129,29 +127,32 @@ def search_files(
     return list[SearchHit]([hit for hit in hits if hit.file not in skip][:limit])
 
 
-def _score_file(file: str, data: bytes, found: ScannedFiles, weights: Mapping[str, float]) -> _ScannedHit:
-    """The scores of the index for one file; how long others are is known by their characters only."""
+def _read_file(file: str, data: bytes) -> _ReadFile:
     parts, rest = read_texts(data, file)
-    cut = [(tokenize_text(part.text), part.weight) for part in parts]
-    usual = max(1.0, sum(len(words) for words, _ in cut) / max(len(cut), 1))
+    return [(tokenize_text(part.text), part.weight) for part in parts], tokenize_text(rest)
+
+
+def _score_file(
+    file: str, text: _ReadFile, found: ScannedFiles, weights: Mapping[str, float], usual: float
+) -> _ScannedHit:
+    """The scores of the index for one file; how long others are is known by their characters only."""
+    cut, rest = text
     even = compute_evenness(len(weights))
-    passages = sorted(
-        (_bm25(words, weights, usual) * (weight + (1 - weight) * even) for words, weight in cut),
-        reverse=True,
-    )
-    every = [word for words, _ in cut for word in words] + tokenize_text(rest)
-    mean = found.characters / max(found.looked, 1)
-    whole = _bm25(every, weights, max(1.0, len(every) * mean / max(found.sizes[file], 1)))
-    several = sum(passages[:SEVERAL]) / max(1, min(SEVERAL, len(passages)))
+    scores = [_bm25(words, weights, usual) * (weight + (1 - weight) * even) for words, weight in cut]
+    passages = sorted(scores, reverse=True)
+    every = [word for words, _ in cut for word in words] + rest
+    usual_whole = len(every) * found.characters / max(found.looked * found.sizes[file], 1)
+    whole = _bm25(every, weights, max(1.0, usual_whole))
+    few = passages[: count_several(even)]
     total, has = max(sum(weights.values()), 1e-9), set(every)
     return _ScannedHit(
         file,
-        whole + BEST * passages[0] + several,
+        add_word_scores(whole, passages[0], sum(few) / len(few), even),
         whole,
         0.0,
         share=passages[0] / (total * (K1 + 1)),
         covered=sum(weight for word, weight in weights.items() if word in has) / total,
-        passages=len(parts),
+        passages=len(cut),
     )
 
 

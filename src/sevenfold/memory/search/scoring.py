@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-if TYPE_CHECKING:
     Scores = NDArray[np.float32]
+    Score = TypeVar("Score", float, Scores)
 
 K1: Final = 1.2  # BM25: the smaller, the sooner repeating a word stops counting
 B: Final = 0.75  # BM25: the larger, the more often a long text has to have a word
-SEVERAL: Final = 4  # Passages of a memory whose words count beside those of the best one
+SEVERAL: Final = 4  # Passages whose words count beside those of the best one, for a short question
 BEST: Final = 0.5  # The weight of the best passage by words, beside the whole text and the best few
-FEW_BEST: Final = 3.0  # The weight of the best few passages by words
+FEW_BEST: Final = 3.0  # The weight of the best few passages by words, for a short question
 NEAR: Final = 0.4  # The weight of nearness to the question, beside words
 ECHO: Final = 0.8  # The weight of nearness to the question together with its best answers
 CLEAR: Final = 8  # Words of a question up to which its vector says what it is about; of more, words decide
@@ -61,10 +61,15 @@ def weigh_question(rarity: Mapping[str, float], query: str = "") -> dict[str, fl
     }
 
 
-def add_word_scores(whole: Scores, best: Scores, several: Scores) -> Scores:
+def add_word_scores(whole: Score, best: Score, several: Score, even: float = 0.0) -> Score:
     """One score by words, of the whole text, its best passage and its best few."""
-    together: Scores = whole + BEST * best + FEW_BEST * several
+    together: Score = whole + BEST * best + FEW_BEST * (1 + even) * several
     return together
+
+
+def count_several(even: float) -> int:
+    """How many of the best passages count; a long message goes on with what a whole memory is about."""
+    return round(SEVERAL * (1 + even))
 
 
 def weigh_meaning(words: int) -> float:
@@ -86,10 +91,9 @@ def compute_nearness(cosines: Scores) -> float:
     return max(0.0, 0.75 * top[0] + 0.25 * sum(top) / len(top)) if top else 0.0
 
 
-def scale_scores(scores: Scores, most: float | None = None) -> Scores:
+def scale_scores(scores: Scores) -> Scores:
     """As shares of the most that any memory has; all zeros stay zeros."""
-    highest = float(scores.max(initial=0.0)) if most is None else most
-    scaled: Scores = scores / max(highest, 1e-9)
+    scaled: Scores = scores / max(float(scores.max(initial=0.0)), 1e-9)
     return scaled
 
 
