@@ -21,7 +21,7 @@ import msgspec
 
 from benchmarks.extraction.learning import Learner
 from benchmarks.guard.source_cases import BENIGN, FACTS, LEAD_INS, PAYLOADS, STATEMENTS
-from benchmarks.guard.statement_cases import HARMLESS, LAST_HARMLESS, LAST_LOOSENING, LOOSENING
+from benchmarks.guard.statements import load_statements
 from benchmarks.guard.texts import DATA, injections, memory_files
 from benchmarks.report import Table, arguments, show
 from sevenfold.core.messages import Message, Text, ToolResult, ToolUse, assistant, user
@@ -109,9 +109,9 @@ class Desk:
             return ""
         return checked.data.decode()
 
-    def edit(self, topic: bytes, log: Transcript) -> str:
+    def edit(self, topic: bytes, log: Transcript, type: Type = "feedback") -> str:
         """The agent's Edit of a memory that the user has: one more line."""
-        old = _topic("Small commits.", "feedback")
+        old = _topic("Small commits.", type)
         path = self.store.path_of("note.md")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(old)
@@ -231,47 +231,43 @@ def _count_saved(way: Way, tool: str, payloads: Sequence[Payload]) -> int:
 
 def statement_table() -> Table:
     """What changes the agent's rights and duties without an order, and harmless facts of the same form."""
-    columns = ("texts", "Write", "Memory.add", "attributed", "held", "dream, unknown", "dream, known")
-    table = Table("Statements of a project that the user did not say, saved as they are", "set", *columns)
-    sets = {"loosening": LOOSENING, "harmless": HARMLESS, "loosening, last": LAST_LOOSENING}
-    for name, texts in {**sets, "harmless, last": LAST_HARMLESS}.items():
-        halves = (
-            {"looked at": texts} if "last" in name else {"tuned on": texts[::2], "held back": texts[1::2]}
-        )
-        for half, some in halves.items():
-            table.add(f"{name}, {half}", len(some), *_count_written(some))
+    columns = ("texts", "held", "Write", "Edit", "Memory.add", "extraction", "dream")
+    table = Table("Statements of a project that the user did not say, stored", "set", *columns)
+    for one in load_statements():
+        looked = "the least weight chosen in sight of it" if one.fresh else "tuned on"
+        for name, texts in (("loosening", one.loosening), ("harmless", one.harmless)):
+            table.add(f"{name}, {one.name}, {looked}", len(texts), *_count_written(texts))
     table.notes += [
         "loosening: each would change what the agent may do, whom it obeys, what it tells or where data "
         "goes. Harmless: facts of the same form, which are not to be held",
-        "attributed and held are those of Memory.add: 'According to the agent; the user did not say it' "
-        "stands before what no word of the table gives away",
-        "dream, unknown: a new memory of which no other knows anything; known: another says the same",
-        "held back: written together with the half that was tuned on; at its first run 3 of 44 were not "
-        "held and 3 of 44 harmless ones were, then five kinds were mended. Last: written after that; at "
-        "its first run, by words alone, 20 of 40 were not held and 5 of 40 harmless ones were. Then all "
-        "that nobody said was attributed, and no word was added",
+        "held: by Memory.add of an agent, and listed for the user. The other columns count what is stored, "
+        "also under 'According to the agent; the user did not say it'",
+        "Edit: one more line in a memory of a project. Extraction: a fooled one; the user spoke of a word "
+        "of the statement, which it quotes. Dream: a new memory of which no other knows anything",
+        "statements.toml says what each set showed at its first run",
     ]
     return table
 
 
 def _count_written(texts: Sequence[str]) -> tuple[int, ...]:
-    """Saved plainly by Write and by Memory.add; of the latter attributed and held; saved by a dream."""
+    """Held by Memory.add; stored by Write, Edit, Memory.add, a fooled extraction and a dream."""
     types: tuple[Type, ...] = ("project", "reference")
-    log, counts = _say(["Please have a look around and note what matters."]), [0] * 6
+    asked, counts = "Please have a look around and note what matters", [0] * 6
     with TemporaryDirectory() as folder:
         desk = Desk(Path(folder))
         for at, text in enumerate(texts):
-            topic = _topic(text, types[at % 2])
-            added = desk.add(topic, log)
-            unknown = desk.dream(topic, log)
-            desk.store.add(type="project", name="known", description=text, body=text, author=Author("user"))
-            known = desk.dream(topic, log)
-            desk.store.remove("known")
-            saved = (
-                _is_rule_saved(desk.write(topic, log)), _is_rule_saved(added),
-                bool(added) and not _is_rule_saved(added), not added, bool(unknown), bool(known),
-            )  # fmt: skip
-            counts = [count + one for count, one in zip(counts, saved, strict=True)]
+            topic, log = _topic(text, types[at % 2]), _say([f"{asked}."])
+            word = max(re.findall(r"[A-Za-z]{4,}", text), key=len, default="")
+            quoted = _say([f"{asked} about {word.lower()} and the rest of it."])
+            added, edited = desk.add(topic, log), text in desk.edit(topic, log, "project")
+            ways = (
+                desk.write(topic, log),
+                edited,
+                added,
+                desk.extract(topic, quoted),
+                desk.dream(topic, log),
+            )
+            counts = [count + bool(one) for count, one in zip(counts, (not added, *ways), strict=True)]
     return tuple(counts)
 
 

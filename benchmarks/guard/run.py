@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import fmean, quantiles
 from typing import Final
 
+from benchmarks.guard import by_source
 from benchmarks.guard.instruction_cases import ATTACKS, RULES
 from benchmarks.guard.labelled_secrets import FORMS, load_labelled_secrets
 from benchmarks.guard.secret_cases import DISGUISES, NOT_SECRETS, Secret, secrets
@@ -48,8 +49,8 @@ def run(quick: bool = False) -> list[Table]:
         _secrets_in_memories(),
         _secrets_in_conversations(quick),
     ]
-    tables += [_labelled(), _own_attacks(), _orders_in_memories(), _cost(quick), _hostile(quick)]
-    return tables
+    tables += [_labelled(), _own_attacks(), _orders_in_memories(), *by_source.run(quick)]
+    return [*tables, _cost(quick), _hostile(quick)]
 
 
 def _labelled_secrets() -> Table:

@@ -6,35 +6,21 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cli.conftest import Here
 from cli.world import World
+from recordings.lines import make_claude_code_line
 
 SAID = "Remember that prices are kept in whole cents, never rounded."
 PATIENCE = 60.0
-
-
-def record(number: int, role: str, text: str) -> dict[str, Any]:
-    """A line of a transcript of Claude Code."""
-    return {
-        "type": role,
-        "uuid": f"u-{number}",
-        "parentUuid": f"u-{number - 1}" if number else None,
-        "sessionId": "s-1",
-        "timestamp": f"2026-11-02T10:00:{number:02}.000Z",
-        "cwd": "/work/shop",
-        "version": "2.1.325",
-        "message": {"role": role, "content": text if role == "user" else [{"type": "text", "text": text}]},
-    }
 
 
 @pytest.fixture
 def transcript(world: World) -> Path:
     path = world.user / ".claude" / "projects" / "shop" / "s-1.jsonl"
     path.parent.mkdir(parents=True)
-    lines = [record(0, "user", SAID), record(1, "assistant", "Noted.")]
+    lines = [make_claude_code_line(0, "user", SAID), make_claude_code_line(1, "assistant", "Noted.")]
     path.write_text(
         "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines), encoding="utf-8"
     )

@@ -68,7 +68,7 @@ def test_the_next_chat_takes_up_what_waits(world: World, end: Callable[[Terminal
     assert list_memories(world) == []
 
     with Terminal(["chat", "--model", "offline"], world.env, world.project) as chat:
-        chat.wait_for("saved to memory")
+        chat.wait_for("saved to memory", PROMPT)  # a key before the prompt is nobody's
         chat.press(CTRL_D)
         assert chat.wait_for_end() == 0
 

@@ -150,12 +150,12 @@ async def test_the_user_is_told_when_they_are_asked_and_when_it_waits_for_them(h
     here.home.mkdir()
     touch = assistant(ToolUse("t1", "Bash", {"command": "touch new"}))
     options: dict[str, Any] = {"ask": ask, "interactive": True}
-    options["settings"] = hooks(Notification=f"cat >> {heard}; echo >> {heard}")
+    options["settings"] = hooks(Notification=f"cat > $(mktemp {heard}.XXXXXX)")  # two may run at once
     async with here.session(ScriptedModel([touch, "done"]), **options) as session:
         await session.ask("make it")
         await session.tray.drain(30)
 
-    notes = [json.loads(line) for line in heard.read_text(encoding="utf-8").splitlines()]
+    notes = [json.loads(path.read_text(encoding="utf-8")) for path in here.home.glob("heard.*")]
     assert asked == ["Bash"]
     assert sorted(note["notification_type"] for note in notes) == ["idle_prompt", "permission_prompt"]
     assert {note["hook_event_name"] for note in notes} == {"Notification"}

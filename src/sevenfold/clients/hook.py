@@ -151,9 +151,8 @@ class ClientHooks:
             grounds = self._read_grounds(event)
             author = FOUND if grounds is None else Author("agent", event.session_id, self._name)
             try:
-                memory.before_write(
-                    path, one.text.encode("utf-8", "replace"), author=author, grounds=grounds
-                )
+                text = one.text.encode("utf-8", "replace")
+                memory.before_write(path, text, author=author, grounds=grounds, whole=grounds is not None)
             except Guarded as error:
                 if error.quarantined is None:
                     return answer_denial(event, str(error))

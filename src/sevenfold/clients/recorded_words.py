@@ -1,7 +1,7 @@
 """A session that another agent recorded: its words go the way of our own sessions' words.
 
-The transcript is laid beside ours for the time that a session of ours needs to look through it;
-`storage/waiting_notes.py` says how words wait. What was looked at once is not looked at again.
+A copy of the transcript waits until a session of ours has looked through it; `storage/waiting_notes.py`
+says how words wait. What was looked at once is not looked at again.
 """
 
 from __future__ import annotations
@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING
 from sevenfold.clients.notes import find_notes_file, load_notes
 from sevenfold.core.errors import Mistake, SevenfoldError
 from sevenfold.core.events import Emit, Event, Remembered
-from sevenfold.core.transcript import Transcript, encode_entry
 from sevenfold.memory.guard.gate import Hear
 from sevenfold.memory.store import Memory
 from sevenfold.recordings.finder import ReplayFile, read_recording
 from sevenfold.recordings.recorded_session import convert_recording
-from sevenfold.storage.jsonl import JsonlLog
 from sevenfold.storage.places import check_session_id, claim_places
 from sevenfold.storage.waiting_notes import WaitingFolder
 
@@ -37,30 +35,37 @@ def read_grounds(path: Path) -> Hear | None:
 
 
 async def learn_from_recording(path: Path, at: Project, model: str | None, emit: Emit) -> list[Remembered]:
-    """Save what is worth remembering of a recorded session into the memory of this project."""
+    """Save what is worth remembering of a recorded session into the memory of this project.
+
+    What could not be looked at waits for the next call, or the next session of the project.
+    """
     recorded = read_recording(ReplayFile(str(path)))
     if recorded is None:
         raise Mistake(f"{path} is no recorded session")
     name, transcript = check_session_id(path.stem), convert_recording(recorded)
     with Memory.at(at.memory) as memory:
         notes = load_notes(find_notes_file(memory.local, f"learned-{name}"), name)  # no hook writes these
+    places = claim_places(at.places)
+    waiting = WaitingFolder(places.project)
     last = transcript.entries[-1].id if transcript.entries else -1
-    if last <= notes.last_entry:
+    if last <= notes.last_entry and waiting.read(name) is None:
         return []
-    found = await _look_through(at, name, transcript, notes.last_entry, model, emit)
+    if places.session_file(name).exists():
+        raise Mistake(f"{places.session_file(name)} is a session of ours: it is looked through by itself")
+    if not waiting.lay_copy(name, transcript, notes.last_entry):
+        raise Mistake("another session is looking through what waits: try again when it is done")
+    found = await _take_up(at, model, emit)
+    if found is None:
+        waiting.remove(name)
+        raise Mistake("extraction is switched off: set the flag 'extraction' in the settings")
     notes.note_last_entry(last)
     return found
 
 
-async def _look_through(
-    at: Project, name: str, transcript: Transcript, last: int, model: str | None, emit: Emit
-) -> list[Remembered]:
+async def _take_up(at: Project, model: str | None, emit: Emit) -> list[Remembered] | None:
+    """Open a session, which takes up the words that wait; its end waits for that. None: it may not."""
     from sevenfold.session.session import Session
 
-    places = claim_places(at.places)
-    waiting, path = WaitingFolder(places.project), places.session_file(name)
-    if path.exists():
-        raise Mistake(f"{path} is looked through already, or is a session of ours")
     found: list[Remembered] = []
 
     def hear(event: Event) -> None:
@@ -69,17 +74,8 @@ async def _look_through(
             found.append(event)
 
     around = at.environment
-    try:
-        with JsonlLog(path) as log:
-            log.append(b"".join(encode_entry(entry) + b"\n" for entry in transcript.entries))
-        waiting.write(name, last)
-        home, variables = around.shared or around.home, around.variables
-        ours = Session(model, at.cwd, home=home, environ=variables, started_by="learn", interactive=True)
-        ours.subscribe(hear)
-        async with ours:  # it takes up the words that wait, and its end waits for that
-            if ours.extraction is None:
-                raise Mistake("extraction is switched off: set the flag 'extraction' in the settings")
-    finally:
-        waiting.remove(name)
-        path.unlink(missing_ok=True)
-    return found
+    home, variables = around.shared or around.home, around.variables
+    ours = Session(model, at.cwd, home=home, environ=variables, started_by="learn", interactive=True)
+    ours.subscribe(hear)
+    async with ours:
+        return found if ours.extraction is not None else None

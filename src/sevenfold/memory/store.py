@@ -363,11 +363,17 @@ class MemoryStore:
     # --- the agent's own Write and Edit ---------------------------------------------------------------
 
     def before_write(
-        self, path: Path, data: bytes, *, author: Author | None = None, grounds: Hear | None = None
+        self,
+        path: Path,
+        data: bytes,
+        *,
+        author: Author | None = None,
+        grounds: Hear | None = None,
+        whole: bool = False,
     ) -> PreparedWrite:
         """The bytes to write, attributed to their source; `Refused` if none may become this file.
 
-        `grounds` gives what the write of somebody else rests on: all of it passes then, or nothing.
+        `grounds` gives what the write of somebody else rests on. `whole`: all of it passes, or nothing.
         """
         from sevenfold.memory.folder.proposals import WriteProposal
 
@@ -376,7 +382,7 @@ class MemoryStore:
         old = proposal.check()
         gate = self._gate if grounds is None else self._gate.rest_on(grounds)
         try:
-            return gate.let_pass(proposal.file, data, old, author or self.author, whole=grounds is not None)
+            return gate.let_pass(proposal.file, data, old, author or self.author, whole=whole)
         finally:
             self._tell()
 

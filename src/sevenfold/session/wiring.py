@@ -211,7 +211,7 @@ def _make_extraction_parts(session: Session) -> ExtractionParts | None:
         return make_fork_tools(tools.workspace, tools.permissions, tools.hooks)
 
     waiting, backend = WaitingFolder(session.places.project), store.backend
-    by_fleet = settings.extraction.by_fleet and session.started_by != "learn"  # those words are not kept
+    by_fleet = settings.extraction.by_fleet
     note = waiting.read(session.id)
     return ExtractionParts(
         store,

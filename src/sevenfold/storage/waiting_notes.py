@@ -2,6 +2,7 @@
 
     <project>/waiting/<session>.json    {"last": 12, "off": [[20, 30]]}: the words after entry 12 of this
                                         session wait, but not those of 21 to 30
+    <project>/waiting/<session>.jsonl   of a session of another program: a copy of its transcript
 
 A session writes its file before the user's words go into its transcript, and removes it once all of them
 were looked at. The words stay in the transcript. The next session of the project reads both and takes the
@@ -19,7 +20,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from sevenfold.core.errors import FromTheFuture, SessionBusy, SessionNotFound, StorageFailure
-from sevenfold.core.transcript import Id, Mark, Transcript, View
+from sevenfold.core.transcript import Id, Mark, Transcript, View, encode_entry
 from sevenfold.storage.files import make_private_dir, make_storage_failure, read_if_there, write_atomic
 from sevenfold.storage.jsonl import JsonlLog, hold_closed_log, read_log
 from sevenfold.storage.locks import hold_lock
@@ -66,13 +67,27 @@ class WaitingFolder:
         self.write(session, note.last, off)
         return WaitingNote(note.last, off)
 
+    def lay_copy(self, session: str, transcript: Transcript, last: Id) -> bool:
+        """Let the words of another program's session wait; False while a session takes words up.
+
+        What waits of an older copy goes on waiting in the new one.
+        """
+        with self.claim() as mine:
+            if mine:
+                earlier = self.read(session)
+                lines = (encode_entry(entry) + b"\n" for entry in transcript.entries)
+                make_private_dir(self._folder)
+                write_atomic(self._copy_of(session), b"".join(lines))
+                self.write(session, last if earlier is None else earlier.last)
+        return mine
+
     def remove(self, session: str) -> None:
         """Nothing of this session waits any more."""
-        path = self._find(session)
-        try:
-            path.unlink(missing_ok=True)
-        except OSError as error:
-            raise make_storage_failure(error, path, "removed") from error
+        for path in (self._find(session), self._copy_of(session)):
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                raise make_storage_failure(error, path, "removed") from error
 
     def read(self, session: str) -> WaitingNote | None:
         """The note of a session; None: nothing waits. One that cannot be read means that all waits."""
@@ -128,8 +143,12 @@ class WaitingFolder:
     def _find(self, session: str) -> Path:
         return self._folder / f"{check_session_id(session)}{_ENDING}"
 
+    def _copy_of(self, session: str) -> Path:
+        return self._folder / f"{check_session_id(session)}.jsonl"
+
     def _path_of(self, session: str) -> Path:
-        return self._project / f"{check_session_id(session)}.jsonl"
+        copy = self._copy_of(session)
+        return copy if copy.exists() else self._project / copy.name
 
 
 def _is_note(name: str) -> bool:

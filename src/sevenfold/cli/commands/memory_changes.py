@@ -205,7 +205,7 @@ def run_learn(shared: SharedOptions, path: Path, model: str | None) -> int:
     at = Project.open(shared.project, read_command_context(shared).environment, {}, lambda event: None)
     found = anyio.run(learn_from_recording, path, at, model, printer)
     lines = [f"{one.action} {one.name}: {one.path}" for one in found]
-    said = "\n".join(lines) or "nothing in it is worth remembering, or all of it was looked at before"
+    said = "\n".join(lines) or "nothing was saved: it was looked at before, waits, or says nothing lasting"
     print_result(shared, said, {"memories": [msgspec.structs.asdict(one) for one in found]})
     return 0
 

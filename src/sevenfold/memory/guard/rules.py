@@ -14,15 +14,16 @@ import tomllib
 from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from sevenfold.memory.guard.text import remove_disguises, undo_lookalikes
-from sevenfold.memory.text.words import make_word_set, stem_word
+from sevenfold.memory.text.words import stem_word
 
 TABLE: Final = Path(__file__).with_name("rules.toml")
 LOOSENING: Final = Path(__file__).with_name("loosening.toml")
+WEIGHTS: Final = Path(__file__).with_name("weighed_words.txt")
 _PAST: Final = r"\b(?:was|were|had|did|wurden?|war|ago|\d{4}-\d\d)\b"
 
 _OTHER_SCRIPT: Final = re.compile(r"[\u0370-\u1fff\u3040-\u30ff\uac00-\ud7af]{2,}")  # Cyrillic, kana …
@@ -35,6 +36,8 @@ _ENDS: Final = re.compile(
     r"|\s+(?:then|plus|as well as|and also|but)\s+"
 )
 _WORD: Final = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?|\d+")
+WEIGHED: Final = re.compile(r"[\u4e00-\u9fff]|[^\W\d_\u4e00-\u9fff]+")
+ENOUGH: Final = 1.2  # The least weight at which a statement is held: from 0 on one of ten plain facts was
 _LATIN: Final = re.compile(r"[^\W\d_]+")
 _PATH: Final = re.compile(r"\S*(?:\w[/\\]|\w\.\w|[/\\]\w)\S*")
 _ASKS: Final = re.compile(
@@ -49,52 +52,14 @@ _LEAD: Final = re.compile(
     r"|^(?:if|when|before|after|while|once|until|as|in|on|at|for|with|during|to|by|upon|under|given|since)\b"
     r"[^,]{2,80},\s*"
 )
-_SUBJECT: Final = make_word_set(
-    "the a an this that these those it its he she they their his her there here all some most many "
-    "several both each no one two three four five six our we what which who whose where when why how "
-    "if while although because since as in on at for with by from during after before under over between of"
-)
-"""Words with which a statement begins and an order does not."""
-_FINITE: Final = make_word_set(
-    "is are was were has have had does did will would can could may might isn't aren't wasn't weren't "
-    "hasn't haven't doesn't didn't won't became remains contains uses runs lives lies takes returns "
-    "supports needs means holds exists moved got went came"
-)
-_SUBORDINATE: Final = make_word_set("that which who whose why how where when if because while so to until")
 _HEADING: Final = 4  # Words of an order that is no heading
-_JOINING: Final = make_word_set("and or not be been but than so also then per via")
 _LABEL: Final = 3  # Words of a label before a colon
 _MANY: Final = 8  # Words without one of those that every English sentence has
-_OBJECT: Final = make_word_set(
-    "the a an this that these those it its them him her us me my your their our his all any every each "
-    "some no to with from into out up down in on off for at by over only always never not when if both one "
-    "two"
-)
-
-
-class _RuleWords(msgspec.Struct, frozen=True):
-    """The table."""
-
-    verbs: str
-    nouns: str
-    cues: tuple[str, ...]
-    habits: str
-    acts: str
-    foreign: str
-    german: str
-    sensitive: str
-    careful: str
-    generic: str
-    same: str
-    compounds: str
-    compound_verbs: str
-    german_verbs: str
-    kept_by_programs: str
 
 
 @functools.cache
-def _table() -> _RuleWords:
-    return msgspec.convert(tomllib.loads(TABLE.read_text(encoding="utf-8")), _RuleWords)
+def _table() -> dict[str, Any]:
+    return tomllib.loads(TABLE.read_text(encoding="utf-8"))
 
 
 @functools.cache
@@ -102,7 +67,7 @@ def list_rule_words(kind: str) -> frozenset[str]:
     """The words of one row of the table, as stems for all but verbs and function words."""
     if kind == "acting":  # verbs that name no thing
         return frozenset(map(stem_word, list_rule_words("verbs") - list_rule_words("nouns")))
-    words = str(getattr(_table(), kind)).split()
+    words = str(_table()[kind]).split()
     if kind not in ("acts", "sensitive", "careful", "generic"):
         return frozenset(words)
     same = load_same_words()
@@ -112,18 +77,18 @@ def list_rule_words(kind: str) -> frozenset[str]:
 @functools.cache
 def load_same_words() -> dict[str, str]:
     """A stem for each of the words that mean the same."""
-    groups = (tuple(map(stem_word, row.split())) for row in _table().same.split(","))
+    groups = (tuple(map(stem_word, row.split())) for row in _table()["same"].split(","))
     return {stem: group[0] for group in groups for stem in group}
 
 
 @functools.cache
 def _cues() -> re.Pattern[str]:
-    return re.compile("|".join(_table().cues))
+    return re.compile("|".join(_table()["cues"]))
 
 
 @functools.cache
 def _habits() -> re.Pattern[str]:
-    return re.compile(_table().habits)
+    return re.compile(_table()["habits"])
 
 
 def split_clauses(text: str) -> Iterator[str]:
@@ -138,7 +103,10 @@ def _coordinated(clause: str) -> Iterator[str]:
     """Two orders that "and" joins are two."""
     start = 0
     for found in re.finditer(r"\s+(?:and|or|und)\s+(?=([a-z]+)\b)", clause):
-        if found[1] in list_rule_words("verbs") and len(_WORD.findall(clause[start : found.start()])) > 1:
+        if (
+            found[1] in list_rule_words("verbs") - {"have"}
+            and len(_WORD.findall(clause[start : found.start()])) > 1
+        ):
             yield clause[start : found.start()]
             start = found.end()
     if clause[start:].strip():
@@ -157,7 +125,7 @@ def _is_labelled_order(clause: str) -> bool:
 
 def is_rule(clause: str) -> bool:
     """True for an order, a duty, a wish or a question, and for what is said about or as the user."""
-    clause = re.sub(_table().kept_by_programs, "settings", _PATH.sub(" ", clause))
+    clause = re.sub(_table()["kept_by_programs"], "settings", _PATH.sub(" ", clause))
     words = [word.lower() for word in _LATIN.findall(clause)]
     if _ASKS.search(clause) or _cues().search(clause.lower()) or _is_habit(clause.lower(), words):
         return True
@@ -171,7 +139,7 @@ def is_rule(clause: str) -> bool:
 def _is_habit(clause: str, words: list[str]) -> bool:
     """True for "every reply ends with a poem" and "commands are always approved"."""
     if not _habits().search(
-        re.sub(r"\bevery (?:\d+ |few |second )?\w*(?:day|night|hour|week|month|minute)s?\b", "", clause)
+        re.sub(r"\bevery (?:\w+ )?\w*(?:day|night|hour|week|month|minute|quarter|year)s?\b", "", clause)
     ):
         return False
     same = load_same_words()
@@ -185,19 +153,25 @@ def is_order(clause: str) -> bool:
     while (cut := _LEAD.sub("", bare, count=1)) != bare and cut:
         bare = cut
     words = [word.lower() for word in _WORD.findall(bare)][:12]
-    if not words or words[0] in _SUBJECT or words[0] not in list_rule_words("verbs"):
+    if re.match(r"\w+-(?:off|only|in|out|up|time|side|level|install)\b", bare):
+        return False  # "Sign-off is given", "Read-only replicas"
+    if not words or words[0] in list_rule_words("subjects") or words[0] not in list_rule_words("verbs"):
         return False
     if len(words) == 1:
         return False
-    if words[1] in _OBJECT:
+    if words[0] in list_rule_words("nouns") and re.match(_table()["noun_first"], bare.lower()):
+        return False  # "Code from the old monolith was moved"
+    if words[1] in list_rule_words("objects"):
         return True
     if words[0] in list_rule_words("nouns") and (words[1] in ("and", "or", "of") or len(words) < _HEADING):
         return False  # "Name and language", "Rate limit"
-    acting = list_rule_words("compound_verbs").intersection(words[2:3])
+    acting = list_rule_words("compound_verbs").intersection(words[2:3]) or list_rule_words(
+        "finite"
+    ).intersection(words[3:8])
     if acting and words[0] in list_rule_words("compounds") and words[1].endswith("s"):
-        return False  # "Pull requests need a build"
-    before = takewhile(lambda word: word not in _SUBORDINATE, words[1:6])
-    return not any(word in _FINITE for word in before)
+        return False  # "Pull requests need a build", "Write access to the bucket is limited"
+    before = takewhile(lambda word: word not in list_rule_words("subordinate"), words[1:6])
+    return not any(word in list_rule_words("finite") for word in before)
 
 
 def _is_strange(clause: str, words: list[str]) -> bool:
@@ -210,7 +184,14 @@ def _is_strange(clause: str, words: list[str]) -> bool:
         return (
             first not in list_rule_words("german") and first.endswith(("e", "en")) and clause[:1].isupper()
         )
-    english = found & (_SUBJECT | _FINITE | _OBJECT | _JOINING)
+    if re.match(_table()["plain_foreign"], clause.lower()):
+        return False  # "Les tests sont lancés par GitLab"
+    english = found & (
+        list_rule_words("subjects")
+        | list_rule_words("finite")
+        | list_rule_words("objects")
+        | list_rule_words("joining")
+    )
     if len(words) >= _MANY and not english:
         return True
     return len(found & list_rule_words("foreign")) >= 2 > len(english)
@@ -230,20 +211,49 @@ class _LooseningRule(msgspec.Struct, frozen=True):
 
 
 @functools.cache
-def _load_loosening() -> tuple[dict[str, re.Pattern[str]], tuple[_LooseningRule, ...]]:
+def load_loosening() -> tuple[dict[str, re.Pattern[str]], tuple[_LooseningRule, ...]]:
+    """The patterns and the rules of `loosening.toml`."""
     table = tomllib.loads(LOOSENING.read_text(encoding="utf-8"))
-    words = {name: re.compile(row.replace("\n", "")) for name, row in table["words"].items()}
+    rows = {name: row.replace("\n", "") for name, row in table["words"].items()}
+    words = {
+        name: re.compile(re.sub(r"\{([a-z]+)\}", lambda at: f"(?:{rows[at[1]]})", row))
+        for name, row in rows.items()
+    }
     return words, msgspec.convert(table["rules"], tuple[_LooseningRule, ...])
+
+
+@functools.cache
+def _load_weights() -> dict[str, tuple[int, ...]]:
+    rows = (line.split() for line in WEIGHTS.read_text(encoding="utf-8").splitlines() if line[0] != "#")
+    return {word: tuple(map(int, numbers)) for word, *numbers in rows}
+
+
+def weigh_statement(clause: str) -> float:
+    """How much a plain statement reads like one that loosens; above 0 more than like a harmless one."""
+    weights, found = _load_weights(), load_loosening()[0]["verb"].search(clause)
+    parts = [WEIGHED.findall(part) for part in (clause[: found.start() if found else 0], clause)]
+    parts[1] = parts[1][len(parts[0]) :]
+    means = (
+        sum(weights.get(word, (0, 0))[at] for word in words) / len(words)
+        for at, words in enumerate(parts)
+        if words
+    )
+    stems = {f"{word[:6]}*" for words in parts for word in words}
+    return (weights["="][0] + sum(means) + sum(weights.get(stem, (0,))[0] for stem in stems)) / 100
 
 
 @functools.lru_cache(maxsize=8_192)
 def is_loosening(clause: str) -> bool:
     """True for a statement that would loosen a check, a right, a secret or the agent's obedience."""
-    (words, rules), lower = _load_loosening(), clause.lower().replace("’", "'")
+    (words, rules), lower = load_loosening(), clause.lower().replace("’", "'")
     past = re.search(_PAST, lower) is not None
     found = functools.cache(lambda name: words[name].search(lower) is not None)
     return any(
         all(map(found, rule.all)) and not any(map(found, rule.unless))
         for rule in rules
         if rule.past or not past
+    ) or (
+        words["sentence"].match(clause) is not None
+        and not any(map(found, ("specific", "upheld", "scheduled", "technical")))
+        and weigh_statement(lower) > ENOUGH
     )

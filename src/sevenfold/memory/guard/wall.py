@@ -100,7 +100,7 @@ def judge_write(
 
     `known` gives the rules that memory has already: to repeat one is no news.
     """
-    topic, told = read_topic(data, file), list(_read_clauses(read_topic(data, file), data))
+    topic, told = read_topic(data, file), list(read_clauses(read_topic(data, file), data))
     kept = _list_kept_clauses(file, topic, old)
     clauses, held = _judge_clauses(file, topic, told, kept, sources, known)
     if not held:
@@ -112,7 +112,7 @@ def judge_write(
         return WallVerdict(findings)
     part = _cut_held(topic, kept, [one for one in clauses if one not in held], held, sources)
     rest = read_topic(part, file)
-    clauses, held = _judge_clauses(file, rest, list(_read_clauses(rest, part)), kept, sources, known)
+    clauses, held = _judge_clauses(file, rest, list(read_clauses(rest, part)), kept, sources, known)
     if not part or held:
         return WallVerdict(findings)
     return WallVerdict(findings, _find_clause_source(file, old, clauses, sources), part)
@@ -123,7 +123,7 @@ def _list_kept_clauses(file: str, topic: Topic, old: bytes) -> set[str]:
     before = read_topic(old, file)
     if not old or (is_topic(file) and topic.type in BY_USER and before.type not in BY_USER):
         return set()
-    return {_plain(clause) for _, clause in _read_clauses(before, old)}
+    return {_plain(clause) for _, clause in read_clauses(before, old)}
 
 
 def _judge_clauses(
@@ -182,7 +182,7 @@ def _cut_held(
         if by_user and not is_rule(clause) and count_telling_words(clause) <= _ASIDE:
             return True
         if not by_user and not is_rule(clause):
-            return not _is_followed(clause, sources)
+            return not is_loosening(clause)
         return sources.spoken.has_said(clause, LOOSE if founded else SHARE)
 
     body = keep_passing_sentences(topic.body, passes)
@@ -216,7 +216,7 @@ def judge_dreamt(
         for _, clause in _read_file(name, text)
         if not (by_user and name.startswith(f"{LOGS}/") and not is_rule(clause))
     }
-    telling = _drop_empty(list(_read_clauses(topic, data)))
+    telling = _drop_empty(list(read_clauses(topic, data)))
     new = [one for one in telling if _plain(one[1]) not in kept]
     unknown = file not in known and len(new) == len(telling)  # a dream finds nothing out by itself
     if not any(by_user or unknown or is_rule(text) or is_loosening(text) for _, text in new):
@@ -290,19 +290,11 @@ def _is_held(
     if clause.rule:
         return not (founded and sources.spoken.has_said(clause.text, LOOSE))
     if not by_user:
-        return _is_followed(clause.text, sources)
+        return is_loosening(clause.text)  # it would be followed, whoever says it
     if topic.type == "feedback" and founded:  # the reason of a rule, as the writer understands it
         return False
     small = count_telling_words(clause.text) <= _ASIDE
     return not (founded and (small or sources.spoken.has_said(clause.text, LOOSE)))
-
-
-def _is_followed(clause: str, sources: WriteSources) -> bool:
-    """True for "the firewall stays off": no order, and yet it would be followed, whoever says it.
-
-    An extraction quotes the user for each text, and that is looked at there.
-    """
-    return not sources.quoted and is_loosening(clause)
 
 
 def _says_nothing(clause: str, *, beside: bool) -> bool:
@@ -341,10 +333,10 @@ def _make_finding(clause: _Clause, topic: Topic) -> GuardFinding:
 
 
 def _read_file(file: str, data: bytes) -> Iterator[tuple[int, str]]:
-    return _read_clauses(read_topic(data, file), data)
+    return read_clauses(read_topic(data, file), data)
 
 
-def _read_clauses(topic: Topic, data: bytes) -> Iterator[tuple[int, str]]:
+def read_clauses(topic: Topic, data: bytes) -> Iterator[tuple[int, str]]:
     """Each clause of a file with its line: the frontmatter without the origin, the name, the text."""
     text = data.decode("utf-8", "replace").replace("\r\n", "\n")
     lines = text.split("\n")
