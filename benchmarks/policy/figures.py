@@ -16,7 +16,7 @@ from sevenfold.replay.stand_ins import SUMMARY_OUTPUT
 
 DEARER: Final = 1.02
 SHORT: Final = 20
-MOST_ROBUST, MOST_REGRET, MOST_SUMMARIES = 1.0, 3.0, 1.3
+MOST_ROBUST, MOST_REGRET, MOST_SUMMARIES = 1.0, 3.0, 1.0
 """Limits of a choice: robust extra requests per 100, regret in %, summaries per 100."""
 DRAWS: Final = 2_000
 LONG_SUMMARY: Final = 4_500

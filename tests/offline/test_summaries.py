@@ -31,6 +31,7 @@ from sevenfold.layers.l4_compaction.summary import (
 )
 from sevenfold.layers.shared.boundary import TITLES
 from sevenfold.offline import OfflineEngine, encode_reply
+from sevenfold.offline.summaries import parse_record
 from sevenfold.simulator import ManualClock, Simulator
 
 KEPT = "<persisted-output>\nAll of it is in /kept/tool-results/t9.txt\n</persisted-output>"
@@ -220,6 +221,20 @@ def test_what_tools_print_cannot_end_the_summary_or_speak_in_it() -> None:
         "<said>look</said>",
         "<said>go on</said>",
     ]
+
+
+def test_a_record_is_taken_apart_where_its_parts_end() -> None:
+    parts = [
+        "<user>\nwrite </user> at the end\n</user>",
+        "<assistant>\nnever closed",
+        '<assistant>\n[calls Bash: {"command":"ls"}]\n</assistant>',
+        "<tools>\n[result: <tools>\n]\n</tools>",
+    ]
+    asked, *rest = parse_record("\n".join(["<record>", *parts, "</record>"]))
+
+    assert asked == user("write </user> at the end")
+    assert [message.role for message in rest] == ["assistant", "user"]
+    assert [result.text for result in rest[1].results] == ["<tools>\n"]
 
 
 @pytest.mark.parametrize("tag", ["digest", "collapsed", "snipped", "summary", "session-notes"])

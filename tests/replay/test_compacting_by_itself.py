@@ -226,8 +226,8 @@ def test_while_the_user_is_away_the_layer_that_keeps_warm_is_asked_and_paid() ->
     def away() -> Talk:
         talk = Talk()
         talk.says("please look")
-        talk.reads("some other words there\n" * 4_000)
-        talk.reads("some other words there\n" * 4_000)
+        talk.reads("some other words there\n" * 2_500)
+        talk.reads("some other words there\n" * 2_500)
         talk.replies(Text("I have seen it."))
         talk.says("go on", after=400)
         talk.replies(Text("done"))

@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from sevenfold.core.request import TTL_SECONDS, Frame, Request, encode_view
-from sevenfold.core.tokens import MessageSize
+from sevenfold.core.tokens import MessageSize, add_sizes
 from sevenfold.core.transcript import Id, Mark, PlacedMessage, View
 
 LOOKBACK: Final = 18  # Two fewer than the provider's 20: pins and merged messages may add blocks
@@ -36,20 +36,21 @@ def choose_breakpoints(view: View, *, writes: bool = True, sent: Id | None = Non
 
     `sent`: the end of a request before this one, where no reply in the view shows it.
     """
-    if not len(view):
+    items: list[PlacedMessage] = view.buffer.items
+    new, old = len(view) - 1, find_last_request_end(view)
+    if new < 0:
         return ()
-    ends = (find_last_request_end(view), view.where(sent) if sent is not None else None)
-    old = max((end for end in ends if end is not None), default=None)
+    if sent is not None and (end := view.where(sent)) is not None:
+        old = end if old is None else max(old, end)
     if not writes:
-        return (view[old].id,) if old is not None else ()
-    new = len(view) - 1
+        return (items[old].id,) if old is not None else ()
     last = find_frontier(view)
     known = [at for at in last[-3:-1] or last if at < new]
     wanted = {new, *(known if view.edited else known[-1:])}
     if old is not None and len(wanted) < MOST:
-        added = sum(len(placed.message.content) for placed in view.buffer.items[old + 1 : new + 1])
+        added = sum(len(placed.message.content) for placed in items[old + 1 : new + 1])
         wanted |= {old} if added > LOOKBACK else set()
-    return tuple(view[at].id for at in sorted(wanted))
+    return tuple([items[at].id for at in sorted(wanted)])
 
 
 def find_frontier(view: View) -> list[int]:
@@ -91,9 +92,11 @@ def cut_to_cached(request: Request) -> Request:
     sent = find_last_request_end(view)
     if sent is None:
         return request
+    new = add_sizes(placed.size for placed in view.buffer.items[sent + 1 : len(view)])
+    if view.calibration.tokens(new) <= SMALL:
+        return request
     known = view.upto(sent + 1)
-    new = view.calibration.tokens(view.size - known.size)
-    return request if new <= SMALL else replace(request, view=known, sent=known[-1].id)
+    return replace(request, view=known, sent=known[-1].id)
 
 
 SMALL: Final = 1_500  # Tokens that may be sent twice, so that a fork has the last messages

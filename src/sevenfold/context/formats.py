@@ -112,7 +112,7 @@ def _is_plain(value: Any) -> bool:
     if kind is str or value is None or kind is int or kind is bool or kind is float:
         return True
     if kind is dict:
-        return all(type(key) is str and _is_plain(item) for key, item in value.items())
+        return set(map(type, value)) <= {str} and all(map(_is_plain, value.values()))
     return kind is list and all(map(_is_plain, value))
 
 
@@ -157,6 +157,8 @@ def _told(value: Any) -> Any:
 
 def copy_value(value: Any) -> Any:
     """A copy that only shares what cannot change, to compare with later: `==` then sees every change."""
+    if isinstance(value, str):
+        return value
     if isinstance(value, dict):
         return {key: copy_value(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -143,15 +143,17 @@ _KNOWN: Final[dict[str, tuple[type[Any], frozenset[str]]]] = {
     str(kind.__struct_config__.tag): (kind, frozenset(kind.__struct_fields__) - {"extra"})
     for kind in (Text, Thinking, RedactedThinking, ToolUse, ToolResult, Image, Document)
 }
+_ENCODED, _OBJECTS, _LISTS = (bytes, msgspec.Raw), (dict, Mapping), (list, tuple)
+_UNKEPT: Final = ("type", "cache_control")
 _decode_raws = msgspec.json.Decoder(list[msgspec.Raw])
 _encode = msgspec.json.Encoder().encode
 
 
 def parse_block(raw: bytes | msgspec.Raw | Mapping[str, Any]) -> Block:
     """A block from the wire. Whatever does not have the shape we know is kept as it came."""
-    as_bytes = bytes(raw) if isinstance(raw, bytes | msgspec.Raw) else None
+    as_bytes = bytes(raw) if isinstance(raw, _ENCODED) else None
     fields: Any = raw if as_bytes is None else msgspec.json.decode(as_bytes)
-    kind = str(fields.get("type", "")) if isinstance(fields, Mapping) else ""
+    kind = str(fields.get("type", "")) if isinstance(fields, _OBJECTS) else ""
     if kind in _KNOWN:
         try:
             return _known_block(kind, fields)
@@ -162,10 +164,16 @@ def parse_block(raw: bytes | msgspec.Raw | Mapping[str, Any]) -> Block:
 
 def _known_block(kind: str, fields: Mapping[str, Any]) -> Block:
     struct, names = _KNOWN[kind]
-    ours = {k: v for k, v in fields.items() if k in names and v is not None}
-    extra = {k: v for k, v in fields.items() if k not in names and k not in ("type", "cache_control")}
-    content = ours.pop("content", None) if isinstance(ours.get("content"), list | tuple) else None
-    block: Block = msgspec.convert({"type": kind, "extra": extra, **ours}, struct)
+    extra: Json = {}
+    ours: Json = {"type": kind, "extra": extra}
+    for name, value in fields.items():
+        if name not in names:
+            if name not in _UNKEPT:
+                extra[name] = value
+        elif value is not None:
+            ours[name] = value
+    content = ours.pop("content", None) if isinstance(ours.get("content"), _LISTS) else None
+    block: Block = msgspec.convert(ours, struct)
     if content is not None and isinstance(block, ToolResult):
         return msgspec.structs.replace(block, content=tuple(parse_block(b) for b in content))
     return block

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cached_property
 from typing import Final
 
 import msgspec
@@ -96,7 +96,7 @@ def add_sizes(sizes: Iterable[MessageSize]) -> MessageSize:
     return MessageSize(text, json, flat, frames)
 
 
-class Calibration(msgspec.Struct, frozen=True):
+class Calibration(msgspec.Struct, frozen=True, dict=True):
     """The tokens that this model really charges for bytes, learned from (estimate, reported) pairs.
 
     A ridge regression of reported tokens on bytes of text and bytes of JSON, each pair weighed by the
@@ -124,10 +124,13 @@ class Calibration(msgspec.Struct, frozen=True):
             self.jy + w * j * y,
         )
 
-    @property
+    @cached_property
     def factors(self) -> tuple[float, float]:
         """Multiples of the raw rule, for text and for JSON."""
-        return _solve(self)
+        tt, jj = self.tt + PRIOR, self.jj + PRIOR
+        ty, jy = self.ty + PRIOR, self.jy + PRIOR
+        det = tt * jj - self.tj * self.tj
+        return _bounded((ty * jj - jy * self.tj) / det), _bounded((jy * tt - ty * self.tj) / det)
 
     def tokens(self, size: MessageSize) -> int:
         text, json = self.factors
@@ -138,16 +141,6 @@ LEAST_EVIDENCE: Final = 20  # A pair that estimates less than this many tokens t
 FRAME: Final = 20
 """Tokens of one frame; `docs/decisions/0002-calibration.md` says where the number comes from."""
 PRIOR: Final = 2_000  # Tokens of evidence that the raw rule is worth
-
-
-@lru_cache(maxsize=256)
-def _solve(known: Calibration) -> tuple[float, float]:
-    tt, jj = known.tt + PRIOR, known.jj + PRIOR
-    ty, jy = known.ty + PRIOR, known.jy + PRIOR
-    det = tt * jj - known.tj * known.tj
-    text = (ty * jj - jy * known.tj) / det
-    json = (jy * tt - ty * known.tj) / det
-    return _bounded(text), _bounded(json)
 
 
 def _bounded(factor: float) -> float:

@@ -257,10 +257,9 @@ class View(msgspec.Struct, frozen=True, eq=False):
     def result_at(self, tool_use_id: str) -> int | None:
         """The place of the result of this tool use."""
         places: Sequence[int] = self.buffer.results.get(tool_use_id, ())
-        for at in reversed(places):
-            if at < self.length:
-                return at
-        return None
+        if places and places[-1] < self.length:
+            return places[-1]
+        return next((at for at in reversed(places) if at < self.length), None)
 
     def since(self, id: Id | None) -> Sequence[PlacedMessage]:
         """The messages after this one; all of them when it is not in the view any more."""

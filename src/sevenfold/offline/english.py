@@ -130,7 +130,7 @@ _REMARKS = re.compile(r"(?<=[A-Z0-9])s?\s+(?:comments?|markers?|notes?|remarks?|
 
 
 def make_pattern(said: str, lexed: LexedRequest) -> str:
-    """The pattern for what was said: "all FIXMEs" are FIXME, "TODO or FIXME" is either."""
+    """The pattern for what was said: "all FIXMEs" are FIXME, "FIXME or HACK" is either."""
     said = _OCCURRENCES.sub("", trim_punctuation(said), count=1)
     if re.match(_SHOUTED, said):
         said = _REMARKS.sub("", said)

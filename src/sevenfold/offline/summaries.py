@@ -636,7 +636,10 @@ def _starting(conversation: OfflineConversation, words: str, places: Sequence[in
 
 # --- a record as text -------------------------------------------------------------------------------------
 
-_SAID_BY: Final = re.compile(r"^<(user|assistant|tools)>\n(.*?)\n</\1>$", re.MULTILINE | re.DOTALL)
+_OPENING: Final = re.compile(r"^<(user|assistant|tools)>\n", re.MULTILINE)
+_CLOSING: Final = {
+    role: re.compile(rf"\n</{role}>$", re.MULTILINE) for role in ("user", "assistant", "tools")
+}
 _TOLD_BLOCK: Final = re.compile(r"^\[(?=calls |result: |error: )", re.MULTILINE)
 _TOLD_CALL: Final = re.compile(r"calls (\w+): (.*)\]\s*", re.DOTALL)
 _TOLD_RESULT: Final = re.compile(r"(result|error): (.*)\]\s*", re.DOTALL)
@@ -646,7 +649,7 @@ _ARGUMENT: Final = re.compile(r'"(\w+)":("(?:[^"\\]|\\.)*")')
 def parse_record(text: str) -> tuple[Message, ...]:
     """The messages of a record, as far as they can be told apart."""
     messages, waiting = list[Message](), list[str]()
-    for n, (role, body) in enumerate(_SAID_BY.findall(text)):
+    for n, (role, body) in enumerate(_split_record(text)):
         if role == "assistant":
             blocks = tuple(_parse_reply(body, n))
             waiting = [block.id for block in blocks if isinstance(block, ToolUse)]
@@ -655,6 +658,16 @@ def parse_record(text: str) -> tuple[Message, ...]:
         if blocks:
             messages.append(Message("assistant" if role == "assistant" else "user", blocks))
     return tuple(messages)
+
+
+def _split_record(text: str) -> Iterator[tuple[str, str]]:
+    """Each part with who said it."""
+    at = 0
+    while opened := _OPENING.search(text, at):
+        at = opened.end()
+        if closed := _CLOSING[opened[1]].search(text, at):
+            yield opened[1], text[at : closed.start()]
+            at = closed.end()
 
 
 def _parse_reply(body: str, n: int) -> Iterator[Block]:

@@ -122,10 +122,11 @@ _decode = msgspec.json.Decoder(ClaudeCodeRecord).decode
 
 def decode_record(line: bytes) -> ClaudeCodeRecord:
     """The record of a line; `ValueError` with the reason when it is none."""
-    try:
-        line.decode("utf-8")  # what is kept raw in a record is not looked at by the decoder
-    except UnicodeDecodeError:
-        line = line.decode("utf-8", "replace").encode("utf-8")
+    if not line.isascii():  # what is kept raw in a record is not looked at by the decoder
+        try:
+            line.decode("utf-8")
+        except UnicodeDecodeError:
+            line = line.decode("utf-8", "replace").encode("utf-8")
     try:
         return _decode(line)
     except msgspec.ValidationError as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from statistics import median
 from time import perf_counter
 from typing import Final
@@ -15,7 +14,7 @@ from msgspec.structs import replace
 
 from sevenfold.cache.prices import Price, Prices
 from sevenfold.core.errors import Mistake
-from sevenfold.core.messages import THOUGHTS, Message, Text, ToolResult, ToolUse
+from sevenfold.core.messages import THOUGHTS, Block, Message, Text, ToolResult, ToolUse
 from sevenfold.core.request import TTL_SECONDS, Request, Ttl, strip_unsigned_thinking
 from sevenfold.core.tokens import FRAME, MessageSize, Usage, measure_message
 from sevenfold.core.transcript import Entry, Id, PlacedMessage, Replace, Reply, Results
@@ -154,18 +153,18 @@ class CacheProvider:
 
 def _hash_prefix(before: bytes, message: Message) -> bytes:
     """The hash of a prefix that ends with this message; equal for equal bytes on the wire."""
-    # Encoding whole messages would keep a second copy of each non-ASCII text in memory.
-    hashed = blake2b(before + message.role.encode(), digest_size=16)
-    for block in strip_unsigned_thinking(message).content:
-        text, rest = "", block
-        if isinstance(block, Text):
-            text, rest = block.text, replace(block, text="")
-        elif isinstance(block, ToolResult) and isinstance(block.content, str):
-            text, rest = block.content, replace(block, content="")
-        data = text.encode("utf-8", "surrogatepass")
-        hashed.update(b"%d:" % len(data) + _encode(rest))
-        hashed.update(data)
-    return hashed.digest()
+    blocks = strip_unsigned_thinking(message).content
+    return b"%d:" % hash((before, message.role, *map(_hash_block, blocks)))
+
+
+def _hash_block(block: Block) -> int:
+    """A text keeps its own hash; to encode it would make a second copy of it."""
+    if isinstance(block, Text):
+        return hash((block.text, _encode(block.extra) if block.extra else b""))
+    if isinstance(block, ToolResult) and isinstance(block.content, str):
+        rest = _encode(block.extra) if block.extra else b""
+        return hash((block.tool_use_id, block.content, block.is_error, rest))
+    return hash(_encode(block))
 
 
 def _name_kind(block: object) -> str:

@@ -11,7 +11,7 @@ The layers are those of the product, in the turn of the product. They do not see
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace as with_fields
 from functools import partial
 from pathlib import Path
@@ -51,7 +51,7 @@ from sevenfold.replay.costs import (
     has_thinking,
     remove_thinking,
 )
-from sevenfold.replay.needs import AbsenceTracker, MissedSource, find_needs
+from sevenfold.replay.needs import AbsenceTracker, MissedSource, ReplyNeed, find_needs
 from sevenfold.replay.outcome import Kind, ReplayOutcome, TimeSpent
 from sevenfold.replay.policies import ClearRule, Policy
 from sevenfold.replay.stand_ins import (
@@ -195,9 +195,10 @@ class SessionDrive:
         self._able = able or Capabilities(window=thresholds.window)
         self._prices = prices or Prices.load()
         began = process_time()
-        self._needs = _NEEDS[not self._compacts].of(entries)
         self._counted = compute_token_rates(entries, fixed)
         self._spent = TimeSpent(tracing=process_time() - began)
+        self._needs: Mapping[Id, Sequence[ReplyNeed]] | None = None
+        self._traced = 0.0  # Seconds that these took
         self._in_layers = 0.0  # Seconds that layers ran; of these ...
         self._inside = 0.0  # ... those of the simulator and of our books
         self._clock = FakeClock(entries[0].at if entries else 0.0)
@@ -237,9 +238,12 @@ class SessionDrive:
         self, scratch: Path | None = None, tell: Callable[[int], None] = lambda done: None
     ) -> ReplayOutcome:
         with TemporaryDirectory(prefix="sevenfold-replay-", dir=scratch) as folder:
-            return run_sync(self._run, Path(folder), tell)
+            run_sync(self._run, Path(folder), tell)
+        dreamt = self._memory.compute_dream_share(self._books.context)
+        return replace(self._books.make_outcome(self._spent), recalled=self._memory.recalled, dreamt=dreamt)
 
-    async def _run(self, folder: Path, tell: Callable[[int], None]) -> ReplayOutcome:
+    async def _run(self, folder: Path, tell: Callable[[int], None]) -> None:
+        """Returns nothing: an event loop that ends formats what its task returned, however long it is."""
         began, wall = process_time(), perf_counter()
         self._turn = self._open(folder)
         self._add_inherited()
@@ -252,19 +256,21 @@ class SessionDrive:
                     await self._replay_message(entry, message)
                 case Replace() as compaction:
                     self._replay_compaction(entry, compaction)
+                case Results() as cleared if not (self._compacts or self._policy.flags.micro_cost):
+                    self._transcript.add(cleared, by=entry.by)
+                    self._watch.view = self._transcript.view
+                    self._books.record_action(RECORDING, "results were cleared", 0, "cleared")
                 case _:
                     pass
         await self._silence.pass_until(self._clock.time + AFTERWARDS, lambda: self._turn)
         self._extraction.end_session()
         # The parts are measured with the faster clock, and count as shares of the time of the processor.
         whole, wall = process_time() - began, perf_counter() - wall
-        share, spent = whole / wall if wall else 1.0, self._spent
+        share = whole / wall if wall else 1.0
         asking, simulator = share * self._model.seconds, share * self._provider.seconds
         layers = max(0.0, share * (self._in_layers - self._inside) - asking)
-        other = max(0.0, whole - layers - asking - simulator)
-        spent = replace(spent, layers=layers, asking=asking, simulator=simulator, other=other)
-        dreamt = self._memory.compute_dream_share(self._books.context)
-        return replace(self._books.make_outcome(spent), recalled=self._memory.recalled, dreamt=dreamt)
+        other = max(0.0, whole - layers - asking - simulator - self._traced)
+        self._spent += TimeSpent(0.0, self._traced, layers, asking, simulator, other)
 
     def _open(self, folder: Path) -> Turn:
         return Turn(
@@ -374,8 +380,8 @@ class SessionDrive:
             self._turn.attach()
             await self._turn.fit()
             self._add_layer_time(began)
-        if gone := self._absence.find_missed(self._needs.get(entry.id, ())):
-            self._read_back(gone)
+        if self._absence.gone and (missed := self._absence.find_missed(self._find_needs(entry.id))):
+            self._read_back(missed)
         usage = replace(self._ask(), output=reply.usage.output)
         self._books.record_request("turn", self._clock.time, usage, reply.usage, model=reply.model)
         if self._compacted < len(self._books.compactions):
@@ -390,6 +396,14 @@ class SessionDrive:
             await self._run_replied_layers()
             self._extraction.end_turn()
         forget_entries(self._transcript)
+
+    def _find_needs(self, id: Id) -> Sequence[ReplyNeed]:
+        """The needs of a reply. They are looked for when something is gone: in many sessions nothing is."""
+        if self._needs is None:
+            began = process_time()
+            self._needs = _NEEDS[not self._compacts].of(self._entries)
+            self._traced = process_time() - began
+        return self._needs.get(id, ())
 
     async def _run_replied_layers(self) -> None:
         """Run the background layers; the turn collects their changes before the next request."""

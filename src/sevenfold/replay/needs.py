@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -27,6 +28,7 @@ from sevenfold.replay.costs import estimate_message
 
 SHORTEST_LINE: Final = 12  # A shorter line (a bracket, a return) could come from anywhere
 SHORTEST_WORD: Final = 5
+MOST_WORDS: Final = 20_000  # Words of which it is remembered whether they are rare
 MOST_SOURCES: Final = 3  # A word that stands in more places than this is not rare
 NEWEST_LINES: Final = 6  # Newest sources that are kept of a line
 ROBUST: Final = 2  # Rare words of one result in one reply that are no accident
@@ -123,13 +125,16 @@ class _TraceFilter:
                 if (text := _get_own_text(block)) is not None:
                     self._own[id(block)] = words = find_rare_words(text)
                     self.words |= words
+        self._ends = {line[-SHORTEST_LINE:] for line in self.lines}
 
     def get_own_words(self, reply: Message) -> set[str]:
         return set().union(*(self._own.get(id(block), ()) for block in reply.content))
 
     def find_lines(self, text: str) -> set[str]:
-        """The lines of a text that a reply has."""
-        return self.lines & _strip_lines(text) if self.lines else set()
+        """The lines of a text that a reply has; only those that end like one are looked at closely."""
+        lines = text.splitlines() if self._ends else ()
+        near = [line for line in map(str.rstrip, lines) if line[-SHORTEST_LINE:] in self._ends]
+        return self.lines & _strip_lines("\n".join(near))
 
     def find_words(self, text: str, block: Block | None = None) -> set[str]:
         """The rare words of a text that a reply has; `block`: that whose text it is."""
@@ -224,8 +229,12 @@ def _strip_lines(text: str) -> set[str]:
 
 def find_rare_words(text: str) -> set[str]:
     """Identifiers, paths and numbers; plain words do not show where they come from."""
-    words = set(_WORD.findall(text))
-    return {word for word in words if len(word) >= SHORTEST_WORD and _SHAPED.search(word)}
+    return {word for word in set(_WORD.findall(text)) if len(word) >= SHORTEST_WORD and _is_shaped(word)}
+
+
+@lru_cache(maxsize=MOST_WORDS)
+def _is_shaped(word: str) -> bool:
+    return _SHAPED.search(word) is not None
 
 
 class LostItem(msgspec.Struct, frozen=True):

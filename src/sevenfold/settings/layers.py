@@ -75,7 +75,7 @@ class MicroSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     keep_recent: Annotated[Count, describe("So many of the newest results always stay.")] = 5
     margin: Annotated[
         Factor, describe("`cost`: the expected saving must be this many times the price of the break.")
-    ] = 4.0
+    ] = 4.5
     least_freed: Annotated[
         Amount,
         describe(
@@ -85,13 +85,13 @@ class MicroSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ] = 40_000
     requests_ahead: Annotated[
         Count, describe("`cost`: how many requests a session is expected to make from any point on.")
-    ] = 50
+    ] = 65
     need_weight: Annotated[
         Positive,
         describe(
             "`cost`: when the cache is cold, the chance that a result is needed again counts so many times."
         ),
-    ] = 2.0
+    ] = 1.0
     thinking_replies: Annotated[
         Amount,
         describe(
@@ -205,7 +205,7 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
             "`bySize`: when the user speaks, from so many tokens of context on; scaled down for windows "
             "below 200,000."
         ),
-    ] = 90_000
+    ] = 100_000
     task_tokens: Annotated[
         Amount,
         describe(
@@ -219,7 +219,7 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
             "`bySize`: the same when the provider's cache has expired, where all of it would have to be "
             "written anew; scaled down for windows below 200,000."
         ),
-    ] = 70_000
+    ] = 60_000
     record_characters: Annotated[
         Amount,
         describe(
@@ -251,7 +251,7 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
             "Tokens for a list of names that stood in what was replaced, by file; no model writes it. "
             "0: none. Scaled down for windows below 200,000."
         ),
-    ] = 4_000
+    ] = 6_000
     files: Annotated[
         Amount, describe("So many of the files that were read or changed last are shown again.")
     ] = 8
@@ -261,7 +261,7 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
             "Tokens of each of them. Of a longer one the lines around its newest changes are shown, or "
             "with `excerpts` off its path. Scaled down for windows below 200,000."
         ),
-    ] = 1_500
+    ] = 700
     excerpts: Annotated[bool, describe("Show parts of files that are too long to be shown.", False)] = True
     server: Annotated[
         Literal["threshold", "onDemand"],
@@ -613,8 +613,7 @@ POLICIES: Final[dict[PolicyName, Json]] = {
     },
     "balanced": {},
     "thrifty": {
-        "micro": {"needWeight": 1.0},
-        "compaction": {"turnTokens": 75_000, "taskTokens": 110_000, "coldTokens": 60_000, "margin": 2.0},
+        "compaction": {"turnTokens": 75_000, "taskTokens": 115_000, "coldTokens": 50_000, "margin": 2.0}
     },
 }
 """Under one name, the settings with which all layers spend: those that differ from their defaults, as a

@@ -54,6 +54,12 @@ def test_names_come_back_under_the_file_where_they_stood_the_newest_first() -> N
     }
 
 
+def test_a_plain_word_with_a_dot_is_a_name_because_it_says_of_what_it_is_a_part() -> None:
+    talk = Talk()
+    talk.call("Read", "if os.remove(path): return. Then time.sleep", file_path="src/a.py")
+    assert lines(talk.names()) == {"src/a.py": ["os.remove", "time.sleep"]}
+
+
 def test_plain_words_failed_calls_and_what_looks_random_are_left_out() -> None:
     talk = Talk()
     talk.call("Bash", "nothing but ordinary words here", command="echo")

@@ -303,7 +303,7 @@ def parse_marker(text: str) -> ClearedPointer | None:
     head, _, lines = text.removesuffix(")").rpartition(" lines ")
     _, found, path = head.rpartition(", kept in ")
     first, last = (_number(digits) for digits in lines.partition("-")[::2])
-    return ClearedPointer(PurePath(path).name, first, last) if found and first and last else None
+    return ClearedPointer(_name_file(path), first, last) if found and first and last else None
 
 
 def parse_cleared_tokens(text: str) -> int:

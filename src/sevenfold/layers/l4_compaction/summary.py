@@ -363,6 +363,7 @@ class SummaryJob(msgspec.Struct, frozen=True):
     most: int = 0  # Characters of each thing that a tool was given or answered, in a plain request; 0: all
     small: bool = False  # True if the small model may write it
     frame: Frame | None = None  # The frame of a plain request; None: that of the conversation without tools
+    record: str = ""  # The whole stretch as a record cut to `most`, where it was written already
 
 
 class WrittenSummary(msgspec.Struct, frozen=True):
@@ -385,7 +386,8 @@ class Summariser:
         asking = _SummaryAttempt(self._fork, self._settings, self._emit, wanted)
         if (chosen := self._choose_small(wanted)) is not None:
             most, frame = self._settings.record_characters, chosen.request.frame
-            small = replace(wanted, on=None, most=most, frame=frame)
+            record = chosen.request.view[0].message.text
+            small = replace(wanted, on=None, most=most, frame=frame, record=record)
             trying = _SummaryAttempt(chosen.ask, self._settings, self._emit, small)
             try:
                 return WrittenSummary(await trying.by_all_means(), trying.used)
@@ -468,6 +470,8 @@ class _SummaryAttempt:
 
     def _shortened(self, left: Sequence[PlacedMessage], gap: int) -> Sequence[PlacedMessage]:
         """Without its oldest rounds, as many as cover the gap; the newest one stays in any case."""
+        if gap <= 0:
+            return left
         kept, gone = split_rounds(left), 0
         calibration = self._wanted.request.view.calibration
         while gap > 0 and len(kept) > 1:
@@ -509,7 +513,7 @@ def _plain(wanted: SummaryJob, left: Sequence[PlacedMessage]) -> Request:
     """A request that shares nothing with the conversation: no tools, no thinking, words only."""
     frame = wanted.request.frame
     betas = {k: v for k, v in frame.params.items() if k == "betas"}  # the size of the window
-    text = format_record(left, wanted.most)
+    text = wanted.record if left is wanted.stretch and wanted.record else format_record(left, wanted.most)
     log = Transcript(lambda: 0.0)
     log.add(user(text if len(left) == len(wanted.stretch) else f"{SHORTENED}\n{text}"))
     bare = replace(frame, system=(read_prompt("plain"),), tools=(), params=betas)

@@ -210,7 +210,7 @@ def _framed(parts: str, shown: Sequence[str], long: Sequence[str], gone: Sequenc
     return "\n".join([*lines, "", parts] if parts else lines)
 
 
-AROUND: Final = 12  # Lines that are shown before and after a part that was worked on
+AROUND: Final = 3  # Lines that are shown before and after a part that was worked on
 
 
 class WorkedPart(msgspec.Struct, frozen=True):
@@ -401,7 +401,7 @@ class RestoredTexts:
 _checks: tuple[type[RestoreSource], ...] = (RestoredFiles, StartContext, RestoredText, RestoredTexts)
 
 
-EACH: Final = 100  # Names of one file or tool
+EACH: Final = 200  # Names of one file or tool
 SHORTEST, LONGEST = 5, 60  # Letters of a name
 LONGEST_PLACE: Final = 300  # Of a longer path the tool is named
 LONG: Final = 20_000  # Characters of one text that are looked at
@@ -411,8 +411,8 @@ _WHAT: Final = (
     " more: read the place before relying on one."
 )
 _NAME: Final = r"[A-Za-z_](?<!\w.)[A-Za-z0-9_]*+(?!\w)(?:\.[A-Za-z_][A-Za-z0-9_]*+(?!\w))*+"
-_SHAPED: Final = r"[a-z][A-Z]|[A-Z]{2}[a-z]|_\w|[A-Za-z]\d"
-"""Plain words say nothing about where they are from."""
+_SHAPED: Final = r"[a-z][A-Z]|[A-Z]{2}[a-z]|_\w|[A-Za-z]\d|\w\.\w"
+"""Plain words say nothing about where they are from; with a dot they say of what they are a part."""
 _RANDOM: Final = re.compile(r"(?:[A-Za-z]*\d){4}|(?=\w{12})[A-Za-z]*\d+[A-Za-z]|[A-Z0-9]{16}")
 """The beginning of a key or a hash, between the dots and lines of a name."""
 _PARTS: Final = r"[._]"
@@ -489,9 +489,10 @@ def _tells(name: str) -> bool:
 def _harmless(text: str) -> str:
     """Without the lines that `_CREDENTIAL` finds. Only lines that have one of the words are looked at."""
     folded = text.casefold()
-    places = {folded.rfind("\n", 0, at) + 1 for word in _WORDS for at in _each(word, folded)}
-    if not places:
+    there = [word for word in _WORDS if word in folded]
+    if not there:
         return text
+    places = {folded.rfind("\n", 0, at) + 1 for word in there for at in _each(word, folded)}
     if len(folded) != len(text):  # places in one are not places in the other
         return _CREDENTIAL.sub("", text)
     parts, kept = list[str](), 0
