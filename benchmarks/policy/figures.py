@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
+from statistics import mean
 from typing import Final
 
 from msgspec.structs import replace
@@ -17,7 +18,7 @@ from sevenfold.replay.stand_ins import SUMMARY_OUTPUT
 DEARER: Final = 1.02
 SHORT: Final = 20
 MOST_ROBUST, MOST_REGRET, MOST_SUMMARIES = 1.0, 3.0, 1.0
-"""Limits of a choice: robust extra requests per 100, regret in %, summaries per 100."""
+"""Limits for the means of the repositories: robust extra requests and summaries per 100, regret in %."""
 DRAWS: Final = 2_000
 LONG_SUMMARY: Final = 4_500
 """Tokens of output: a recorded summary with half as much of analysis."""
@@ -73,11 +74,6 @@ class Compared:
         """The sessions under 20 requests alone."""
         return Compared([pair for pair in self.pairs if pair[0].turns < SHORT])
 
-    @property
-    def keeps_limits(self) -> bool:
-        within = self.robust <= MOST_ROBUST and self.regret <= MOST_REGRET
-        return within and self.summaries <= MOST_SUMMARIES
-
     def draw_interval(self) -> tuple[float, float]:
         """The range of `of_base` that 90 % of draws of as many sessions fall into."""
         draw = Random(8)
@@ -95,6 +91,47 @@ def compare(done: Sequence[SessionReplay], policy: str, base: str = BASE.name) -
     bases = {(one.repository, one.path): one for one in done if one.policy == base}
     found = sorted((one for one in done if one.policy == policy), key=lambda o: (o.repository, o.path))
     return Compared([(one, bases[one.repository, one.path]) for one in found])
+
+
+@dataclass(frozen=True)
+class RepositoryMeans:
+    """The figures of a policy as means of the repositories: another one is as likely to be like each."""
+
+    each: Sequence[Compared]
+
+    @classmethod
+    def of(cls, done: Sequence[SessionReplay], policy: str) -> RepositoryMeans:
+        names = sorted({one.repository for one in done})
+        return cls([compare([one for one in done if one.repository == name], policy) for name in names])
+
+    @property
+    def of_base(self) -> float:
+        return mean(one.of_base for one in self.each)
+
+    @property
+    def extra(self) -> float:
+        return mean(one.extra for one in self.each)
+
+    @property
+    def robust(self) -> float:
+        return mean(one.robust for one in self.each)
+
+    @property
+    def regret(self) -> float:
+        return mean(one.regret for one in self.each)
+
+    @property
+    def summaries(self) -> float:
+        return mean(one.summaries for one in self.each)
+
+    @property
+    def dearer(self) -> float:
+        return mean(one.dearer for one in self.each)
+
+    @property
+    def keeps_limits(self) -> bool:
+        within = self.robust <= MOST_ROBUST and self.regret <= MOST_REGRET
+        return within and self.summaries <= MOST_SUMMARIES
 
 
 def lengthen_summaries(done: Sequence[SessionReplay]) -> list[SessionReplay]:
@@ -115,8 +152,8 @@ class HeldOut:
 
 
 def choose_sizes(done: Sequence[SessionReplay]) -> tuple[Policy, bool]:
-    """The cheapest sizes that keep the limits on these sessions; the largest if none does."""
-    known = [(policy, compare(done, find_replayed_name(policy))) for policy in GRID]
+    """The cheapest sizes that keep the limits on these repositories; the largest if none does."""
+    known = [(policy, RepositoryMeans.of(done, find_replayed_name(policy))) for policy in GRID]
     kept = [(policy, found) for policy, found in known if found.keeps_limits]
     if not kept:
         return GRID[-1], False

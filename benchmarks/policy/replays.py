@@ -72,6 +72,7 @@ class SessionJob(msgspec.Struct, frozen=True):
     policies: tuple[Policy, ...]
     shared_reads: frozenset[int] = frozenset()  # First reads from the cache that other sessions had too
     copied: frozenset[str] = frozenset()  # Requests that are counted in another file
+    first: int | None = None  # Only so many requests, as if the session had ended there
 
 
 def find_repositories(data: Path = DATA) -> dict[str, list[Path]]:
@@ -83,16 +84,23 @@ def find_repositories(data: Path = DATA) -> dict[str, list[Path]]:
 
 
 def replay_repositories(
-    repositories: Mapping[str, Sequence[Path]], policies: Sequence[Policy], *, quick: bool = False
+    repositories: Mapping[str, Sequence[Path]],
+    policies: Sequence[Policy],
+    *,
+    quick: bool = False,
+    first: int | None = None,
 ) -> list[SessionReplay]:
-    """Every session under every policy. A session that was copied into another file counts once."""
+    """Every session under every policy. A session that was copied into another file counts once.
+
+    `first`: only so many requests of each that begins in its own file.
+    """
     chosen = [
         (name, path) for name, files in repositories.items() for path in files[: FEW if quick else None]
     ]
     firsts = read_first_requests([ReplayFile(str(path)) for _, path in chosen])
     reads, copied = find_repeated_reads(firsts.values()), find_copied_requests(firsts)
     jobs = [
-        SessionJob(name, path, tuple(policies), reads, copied.get(str(path), frozenset()))
+        SessionJob(name, path, tuple(policies), reads, copied.get(str(path), frozenset()), first)
         for name, path in sorted(chosen, key=lambda one: -one[1].stat().st_size)
     ]
     with Pool(PROCESSES) as pool:
@@ -107,13 +115,21 @@ def replay_session(job: SessionJob) -> list[SessionReplay]:
     parsing = process_time() - began
     ids = list_request_ids(entries)
     before = next((n for n, id in enumerate(ids) if id not in job.copied), len(ids))
-    if before == len(ids):
+    if before == len(ids) or (before and job.first):
         return []
+    if job.first is not None:
+        entries = _cut_beginning(entries, job.first)
     done = []
     for policy in job.policies:
         done.append(_replay_policy(job, recorded, entries, policy, before, parsing))
         gc.collect()  # A drive has reference cycles that hold the texts of a view
     return done
+
+
+def _cut_beginning(entries: Sequence[Entry], requests: int) -> list[Entry]:
+    """The entries up to the last reply of so many."""
+    replies = [n for n, entry in enumerate(entries) if isinstance(entry.what, Reply)]
+    return list(entries[: replies[:requests][-1] + 1])
 
 
 def list_request_ids(entries: Sequence[Entry]) -> list[str]:

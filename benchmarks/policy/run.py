@@ -8,7 +8,7 @@ A whole run also draws `benchmarks/policy/frontier.svg`: cost against what was n
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Final
@@ -20,6 +20,7 @@ from benchmarks.policy.figures import (
     MOST_SUMMARIES,
     Compared,
     HeldOut,
+    RepositoryMeans,
     compare,
     hold_out,
     lengthen_summaries,
@@ -32,6 +33,8 @@ from sevenfold.replay.stand_ins import SUMMARY_OUTPUT
 
 PLOT: Final = Path(__file__).with_name("frontier.svg")
 GOAL_REGRET, GOAL_COST = 3.0, 82.0
+BEGINNINGS: Final = (8, 15)
+"""Requests after which recordings are cut, to stand in for short sessions."""
 LINE_TO_BEAT: Final = Point(2.2, 78.9, "policy A, as published")
 COLUMNS: Final = (
     "sessions", "% of append-only", "% of paid", "extra/100", "robust/100", "regret >= 150, %",
@@ -62,6 +65,7 @@ def run(quick: bool = False, data: Path = DATA) -> list[Table]:
     usual, long = [one for one in done if not one.long], [one for one in done if one.long]
     held = hold_out(usual)
     tables = [_compare_policies("All repositories", usual, NOTES)]
+    tables.append(_average_repositories(usual))
     tables += [_compare_policies("Beyond 200,000 tokens", long, _describe_long(long))] if long else []
     for name in repositories:
         own = [one for one in usual if one.repository == name]
@@ -69,7 +73,7 @@ def run(quick: bool = False, data: Path = DATA) -> list[Table]:
     tables += [_tabulate_held_out(held, long), _tabulate_changes(usual, long), _tabulate_sizes(usual, long)]
     if not quick:
         PLOT.write_text(_draw_frontier(usual), encoding="utf-8")
-    return [*tables, _measure_throughput(done)]
+    return [*tables, _tabulate_beginnings(repositories, quick), _measure_throughput(done)]
 
 
 def _compare_policies(name: str, done: Sequence[SessionReplay], notes: Sequence[str]) -> Table:
@@ -78,6 +82,25 @@ def _compare_policies(name: str, done: Sequence[SessionReplay], notes: Sequence[
     for policy, found in sorted(rows, key=lambda row: row[1].of_base):
         table.add(policy, *_format_figures(found))
     table.notes += notes
+    return table
+
+
+def _average_repositories(usual: Sequence[SessionReplay]) -> Table:
+    table = Table(
+        "Each repository counts alike: the policies as they run",
+        "policy", "% of append-only", "extra/100", "robust/100", "regret >= 150, %", "summaries/100",
+        "> 2 % dearer, %", "most regret of a repository, %",
+    )  # fmt: skip
+    rows = [(policy.name, RepositoryMeans.of(usual, policy.name)) for policy in policies.NAMED]
+    for policy, found in sorted(rows, key=lambda row: row[1].of_base):
+        most = max(one.regret for one in found.each)
+        table.add(
+            policy, f"{found.of_base:.1f}", *_format_losses(found), f"{found.dearer:.1f}", f"{most:.2f}"
+        )
+    table.notes.append(
+        "means of the repositories: in the table above, one of them has more than half of the cost and of "
+        "the summaries"
+    )
     return table
 
 
@@ -99,7 +122,7 @@ def _format_figures(found: Compared) -> tuple[str, ...]:
     )
 
 
-def _format_losses(found: Compared) -> tuple[str, ...]:
+def _format_losses(found: Compared | RepositoryMeans) -> tuple[str, ...]:
     return (f"{found.extra:.2f}", f"{found.robust:.2f}", f"{found.regret:.2f}", f"{found.summaries:.2f}")
 
 
@@ -145,7 +168,7 @@ def _tabulate_held_out(held: Sequence[HeldOut], long: Sequence[SessionReplay]) -
         f"repositories, {pooled.of_base:.1f} % that of all sessions by cost",
         "sizes: turnTokens/taskTokens/coldTokens in thousands; the cheapest that keep, on the other three, "
         f"at most {MOST_ROBUST:g} robust extra requests and {MOST_SUMMARIES:g} summaries per 100 and "
-        f"{MOST_REGRET:g} % regret; recordings up to 200,000 tokens alone",
+        f"{MOST_REGRET:g} % regret as means of the repositories; recordings up to 200,000 tokens alone",
         "90 % of draws: sessions drawn anew with replacement; it says nothing of other repositories",
         "only these three numbers are chosen anew: every other one was set with all four in sight",
     ]
@@ -204,6 +227,24 @@ def _tabulate_sizes(usual: Sequence[SessionReplay], long: Sequence[SessionReplay
             f"{beyond.regret:.2f}" if long else "-",
         )
     table.notes.append("sizes: turnTokens/taskTokens/coldTokens in thousands; figures on data tuned on")
+    return table
+
+
+def _tabulate_beginnings(repositories: Mapping[str, Sequence[Path]], quick: bool) -> Table:
+    table = Table(
+        "Short sessions: recordings that end early",
+        "policy", "requests", "sessions", "% of append-only", "extra/100", "> 2 % dearer, %",
+    )  # fmt: skip
+    shown = (policies.BASE, policies.DEFAULT)
+    for first in BEGINNINGS:
+        done = replay_repositories(repositories, shown, quick=quick, first=first)
+        found = compare(done, policies.DEFAULT.name)
+        figures = (f"{found.of_base:.1f}", f"{found.extra:.2f}", f"{found.dearer:.1f}")
+        table.add(policies.DEFAULT.name, f"the first {first}", len(found.pairs), *figures)
+    table.notes.append(
+        "stands in for sessions under 20 requests, of which there is one: each recording is cut after so "
+        "many requests, and two hours of silence follow as ever"
+    )
     return table
 
 

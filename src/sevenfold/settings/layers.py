@@ -91,7 +91,7 @@ class MicroSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         describe(
             "`cost`: when the cache is cold, the chance that a result is needed again counts so many times."
         ),
-    ] = 1.0
+    ] = 2.0
     thinking_replies: Annotated[
         Amount,
         describe(
@@ -205,7 +205,7 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
             "`bySize`: when the user speaks, from so many tokens of context on; scaled down for windows "
             "below 200,000."
         ),
-    ] = 100_000
+    ] = 95_000
     task_tokens: Annotated[
         Amount,
         describe(
@@ -219,7 +219,7 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
             "`bySize`: the same when the provider's cache has expired, where all of it would have to be "
             "written anew; scaled down for windows below 200,000."
         ),
-    ] = 60_000
+    ] = 65_000
     record_characters: Annotated[
         Amount,
         describe(
@@ -241,7 +241,7 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
     ] = 3.0
     requests_ahead: Annotated[
         Count, describe("`bySize`: how many requests a session is expected to make from any point on.")
-    ] = 50
+    ] = 60
     replies_apart: Annotated[
         Count, describe("`bySize`: at least so many replies from one compaction to the next.")
     ] = 25
@@ -254,14 +254,14 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
     ] = 6_000
     files: Annotated[
         Amount, describe("So many of the files that were read or changed last are shown again.")
-    ] = 8
+    ] = 10
     file_tokens: Annotated[
         Amount,
         describe(
             "Tokens of each of them. Of a longer one the lines around its newest changes are shown, or "
             "with `excerpts` off its path. Scaled down for windows below 200,000."
         ),
-    ] = 700
+    ] = 600
     excerpts: Annotated[bool, describe("Show parts of files that are too long to be shown.", False)] = True
     server: Annotated[
         Literal["threshold", "onDemand"],

@@ -10,7 +10,7 @@ from sevenfold.settings.environment import VARIABLES
 _REFERENCE: Final = """\
 # Settings
 
-Written by `sevenfold.settings.reference.settings_reference()`; a test holds it to the code.
+Written by `sevenfold.settings.reference.write_settings_reference()`; a test holds it to the code.
 
 ## Where they come from
 
