@@ -97,36 +97,27 @@ def compare(done: Sequence[SessionReplay], policy: str, base: str = BASE.name) -
 class RepositoryMeans:
     """The figures of a policy as means of the repositories: another one is as likely to be like each."""
 
-    each: Sequence[Compared]
+    of_base: float
+    extra: float
+    robust: float
+    regret: float
+    summaries: float
+    dearer: float
+    most_regret: float
 
     @classmethod
     def of(cls, done: Sequence[SessionReplay], policy: str) -> RepositoryMeans:
         names = sorted({one.repository for one in done})
-        return cls([compare([one for one in done if one.repository == name], policy) for name in names])
-
-    @property
-    def of_base(self) -> float:
-        return mean(one.of_base for one in self.each)
-
-    @property
-    def extra(self) -> float:
-        return mean(one.extra for one in self.each)
-
-    @property
-    def robust(self) -> float:
-        return mean(one.robust for one in self.each)
-
-    @property
-    def regret(self) -> float:
-        return mean(one.regret for one in self.each)
-
-    @property
-    def summaries(self) -> float:
-        return mean(one.summaries for one in self.each)
-
-    @property
-    def dearer(self) -> float:
-        return mean(one.dearer for one in self.each)
+        each = [compare([one for one in done if one.repository == name], policy) for name in names]
+        return cls(
+            of_base=mean(one.of_base for one in each),
+            extra=mean(one.extra for one in each),
+            robust=mean(one.robust for one in each),
+            regret=mean(one.regret for one in each),
+            summaries=mean(one.summaries for one in each),
+            dearer=mean(one.dearer for one in each),
+            most_regret=max(one.regret for one in each),
+        )
 
     @property
     def keeps_limits(self) -> bool:

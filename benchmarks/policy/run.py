@@ -93,9 +93,12 @@ def _average_repositories(usual: Sequence[SessionReplay]) -> Table:
     )  # fmt: skip
     rows = [(policy.name, RepositoryMeans.of(usual, policy.name)) for policy in policies.NAMED]
     for policy, found in sorted(rows, key=lambda row: row[1].of_base):
-        most = max(one.regret for one in found.each)
         table.add(
-            policy, f"{found.of_base:.1f}", *_format_losses(found), f"{found.dearer:.1f}", f"{most:.2f}"
+            policy,
+            f"{found.of_base:.1f}",
+            *_format_losses(found),
+            f"{found.dearer:.1f}",
+            f"{found.most_regret:.2f}",
         )
     table.notes.append(
         "means of the repositories: in the table above, one of them has more than half of the cost and of "
