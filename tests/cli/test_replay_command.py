@@ -93,7 +93,7 @@ def test_a_table_says_of_how_many_sessions_its_total_is_and_what_it_leaves_out(
 
     assert "paid is known for 3 of 4 sessions" in ran.out
     assert "a price is known for 3 of 4 sessions" in ran.out
-    assert "not charged: what recall attaches, dreams, the status of agents" in ran.out
+    assert "not charged: the status of agents" in ran.out
 
 
 def test_policies_are_printed_side_by_side(here: Here, recorded: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_policy_of_ones_own_is_a_file(here: Here, recorded: Path, world: World
         (["--without", "mirco"], "did you mean 'micro'"),
         (["--price", "claude-opus-4-55"], "did you mean 'claude-opus-4-5'"),
         (["--policy", "balanced", "--policy", "balanced"], "named twice"),
-        (["--without", "recall"], "does not carry out 'recall'"),
+        (["--without", "team"], "does not carry out 'team'"),
         (["--html", "no/such/folder/x.html"], "no such folder"),
         (["--html", "."], "that is a folder"),
         (["--jobs", "0"], "--jobs"),
@@ -371,9 +371,9 @@ def test_a_policy_is_told_which_of_its_flags_change_nothing(
     here: Here, recorded: Path, world: World
 ) -> None:
     mine = world.project / "mine.toml"
-    mine.write_text("[flags]\nrecall = false\nteam = false\nnotes = false\n", encoding="utf-8")
+    mine.write_text("[flags]\nthreads = true\nteam = false\nnotes = false\n", encoding="utf-8")
     asked = ("replay", str(recorded / "claude.jsonl"), "--policy", str(mine))
-    note = "these flags change nothing in a replay: recall, team"
+    note = "these flags change nothing in a replay: team, threads"
 
     more = ("--compare", "--without", "tool_results", "--policy", "balanced")
     ran = here(*asked, *more, "--json").json

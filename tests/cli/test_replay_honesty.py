@@ -49,7 +49,7 @@ def test_a_file_whose_name_is_no_text_is_replayed(here: Here, world: World) -> N
 def test_a_line_break_in_a_name_breaks_no_line(here: Here, world: World) -> None:
     (world.project / "a\nb.jsonl").write_bytes(b"")
     mine = world.project / "mine.toml"
-    mine.write_text('name = "x\\ny"\n[flags]\nrecall = false\n', encoding="utf-8")
+    mine.write_text('name = "x\\ny"\n[flags]\nteam = false\n', encoding="utf-8")
     good = world.project / "good.jsonl"
     good.write_bytes(sessions.claude_code())
 
@@ -379,12 +379,25 @@ def test_a_narrow_terminal_gets_fewer_columns_and_is_told_which(here: Here, sess
 def test_it_says_what_is_charged_and_what_is_not(here: Here, session: Path) -> None:
     told, read = here("replay", str(session)), here("replay", str(session), "--json")
 
-    assert "not charged: what recall attaches, dreams, the status of agents" in told.out
+    assert "not charged: the status of agents" in told.out
     assert "150 tokens of answer, and one more with 600 where something lasting was said" in told.out
     assert "extraction after each turn" not in told.out
-    assert read.json["not_charged"] == "what recall attaches, dreams, the status of agents"
+    assert read.json["not_charged"] == "the status of agents"
     assert "extraction" in read.json["charged"]
     assert "k and M: thousand and million base-price tokens" in told.out
+
+
+def test_recall_and_dreams_stand_beside_the_cost(here: Here, session: Path) -> None:
+    whole = here("replay", str(session), "--json").json["total"]
+    less = here("replay", str(session), "--without", "recall", "--without", "dream", "--json").json["total"]
+    told = here("replay", str(session))
+
+    assert whole["recall_cost"] > 0
+    assert whole["dream_cost"] > 0
+    assert (less["recall_cost"], less["dream_cost"]) == (0, 0)
+    assert less["simulated_cost"] == whole["simulated_cost"]
+    assert "recall (350 tokens for each thing that the user says) and dreams" in told.out
+    assert told.out.splitlines()[0].rstrip().endswith("recall  dreams")
 
 
 def test_our_own_time_is_told_as_far_as_there_was_any() -> None:

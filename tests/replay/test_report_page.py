@@ -66,7 +66,7 @@ def test_tags_nest_and_all_are_closed(tags: Tags) -> None:
 
 
 def test_it_says_what_is_not_in_it_and_whose_line_is_which(html: str) -> None:
-    assert "<b>Not charged</b>: what recall attaches, dreams, the status of agents" in html
+    assert "<b>Not charged</b>: the status of agents" in html
     assert "in batches and by the cheaper way" in html
     assert "150 tokens of answer, and one more with 600" in html
     assert "extraction after each turn" not in html

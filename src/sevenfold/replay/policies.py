@@ -216,11 +216,13 @@ LAYERS: Final[dict[str, dict[str, bool]]] = {  # That can be left out, and the f
     "compaction": {"compact": False, "reactive": False, "snip": False, "collapse": False},
     "keep_warm": {"pre_cold": False},
     "extraction": {"extraction": False},
+    "recall": {"recall": False},
+    "dream": {"dream": False},
 }
-# Flags without effect in a replay: those of the provider, of recall, and of layers 6 and 7
+# Flags without effect in a replay: those of the provider, of teams and of layer 7
 ELSEWHERE: Final = frozenset({
-    "micro_cache_edit", "micro_api", "reactive", "server_compact", "recall", "dream", "team",
-    "agent_summaries", "threads",
+    "micro_cache_edit", "micro_api", "reactive", "server_compact", "team", "agent_summaries",
+    "threads",
 })  # fmt: skip
 
 
@@ -297,6 +299,8 @@ def list_active_layers(policy: Policy) -> dict[str, bool]:
         "snip": on.snip,
         "collapse": on.collapse,
         "extraction": on.extraction,
+        "recall": on.recall,
+        "dream": on.dream,
     }
     micro = not own or plain or flags["micro_cost"] or flags["micro_time"]
     compaction = policy.compacts or on.snip or on.collapse
@@ -339,8 +343,8 @@ def _check_flag(given: str, flag: str) -> str:
     """The flag; raises `Mistake` if it has no effect in a replay or does not exist."""
     if flag in ELSEWHERE:
         raise Mistake(
-            f"a replay does not carry out {given!r}, so leaving it out changes nothing: it runs layers 1 "
-            f"to 4 and extraction; what can be left out is {', '.join(LAYERS)}, or a flag of theirs"
+            f"a replay does not carry out {given!r}, so leaving it out changes nothing; "
+            f"what can be left out is {', '.join(LAYERS)}, or a flag of theirs"
         )
     if flag not in Switches.__struct_fields__:
         near = format_suggestion(flag, (*LAYERS, *Switches.__struct_fields__))

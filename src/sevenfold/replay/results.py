@@ -25,6 +25,7 @@ from sevenfold.replay.outcome import (
     TimeSpent,
     add_fields,
 )
+from sevenfold.replay.stand_ins import DREAM_SESSIONS, RECALLED
 
 NONE: Final[Mapping[str, Price]] = MappingProxyType({})
 
@@ -127,6 +128,8 @@ class ReplayFigures(msgspec.Struct, frozen=True, kw_only=True):
     compactions: tuple[CompactionFigure, ...] = ()
     layers: dict[str, LayerFigure] = {}
     regret: ReplayRegret = ReplayRegret()
+    recalled: float = 0.0  # Recall, and dreams, in base-price tokens: assumed, and in no other figure
+    dreamt: float = 0.0
     accounting: tuple[float, ...] = ()  # Relative errors of our count, where nothing was changed
     spent: TimeSpent = TimeSpent()
     points: tuple[ChartPoint, ...] = ()  # For the report alone
@@ -221,6 +224,8 @@ def compute_figures(
         ),
         layers=_sum_layers(outcome),
         regret=outcome.regret,
+        recalled=outcome.recalled,
+        dreamt=outcome.dreamt,
         accounting=() if changed else tuple(round(error, 5) for error in outcome.errors),
         spent=outcome.spent,
         points=_make_points(rows) if drawn else (),
@@ -299,6 +304,8 @@ def sum_figures(parts: Iterable[ReplayFigures]) -> ReplayFigures:
         compactions=tuple(c for part in known for c in part.compactions),
         layers=layers,
         regret=sum((part.regret for part in known), ReplayRegret()),
+        recalled=sum(part.recalled for part in known),
+        dreamt=sum(part.dreamt for part in known),
         accounting=tuple(error for part in known for error in part.accounting),
         spent=sum((part.spent for part in known), TimeSpent()),
     )
@@ -322,7 +329,11 @@ def _add_costs(parts: Iterable[ReplayCost | None]) -> ReplayCost | None:
     return ReplayCost(units, sum(amounts), currencies.pop())
 
 
-NOT_CHARGED: Final = "what recall attaches, dreams, the status of agents"
+NOT_CHARGED: Final = "the status of agents"
+ASSUMED: Final = (
+    f"recall ({RECALLED} tokens for each thing that the user says) and dreams (one in {DREAM_SESSIONS} "
+    "sessions) stand beside the cost: no recording has a memory, so both are assumed"
+)
 CHARGED: Final = "layers 1 to 4, and extraction where a policy has it and a person talked"
 LOOKS: Final = (
     "extraction looks when its own rules say, in batches and by the cheaper way (on the prefix, or lean on "

@@ -39,11 +39,12 @@ from sevenfold.replay.costs import (
 from sevenfold.replay.driver import drive_session
 from sevenfold.replay.policies import Policy, exclude_layers
 from sevenfold.replay.results import LeftBranches, ReplayFigures, compute_figures, drop_turns, sum_costs
-from sevenfold.replay.stand_ins import UNKNOWN, adjust_extraction, has_person, is_extraction_uncertain
+from sevenfold.replay.stand_ins import UNKNOWN, adjust_to_person, has_person, is_extraction_uncertain
 
 MOST_ERRORS: Final = 20  # Errors that are listed of one file; the rest is counted
 TELL_EVERY: Final = 0.2  # Seconds between two progress reports of a file
-MAIN_ONLY: Final = ("micro", "notes", "keep_warm", "extraction")  # Layers that no agent has
+MAIN_ONLY: Final = ("micro", "notes", "keep_warm", "extraction", "recall", "dream")
+"""Layers that no agent has."""
 # Errors that an unexpected file may raise: they end this session, and the others go on
 BROKEN: Final = (ValueError, LookupError, ArithmeticError, RecursionError, MemoryError)
 
@@ -164,7 +165,7 @@ def _drive_policies(
     for n, policy in enumerate(job.policies if copied < asked else ()):
         told = _make_progress_callback(job, entries, n, tell)
         try:
-            under = adjust_extraction(_adjust_to_agent(policy, recorded), has_person(recorded))
+            under = adjust_to_person(_adjust_to_agent(policy, recorded), has_person(recorded))
             done[policy.name] = _drive_policy(under, job, entries, at, window, parsing, told)
         except (SevenfoldError, *BROKEN) as error:
             errors += (f"{policy.name}: {_format_error(error, job.found.path)}",)

@@ -242,11 +242,12 @@ def has_person(recorded: RecordedSession) -> bool | None:
     return recorded.interactive if isinstance(recorded, OwnRecordedSession) else True
 
 
-def adjust_extraction(policy: Policy, person: bool | None) -> Policy:
+def adjust_to_person(policy: Policy, person: bool | None) -> Policy:
     """The policy as it applies to a session with a person, or without."""
-    if person is not False or policy.extraction.non_interactive:
+    if person is not False:
         return policy
-    return replace(policy, flags=replace(policy.flags, extraction=False))
+    extracts = policy.flags.extraction and policy.extraction.non_interactive
+    return replace(policy, flags=replace(policy.flags, extraction=extracts, dream=False))
 
 
 def is_extraction_uncertain(recorded: RecordedSession, policies: tuple[Policy, ...]) -> bool:

@@ -60,6 +60,7 @@ from sevenfold.replay.policies import (
     load_policy,
 )
 from sevenfold.replay.results import (
+    ASSUMED,
     CHARGED,
     LOOKS,
     NOT_CHARGED,
@@ -232,8 +233,8 @@ LONGEST_NAME: Final = 20  # Characters of a session's name in a table
 LONGEST_POLICY: Final = 60  # Characters of a policy's name in a table
 LARGE_COLUMN: Final = f"robust ≥{LARGE}"
 FIRST_TO_GO: Final = (  # Columns that a narrow terminal leaves out, the first ones first
-    "by tokens", "sent", "hit", "compact.", "robust", "breaks", LARGE_COLUMN, "window", "summaries/100",
-    "extra/100", "requests", "fidelity", "dearer", "paid",
+    "by tokens", "sent", "dreams", "recall", "hit", "compact.", "robust", "breaks", LARGE_COLUMN, "window",
+    "summaries/100", "extra/100", "requests", "fidelity", "dearer", "paid",
 )  # fmt: skip
 LEAST_CENTS: Final = 0.1  # Smaller amounts have four digits behind the point
 LEAST_TIME: Final = 0.001  # Shorter times (seconds) of ours are not shown
@@ -254,6 +255,7 @@ def _policy_to_json(done: Sequence[ReplayResult], name: str, note: str) -> Json:
         "policy": name,
         "notes": [note] if note else [],
         "charged": f"{CHARGED}; {LOOKS}",
+        "assumed": ASSUMED,
         "not_charged": NOT_CHARGED,
         "files": [_file_to_json(one, name) for one in done],
         "total": {"files": len(done), "failed": sum(bool(one.errors) for one in done)}
@@ -330,6 +332,8 @@ def _figures_to_json(known: ReplayFigures) -> Json:
         "breaks": known.breaks,
         "simulated_cost": known.cost,
         "paid_cost": known.paid,
+        "recall_cost": known.recalled,
+        "dream_cost": known.dreamt,
         "paid_requests": known.paid_requests,
         "paid_at": known.paid_at or None,
         "of_paid": _round_share(known.of_paid),
@@ -410,6 +414,8 @@ _COLUMNS: Final[tuple[_Column, ...]] = (
     ("summaries/100", lambda c: f"{c.figures.summaries_per_100:.1f}"),
     ("compact.", lambda c: f"{len(c.figures.compactions):,}"),
     ("fidelity", lambda c: _format_share(c.figures.fidelity)),
+    ("recall", lambda c: format_tokens(round(c.figures.recalled))),
+    ("dreams", lambda c: format_tokens(round(c.figures.dreamt))),
 )
 BESIDE_BASE: Final = ("of append-only", "dearer")  # Columns that need append-only in the same run
 
@@ -570,6 +576,7 @@ def _format_legend(known: Sequence[ReplayResult], names: Sequence[str]) -> str:
         "  window: as recorded, else that of the model; dearer: cost over 2 % more than append-only",
         f"  charged: {CHARGED}",
         f"  {LOOKS}",
+        f"  {ASSUMED}",
         f"  not charged: {NOT_CHARGED}",
     ]
     if 0 < whole.paid_files < whole.files:

@@ -31,6 +31,7 @@ from sevenfold.replay.report.charts import (
     name_paid_cost,
 )
 from sevenfold.replay.results import (
+    ASSUMED,
     BY_RULE,
     CHARGED,
     GUESSED,
@@ -65,7 +66,7 @@ def format_policies(caption: str, compared: Mapping[str, PolicyComparison]) -> s
     head = (
         "policy", "requests", "tokens sent", "from cache", "cache breaks", "cost", "paid", "of paid",
         "of append-only", "dearer sessions", "summaries per 100", "extra per 100",
-        f"robust, ≥ {LARGE} tokens", "fidelity, by rule",
+        f"robust, ≥ {LARGE} tokens", "fidelity, by rule", "recall, assumed", "dreams, assumed",
     )  # fmt: skip
     rows = [
         [
@@ -83,6 +84,8 @@ def format_policies(caption: str, compared: Mapping[str, PolicyComparison]) -> s
             f"{f.extra_per_100:.1f}",
             _format_if_removed(f, f.regret.large_share),
             format_percent(f.fidelity),
+            format_tokens(round(f.recalled)),
+            format_tokens(round(f.dreamt)),
         ]
         for name in sort_policies(compared)
     ]
@@ -232,8 +235,8 @@ def format_page(
         about=_describe_replay(done, known, now),
         main=escape_text(main),
         tiles=_format_tiles(wholes[main], known),
-        charged=escape_text(f"{CHARGED}; {LOOKS}. {GUESSED}", 600),
-        not_charged=escape_text(f"{NOT_CHARGED}. None of them is free.", 600),
+        charged=escape_text(f"{CHARGED}; {LOOKS}. {GUESSED} {ASSUMED}.", 900),
+        not_charged=escape_text(f"{NOT_CHARGED}. It is not free.", 600),
         by_rule=escape_text(BY_RULE, 600),
         sections="\n".join(section for section in sections if section),
     )
