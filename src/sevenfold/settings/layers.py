@@ -244,7 +244,7 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
     ] = 60
     replies_apart: Annotated[
         Count, describe("`bySize`: at least so many replies from one compaction to the next.")
-    ] = 25
+    ] = 15
     names: Annotated[
         Amount,
         describe(
