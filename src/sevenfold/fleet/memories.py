@@ -157,13 +157,23 @@ class FleetMemories:
         row = self.database.run(lambda connection: connection.execute(query).fetchone())
         return int(row[0]) if row else 0
 
-    def read_heads(self, after: str = "", limit: int = PAGE) -> list[SharedRevision]:
-        """The newest revision of each file, in the order of their names."""
+    def read_heads(
+        self, after: str = "", limit: int = PAGE, since: tuple[int, int] = (0, 0)
+    ) -> list[SharedRevision]:
+        """The newest revision of each file that changed since a place in the feed, in order of names."""
+        xid, seq = since
         return self._read(
             "join sevenfold.memory as kept using (space, name, rev) where space = %s and name > %s"
-            " order by name limit %s",
-            after, limit,
+            " and (xid, seq) > (%s::text::xid8, %s) order by name limit %s",
+            after, str(xid), seq, limit,
         )  # fmt: skip
+
+    def find_purges(self, names: Sequence[str]) -> dict[str, int]:
+        """The files of these that were purged, with the revision that says so."""
+        query = "select name, rev from sevenfold.revision where space = %s and kind = 'purge'"
+        query += " and name = any(%s)"
+        given = (self.space, list(names))
+        return dict(self.database.run(lambda connection: connection.execute(query, given).fetchall()))
 
     def read_past(self, name: str, after: int = 0, last: int = 1 << 62) -> list[SharedRevision]:
         """The revisions of one file after one of them, the oldest first."""
