@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import random
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fleet.machines import Machine
+from fleet.machines import Machine, away
 from fleet.test_join import ShortPages, count_revisions, join, reopen
 from fleet.test_replica import ORDER, write_around_the_guard
 
@@ -55,15 +54,6 @@ def ann(tmp_path: Path, address: str) -> Machine:
 
 def check_history(machine: Machine) -> None:
     assert MemoryHistory(machine.root / "state" / "history.sqlite").check() == []
-
-
-@contextlib.contextmanager
-def away(machine: Machine) -> Iterator[None]:
-    """The machine does not reach the database."""
-    address, machine.database.address = machine.database.address, ""
-    machine.database.close()
-    yield
-    machine.database.address = address
 
 
 def test_the_newest_texts_come_as_one_revision(ann: Machine) -> None:

@@ -216,17 +216,22 @@ class FleetMemories:
 
         return self.database.run(purge)
 
-    def note_seen(self, xid: int, seq: int) -> None:
-        """Say that this machine is there, and how far it has read."""
-        self.database.run(
-            lambda connection: connection.execute(
-                "insert into sevenfold.machine (tenant, id, name, space, cursor_xid, cursor_seq)"
-                " values (%s, %s, %s, %s, %s::text::xid8, %s) on conflict (tenant, id, space) do update"
-                " set seen_at = now(), name = excluded.name, cursor_xid = excluded.cursor_xid,"
-                " cursor_seq = excluded.cursor_seq",
-                (self.database.tenant.id, self.machine, socket.gethostname(), self.space, str(xid), seq),
-            )
+    def note_seen(self, xid: int, seq: int, held: int = 0) -> None:
+        """Say that this machine is there, how far it has read, and how many texts its guard holds."""
+        query = (
+            "insert into sevenfold.machine (tenant, id, name, space, held, cursor_xid, cursor_seq)"
+            " values (%s, %s, %s, %s, %s, %s::text::xid8, %s) on conflict (tenant, id, space) do update"
+            " set seen_at = now(), name = excluded.name, held = excluded.held,"
+            " cursor_xid = excluded.cursor_xid, cursor_seq = excluded.cursor_seq"
         )
+        given = (self.machine, socket.gethostname(), self.space, held, str(xid), seq)
+        tenant = self.database.tenant.id
+        self.database.run(lambda connection: connection.execute(query, (tenant, *given)))
+
+    def forget_machines(self, *ids: str) -> None:
+        """These machines are no more."""
+        query = "delete from sevenfold.machine where id = any(%s)"
+        self.database.run(lambda connection: connection.execute(query, (list(ids),)))
 
 
 def _read_row(

@@ -16,6 +16,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -89,6 +90,7 @@ class PostgresBackend(FolderBackend):
         super().__init__(folder, state)
         self.memories, self._note = memories, note
         self.outbox = Outbox(self, memories.machine)
+        self.workers: Path | None = None  # The folder where workers of this machine keep replicas
         self._follower: FleetFollower | None = None
 
     def revisions(self, tell: Callable[[str], None]) -> RevisionLog:
@@ -122,6 +124,12 @@ class PostgresBackend(FolderBackend):
                 number = gap.offset + row.rev
                 past.append((Revision(id, row.at, row.author, row.summary, (), number), row.body))
         return past
+
+    def drop_replicas(self) -> list[str]:
+        """Remove what workers of this machine keep, but for what is in use: they make it anew."""
+        from sevenfold.fleet.membership import drop_replicas
+
+        return drop_replicas(self.workers) if self.workers is not None else []
 
     def follow(self, store: MemoryStore) -> None:
         """Read and send in the background, until `close`."""
@@ -177,6 +185,9 @@ class SharedHistory:
 
     def purge(self, *names: str, at: float = 0.0) -> object:
         done = self._own.purge(*names, at=at)
+        self._backend.drop_replicas()
+        if names == (self._outbox.heard,):  # another machine purged it, and the database knows
+            return done
         self._outbox.note_purge(*names)
         try:
             self._outbox.send()
@@ -197,7 +208,8 @@ class Outbox:
         self._backend, self.machine = backend, machine
         self._turn = threading.Lock()
         self._failures, self._not_before = 0, 0.0
-        self._noted, self._note_again = (-1, -1), 0.0
+        self._noted, self._note_again = (-1, -1, -1), 0.0
+        self.heard = ""  # The file that is being purged because another machine did
         self.job: ClaimedJob | None = None  # The job on whose behalf this machine writes
 
     @property
@@ -238,10 +250,11 @@ class Outbox:
     def note_purge(self, *files: str) -> None:
         """Keep in mind that the database has to forget these."""
         with self.records.lock():
-            waiting = {*self._list_purges(), *files}
+            waiting = {*self.list_purges(), *files}
             self.records.write(_PURGES, msgspec.json.encode(sorted(waiting)))
 
-    def _list_purges(self) -> list[str]:
+    def list_purges(self) -> list[str]:
+        """The files that the database has to forget."""
         data = self.records.read(_PURGES, _LARGEST)
         return msgspec.json.decode(data, type=list[str]) if data else []
 
@@ -270,6 +283,10 @@ class Outbox:
                 raise
             self._failures, self._not_before = 0, 0.0
             return count
+
+    def taking(self) -> AbstractContextManager[object]:
+        """One process of this machine at a time takes in what others wrote, and books it as theirs."""
+        return self._backend.state(f"{ROOM}-news").lock()
 
     def make_way(self, tried: int) -> None:
         """After a conflict: ask for a turn of our own if there were several, and let others have theirs."""
@@ -338,16 +355,21 @@ class Outbox:
         state.sent = batch[-1][0].number
         self.write_state(state)
 
-    def note_seen(self) -> None:
+    def note_seen(self, held: int) -> None:
         """Say how far this machine has read, if that is new; at each look it would be a write a second."""
         state, now = self.read_state(), time.monotonic()
-        place = (state.xid, state.seq)
+        place = (state.xid, state.seq, held)
         if place != self._noted or now >= self._note_again:
             self._backend.memories.note_seen(*place)
             self._noted, self._note_again = place, now + NOTE_EVERY
 
+    def send_purges(self) -> None:
+        """Let the database forget what was purged here: before anything of it is taken in again."""
+        with self._turn, self.records.lock():
+            self._send_purges()
+
     def _send_purges(self) -> None:
-        waiting = self._list_purges()
+        waiting = self.list_purges()
         for file in waiting:
             rev = self._backend.memories.purge(file, f"{self.machine}-purge-{time.time_ns()}")
             self.write_known(file, KnownFile(rev, gaps=()))  # a new memory of that name stands on the purge
@@ -376,8 +398,9 @@ class FleetSync:
         horizon = memories.find_horizon()  # what is written from now on comes by the feed
         while heads := memories.read_heads(name, since=(state.xid, state.seq)):
             name = heads[-1].name
-            came, others = self._take_heads([row for row in heads if is_topic(row.name)])
-            self._store.take_in(_CAUGHT_UP if state.xid else _JOINED)
+            with self._outbox.taking():
+                came, others = self._take_heads([row for row in heads if is_topic(row.name)])
+                self._store.take_in(_CAUGHT_UP if state.xid else _JOINED)
             count += came
             for file, rev in others.items():
                 for row in memories.read_past(file, rev):
@@ -441,6 +464,7 @@ class FleetSync:
 
     def run(self, tell: Callable[[int], object] = lambda count: None) -> int:
         """Read all that is new, merge, and send; returns the number of files that came, and tells it."""
+        self._outbox.send_purges()
         state = self._outbox.read_state()
         count = self._take_newest(tell) if state.xid == 0 or state.catching_up else 0
         for tried in range(_BATCH):
@@ -450,7 +474,7 @@ class FleetSync:
             except ConflictingWrite:  # another machine was faster: its change is in the feed now
                 self._outbox.make_way(tried)
                 continue
-            self._outbox.note_seen()
+            self._outbox.note_seen(self._store.quarantine.count())
             return count
         raise FleetAway("other machines keep changing the same memories; this one tries again later")
 
@@ -474,6 +498,10 @@ class FleetSync:
 
     def _take(self, row: SharedRevision) -> bool:
         """Bring one change into the folder; False if it was here already."""
+        with self._outbox.taking():
+            return self._take_row(row)
+
+    def _take_row(self, row: SharedRevision) -> bool:
         base = self._outbox.read_known(row.name)
         if row.rev <= base.rev or not is_topic(row.name):
             return False
@@ -484,6 +512,8 @@ class FleetSync:
         with self._backend.opened(make=True) as at, at.alone():
             stamp = at.stamp(row.name)
             ours = at.read(row.name)[0] if stamp is not None else None
+            if ours is None and row.name in self._outbox.list_purges():
+                return False  # another process of this machine purges it just now
             if digest_text(ours) == digest_text(row.body):
                 since = self._find_merged(row.name, as_it_was=False)
                 self._outbox.write_known(row.name, KnownFile(row.rev, digest_text(row.body), since))
@@ -495,16 +525,20 @@ class FleetSync:
                 self._outbox.write_known(row.name, KnownFile(row.rev, base.digest, base.since))
                 return False
             written = self._merge(row, ours, base) if unsent else {row.name: row.body}
+            if unsent:
+                author, said, when = Author("other", reason="merged two machines' changes"), "", None
+            else:  # as its author made it, whatever finds it here first
+                author, said, when = row.author, row.summary, min(row.at, SystemClock().now())
+            self._store.announce_taken(written, author, said, when or 0.0)
             for file, data in written.items():
                 there = at.stamp(file)
                 if data is not None:
-                    at.write(file, data, there)
+                    at.write(file, data, there, modified=when)
                 elif there is not None:
                     at.remove(file, there)
             # If nothing of ours waits, what does is what came from others before, and is not sent back.
             since = self._find_merged(row.name, as_it_was=unsent and written[row.name] == ours)
             self._outbox.write_known(row.name, KnownFile(row.rev, digest_text(row.body), since))
-        author = row.author if not unsent else Author("other", reason="merged two machines' changes")
         for file in written:
             self._store.take_in(author, file)
         return True
@@ -524,12 +558,12 @@ class FleetSync:
         return row.id.rpartition("-")[0] == self._outbox.machine
 
     def _purge(self, row: SharedRevision) -> bool:
-        with self._backend.opened(make=True) as at, at.alone():
-            if (stamp := at.stamp(row.name)) is not None:
-                at.remove(row.name, stamp)
-            self._backend.own_revisions().purge(row.name)
-            self._outbox.write_known(row.name, KnownFile(row.rev, gaps=()))
-        self._store.take_in(row.author, row.name)
+        self._outbox.heard = row.name
+        try:
+            self._store.purge_file(row.name)
+        finally:
+            self._outbox.heard = ""
+        self._outbox.write_known(row.name, KnownFile(row.rev, gaps=()))
         return True
 
     def _merge(self, row: SharedRevision, ours: bytes | None, base: KnownFile) -> dict[str, bytes | None]:

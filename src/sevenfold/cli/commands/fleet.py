@@ -118,6 +118,7 @@ def _format_status(known: FleetStatus) -> list[str]:
     lines += [
         f"  {one.name}  {one.id}  seen {one.seen_seconds:.0f} s ago, "
         f"{format_count(one.behind, 'change')} behind"
+        + (f", {format_count(one.held, 'text')} in quarantine there" if one.held else "")
         for one in known.machines
     ]
     lines += [
@@ -141,6 +142,7 @@ def run_work(shared: SharedOptions, once: bool, most: int | None, asked: str, mo
     while most is None or done < most:
         try:
             worker.schedule()
+            worker.forget_purged()
             found = sum(worker.work(kind) for kind in kinds)
         except Failure as error:
             if once:
