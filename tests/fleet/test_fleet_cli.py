@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import psycopg
 import pytest
+from fleet.machines import make_fleet
 
 from sevenfold.testing.postgres import PostgresServer
 
@@ -153,6 +154,29 @@ def test_who_leaves_has_plain_files_with_their_past_and_is_a_machine_no_more(mak
     assert {path for path in bob.find(b"Tuesdays") if "sevenfold/fleet" in str(path)} == set()
 
 
+def test_who_has_lost_the_database_leaves_with_all_that_is_here(make_home: MakeHome) -> None:
+    ann = make_home("ann")
+    ann.add("one", "Words of one.")
+    address, ann.environ["SEVENFOLD_FLEET_URL"] = ann.environ["SEVENFOLD_FLEET_URL"], "host=/nowhere"
+    ann.add("two", "Another thing of two.")
+    assert "'sevenfold fleet leave --now' leaves without it" in ann.fail("fleet", "leave")
+    ann.do("fleet", "leave", "--now")
+    assert ann.memories.keys() == {"one", "two"}
+
+    ann.environ["SEVENFOLD_FLEET_URL"] = address
+    bob = make_home("bob")
+    assert bob.memories.keys() == {"one"}
+    ann.do("fleet", "join")
+    bob.do("fleet", "status")
+    assert bob.memories == ann.memories
+    assert bob.memories.keys() == {"one", "two"}
+
+
+@pytest.mark.parametrize("amount", ["x", "nan", "inf", "1e999"])
+def test_a_limit_is_an_amount(make_home: MakeHome, amount: str) -> None:
+    assert "is no amount" in make_home("ann").fail("fleet", "limit", amount)
+
+
 def test_neither_the_address_nor_the_password_is_on_the_disk_or_in_what_is_said(
     make_home: MakeHome, server: PostgresServer
 ) -> None:
@@ -173,6 +197,20 @@ def test_neither_the_address_nor_the_password_is_on_the_disk_or_in_what_is_said(
     assert ann.find(str(server.root).encode()) == []
 
 
+def test_a_wrong_password_is_said_where_it_is_used(tmp_path: Path, own_server: PostgresServer) -> None:
+    address = make_fleet(own_server)
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute("create role ann login password 'right'")
+        (own_server.root / "data" / "pg_hba.conf").write_text("local all ann scram-sha-256\n", "utf-8")
+        connection.execute("select pg_reload_conf()")
+    address = address.replace(f"user={own_server.user}", "user=ann")
+    home = Home(tmp_path / "ann", address)
+    for bad in (f"{address} password=wrong", address):
+        assert home.fail("fleet", "join", bad).endswith(
+            "the database of the fleet does not accept this login"
+        )
+
+
 def test_each_bad_database_is_one_sentence_and_nothing_is_lost(
     make_home: MakeHome, server: PostgresServer
 ) -> None:
@@ -182,8 +220,10 @@ def test_each_bad_database_is_one_sentence_and_nothing_is_lost(
     says = {
         address + " options='-c default_transaction_read_only=on'": "read-only",
         server.make_database("bare"): "there is no fleet in this database",
-        address.replace("user=", "user=nobody"): "cannot be reached",
-        address.replace("dbname=", "dbname=nothing"): "cannot be reached",
+        address.replace("user=", "user=nobody"): "does not accept this login",
+        address.replace("dbname=", "dbname=nothing"): "there is no database of that name",
+        "service=nothing": "no service file defines the service",
+        "host=/nowhere dbname=x": "cannot be reached; what is new waits on this machine",
     }
     for bad, sentence in says.items():
         ann.do("memory", "edit", "one", "--body", f"Written with {len(sentence)}.")

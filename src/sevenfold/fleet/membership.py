@@ -94,13 +94,16 @@ def join_fleet(place: MemoryPlace, address: str, slug: str, tenant: str = "") ->
     return write_membership(place, member)
 
 
-def end_membership(place: MemoryPlace, store: MemoryStore) -> None:
-    """Make the folder a plain one again, with all memories and their history."""
+def end_membership(place: MemoryPlace, store: MemoryStore, now: bool = False) -> None:
+    """Make the folder a plain one again, with all memories and their history; `now`: as it is."""
     backend = store.backend
     if isinstance(backend, PostgresBackend):
-        FleetSync(store, backend).run()
-        backend.fetch_past()
-        backend.memories.forget_machines(backend.memories.machine, *backend.drop_replicas())
+        if not now:
+            FleetSync(store, backend).run()
+            backend.fetch_past()
+        replicas = backend.drop_replicas()
+        if not now:
+            backend.memories.forget_machines(backend.memories.machine, *replicas)
         backend.state("fleet").clear()
     (place.state / SHARED_BY).unlink(missing_ok=True)
 
