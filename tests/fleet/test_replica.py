@@ -527,6 +527,20 @@ def test_a_name_that_leads_outside_stops_nobody(pair: tuple[Machine, Machine]) -
     assert not list(bob.root.parent.rglob("pwn.md"))
 
 
+@pytest.mark.parametrize("at", [float("nan"), float("inf"), -1e300, 1e12])
+def test_a_time_that_cannot_be_stops_nobody(pair: tuple[Machine, Machine], at: float) -> None:
+    ann, bob = pair
+    data = b"---\nname: odd\ndescription: odd\ntype: project\n---\nIts clock is wrong.\n"
+    ann.backend.memories.write([NewRevision("odd", "odd.md", 0, data, Author("user"), "s", at)])
+    bob.sync()
+    carl = Machine(ann.root.parent, ann.database.address, "carl")
+    carl.sync()
+
+    for machine in (bob, carl):
+        assert machine.body("odd") == "Its clock is wrong."
+        machine.store.history("odd")
+
+
 def test_the_index_of_a_machine_is_not_sent(pair: tuple[Machine, Machine]) -> None:
     ann, bob = pair
     ann.add("one", "Words of one.")

@@ -28,7 +28,7 @@ from sevenfold.core.errors import Failure, Mistake, Refused, SevenfoldError
 from sevenfold.fleet.database import FleetAway
 from sevenfold.fleet.jobs import ClaimedJob, JobQueue
 from sevenfold.fleet.memories import PAGE, ConflictingWrite, FleetMemories, NewRevision, SharedRevision
-from sevenfold.memory.backend import RevisionLog, StateRecords, is_topic
+from sevenfold.memory.backend import ConcurrentWrite, RevisionLog, StateRecords, is_topic
 from sevenfold.memory.folder.files import FolderBackend
 from sevenfold.memory.history.history import add_past, keep_numbers
 from sevenfold.memory.history.revisions import Author, Revision
@@ -121,8 +121,8 @@ class PostgresBackend(FolderBackend):
         for row in self.memories.read_past(file, gap.after, gap.last):
             if row.body is None or Guard().check(row.body, source="other").passed:
                 id = hashlib.blake2b(f"{row.id}:{file}".encode(), digest_size=20).hexdigest()
-                number = gap.offset + row.rev
-                past.append((Revision(id, row.at, row.author, row.summary, (), number), row.body))
+                number, when = gap.offset + row.rev, limit_time(row.at)
+                past.append((Revision(id, when, row.author, row.summary, (), number), row.body))
         return past
 
     def drop_replicas(self) -> list[str]:
@@ -385,6 +385,12 @@ def digest_text(data: bytes | None) -> str:
     return "" if data is None else hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
+def limit_time(at: float) -> float:
+    """The time that another machine gave to a change, or now if it cannot be."""
+    now = SystemClock().now()
+    return at if 0 <= at <= now else now
+
+
 class FleetSync:
     """Takes the changes of others into the folder, and sends what is new here."""
 
@@ -428,8 +434,7 @@ class FleetSync:
                     ours = at.read(row.name)[0] if stamp is not None else None
                     stands, body = self._choose_text(row, ours, base, gap, purges.get(row.name, 0))
                     if body is not None and body != ours:
-                        modified = min(row.at, SystemClock().now())
-                        at.write(row.name, body, stamp, lasting=False, modified=modified)
+                        at.write(row.name, body, stamp, lasting=False, modified=limit_time(row.at))
                     elif body is None and stamp is not None:
                         at.remove(row.name, stamp)
                     known[row.name], count = stands, count + (body != ours)
@@ -468,9 +473,11 @@ class FleetSync:
         state = self._outbox.read_state()
         count = self._take_newest(tell) if state.xid == 0 or state.catching_up else 0
         for tried in range(_BATCH):
-            count += self._read_all(tell)
             try:
+                count += self._read_all(tell)
                 self._outbox.send()
+            except ConcurrentWrite:  # a program that holds no lock: look again
+                continue
             except ConflictingWrite:  # another machine was faster: its change is in the feed now
                 self._outbox.make_way(tried)
                 continue
@@ -528,7 +535,7 @@ class FleetSync:
             if unsent:
                 author, said, when = Author("other", reason="merged two machines' changes"), "", None
             else:  # as its author made it, whatever finds it here first
-                author, said, when = row.author, row.summary, min(row.at, SystemClock().now())
+                author, said, when = row.author, row.summary, limit_time(row.at)
             self._store.announce_taken(written, author, said, when or 0.0)
             for file, data in written.items():
                 there = at.stamp(file)
@@ -610,6 +617,6 @@ def _follow(watched: weakref.ref[MemoryStore], backend: PostgresBackend, done: t
         try:
             FleetSync(store, backend).run()
             wait = EVERY
-        except SevenfoldError:
+        except (SevenfoldError, ConcurrentWrite):
             wait = 5.0
         del store
