@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+from collections.abc import Iterator
 from pathlib import Path
 
 from sevenfold.core.clock import SystemClock
@@ -61,3 +63,12 @@ class Machine:
             for path in sorted(folder.rglob("*.md"))
             if path.name != "MEMORY.md"
         }
+
+
+@contextlib.contextmanager
+def away(machine: Machine) -> Iterator[None]:
+    """The machine does not reach the database."""
+    address, machine.database.address = machine.database.address, ""
+    machine.database.close()
+    yield
+    machine.database.address = address

@@ -18,6 +18,7 @@ from fleet.machines import Machine
 
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Failure
+from sevenfold.fleet import replica
 from sevenfold.fleet.database import FleetDatabase
 from sevenfold.fleet.jobs import ClaimedJob
 from sevenfold.fleet.mail import FleetMail
@@ -27,6 +28,7 @@ from sevenfold.memory.store import MemoryStore
 LEASE = 1.0
 PAUSE, PACE = 0.05, 0.5  # Seconds
 KEPT = 60  # Memories of a writer
+HASTY = ("bob", "joe")  # They take the newest texts alone already if a few changes wait
 SHARED = "Between the two."
 WORDS = ("apple", "birch", "cedar", "delta", "ember", "flint", "grape", "heath", "ivory", "jolly", "knoll")
 
@@ -128,4 +130,6 @@ def run_member(role: str, root: str, address: str, name: str) -> None:
     """What the process does."""
     with (Path(root) / f"{name}.errors").open("ab") as errors:
         os.dup2(errors.fileno(), sys.stderr.fileno())
+    if name in HASTY:
+        setattr(replica, "MANY", 4)  # noqa: B010 - a constant for everybody else
     {"write": write, "work": work}[role](Path(root), address, name)

@@ -26,10 +26,12 @@ class ShortPages(FleetMemories):
         super().__init__(made.database, made.space, made.machine)
         self.pages, self.happen = 0, happen
 
-    def read_heads(self, after: str = "", limit: int = 3) -> list[SharedRevision]:
+    def read_heads(
+        self, after: str = "", limit: int = 3, since: tuple[int, int] = (0, 0)
+    ) -> list[SharedRevision]:
         self.pages += 1
         self.happen(self.pages)
-        return super().read_heads(after, limit)
+        return super().read_heads(after, limit, since)
 
 
 def reopen(machine: Machine, memories: FleetMemories) -> Machine:
@@ -208,7 +210,7 @@ def test_a_memory_that_is_purged_after_a_join_leaves_nothing(ann: Machine) -> No
     bob.store.purge("port-1")
 
     assert "deploys.md" not in bob.texts()
-    assert not any(bob.backend.outbox.read_known(file).room for file in ("deploys.md", "port-1.md"))
+    assert not any(bob.backend.outbox.read_known(file).gaps for file in ("deploys.md", "port-1.md"))
     bob.backend.fetch_past()
     for path in (bob.root / "state").rglob("*"):
         assert b"We deploy" not in (path.read_bytes() if path.is_file() else b"")

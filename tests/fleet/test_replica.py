@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from fleet.machines import Machine, make_fleet
+from fleet.machines import Machine, away, make_fleet
 
 from sevenfold.core.clock import SystemClock
 from sevenfold.core.errors import Failure
@@ -15,8 +15,10 @@ from sevenfold.fleet.database import FleetDatabase
 from sevenfold.fleet.memories import FleetMemories, NewRevision
 from sevenfold.fleet.replica import PostgresBackend
 from sevenfold.memory.errors import Guarded
-from sevenfold.memory.history.revisions import Author
+from sevenfold.memory.folder.folder import Saved
+from sevenfold.memory.history.revisions import FOUND, Author
 from sevenfold.memory.store import MemoryStore
+from sevenfold.testing import FakeClock
 from sevenfold.testing.postgres import PostgresServer
 
 pytest_plugins = ["fleet.fixtures"]
@@ -51,6 +53,35 @@ def test_who_changed_a_memory_is_known_everywhere(pair: tuple[Machine, Machine])
     ann.store.undo("deploys")
     bob.sync()
     assert bob.body("deploys") == "We deploy on Tuesdays."
+
+
+class LateStore(MemoryStore):
+    """A store before whose looks at the folder another process of the machine looks."""
+
+    def take_in(self, author: Author = FOUND, file: str = "", *, tidy: bool = True) -> list[Saved]:
+        MemoryStore(self.backend).take_in()
+        return super().take_in(author, file, tidy=tidy)
+
+
+def test_a_change_has_its_author_its_time_and_its_words_on_every_machine(
+    pair: tuple[Machine, Machine],
+) -> None:
+    ann, bob = pair
+    ann.store = MemoryStore(ann.backend, FakeClock(1_700_000_000.0))
+    bob.store = LateStore(bob.backend)
+    ann.add("deploys", "We deploy on Tuesdays.")
+    bob.sync()
+    ann.store.edit("deploys", body="We deploy on Wednesdays.")
+    ann.store.undo("deploys")
+    ann.store.remove("deploys")
+    ann.add("two", "Words of two.")
+    bob.sync()
+
+    for name in ("deploys", "two"):
+        known = [(one.author, one.at, one.summary) for one in ann.store.history(name)]
+        assert [(one.author, one.at, one.summary) for one in bob.store.history(name)] == known
+    assert (bob.root / "memory" / "two.md").stat().st_mtime == 1_700_000_000.0
+    assert bob.store.history("two")[0].author.kind == "user"
 
 
 def test_changes_of_both_are_merged(pair: tuple[Machine, Machine]) -> None:
@@ -263,6 +294,32 @@ def test_a_purge_reaches_every_machine_and_the_database(pair: tuple[Machine, Mac
     assert rows == [(None,)]
 
 
+def test_a_purge_elsewhere_leaves_no_trace_on_a_machine(pair: tuple[Machine, Machine]) -> None:
+    ann, bob = pair
+    for n in range(5):
+        ann.add(f"port-{n}", f"Service number {n} listens on port {8000 + n}.")
+    ann.add("vault", "Xylophone opens the vault door.")
+    ann.store.edit("vault", body="Xylophone opens the vault door at night.")
+    bob.sync()
+    assert bob.store.recall("what opens the vault door?")[0].name == "vault"
+    with pytest.raises(Guarded):
+        bob.store.edit("vault", body=f"Xylophone: {ORDER}")
+    folder = bob.root / "state" / "dreams" / "0" / "memory"
+    folder.mkdir(parents=True)
+    (folder / "vault.md").write_text("Xylophone", encoding="utf-8")
+    ann.store.purge("vault")
+    assert bob.sync() == 1
+    assert bob.sync() == 0
+
+    assert bob.store.quarantine.list() == []
+    assert [one.summary for one in bob.store.history(limit=100) if "vault" in one.summary] == []
+    for path in bob.root.rglob("*"):
+        assert b"xylophone" not in (path.read_bytes().lower() if path.is_file() else b""), path
+    revs = ann.database.run(lambda c: c.execute("select rev from sevenfold.memory").fetchall())
+    assert ann.sync() == 0
+    assert ann.database.run(lambda c: c.execute("select rev from sevenfold.memory").fetchall()) == revs
+
+
 def test_a_memory_saved_after_a_purge_of_its_name_stays(pair: tuple[Machine, Machine]) -> None:
     ann, bob = pair
     ann.add("vault", "Swordfish opens the vault door.")
@@ -317,6 +374,27 @@ def test_a_purge_while_the_database_is_away_waits_and_says_so(
     rows = ann.database.run(lambda c: c.execute("select body from sevenfold.revision").fetchall())
     assert not [body for (body,) in rows if body and b"Swordfish" in body]
     assert (ann.body("vault"), bob.body("vault")) == ("There is no vault any more.",) * 2
+
+
+def test_a_memory_that_is_purged_while_away_does_not_come_back_with_a_change_elsewhere(
+    pair: tuple[Machine, Machine],
+) -> None:
+    ann, bob = pair
+    ann.add("one", "The zebra is in the cellar.")
+    bob.sync()
+    with away(ann):
+        ann.store.purge("one")
+    bob.store.edit("one", body="The zebra is in the garden.")
+    bob.add("two", "Words of two.")
+    ann = Machine(ann.root.parent, ann.database.address, "ann")
+    ann.sync()
+    bob.sync()
+    ann.sync()
+
+    assert list(ann.texts()) == list(bob.texts()) == ["two.md"]
+    assert ann.backend.memories.read_past("one.md")[0].body is None
+    for path in (*ann.root.rglob("*"), *bob.root.rglob("*")):
+        assert b"zebra" not in (path.read_bytes() if path.is_file() else b"")
 
 
 def test_processes_of_one_machine_send_each_revision_once(tmp_path: Path, address: str) -> None:
@@ -447,6 +525,20 @@ def test_a_name_that_leads_outside_stops_nobody(pair: tuple[Machine, Machine]) -
 
     assert list(bob.texts()) == ["one.md"]
     assert not list(bob.root.parent.rglob("pwn.md"))
+
+
+@pytest.mark.parametrize("at", [float("nan"), float("inf"), -1e300, 1e12])
+def test_a_time_that_cannot_be_stops_nobody(pair: tuple[Machine, Machine], at: float) -> None:
+    ann, bob = pair
+    data = b"---\nname: odd\ndescription: odd\ntype: project\n---\nIts clock is wrong.\n"
+    ann.backend.memories.write([NewRevision("odd", "odd.md", 0, data, Author("user"), "s", at)])
+    bob.sync()
+    carl = Machine(ann.root.parent, ann.database.address, "carl")
+    carl.sync()
+
+    for machine in (bob, carl):
+        assert machine.body("odd") == "Its clock is wrong."
+        machine.store.history("odd")
 
 
 def test_the_index_of_a_machine_is_not_sent(pair: tuple[Machine, Machine]) -> None:

@@ -36,6 +36,9 @@ Kinds = Annotated[
 ]
 ModelName = Annotated[str | None, Option("--model", metavar="NAME", help="The model for extractions.")]
 Limit = Annotated[str, Argument(metavar="AMOUNT", help="The most that jobs may cost in a day, or 'none'.")]
+Now = Annotated[
+    bool, Option("--now", help="Do not ask the database: what it alone has, and what waits here, stays so.")
+]
 Once = Annotated[bool, Option("--once", help="Do what waits now, and end.")]
 
 
@@ -103,8 +106,8 @@ def limit(shared: SharedOptions, amount: Limit) -> int:
 
 @fleet.command("leave")
 @add_shared_options
-def leave(shared: SharedOptions) -> int:
+def leave(shared: SharedOptions, now: Now = False) -> int:
     """Leave the fleet. The memories stay here as plain files, with their history."""
     from sevenfold.cli.commands.fleet import run_leave
 
-    return run_leave(shared)
+    return run_leave(shared, now)

@@ -27,6 +27,14 @@ T = TypeVar("T")
 VARIABLE: Final = "SEVENFOLD_FLEET_URL"
 _TLS: Final = ("require", "verify-ca", "verify-full")
 _ROLE: Final = "sevenfold_agent"
+_REFUSALS: Final = {  # A connection that fails has no code, only words
+    r"password|authentication failed|no pg_hba.conf entry|role .* does not exist": (
+        "the database of the fleet does not accept this login"
+    ),
+    r"database .* does not exist": "there is no database of that name; make one with 'createdb'",
+    r"definition of service|service file": "no service file defines the service in the fleet's address",
+    r"certificate|SSL": "the TLS that sslmode asks for cannot be had from the fleet's database",
+}
 _PATIENCE: Final = "10"  # Seconds to connect
 
 
@@ -232,6 +240,10 @@ def explain_error(psycopg: Any, error: psycopg.Error) -> Exception:
         return Failure("this login may not do that in the fleet's database; ask who runs it")
     if isinstance(error, errors.InvalidPassword | errors.InvalidAuthorizationSpecification):
         return Mistake("the database of the fleet does not accept this login")
+    if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
+        for words, sentence in _REFUSALS.items():
+            if re.search(words, str(error)):
+                return Mistake(sentence)
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return FleetAway("the database of the fleet cannot be reached; what is new waits on this machine")
     return Failure(

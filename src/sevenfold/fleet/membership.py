@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import re
 import secrets
+import shutil
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -22,8 +24,10 @@ from sevenfold.fleet.replica import FleetSync, PostgresBackend
 from sevenfold.memory.backend import SHARED_BY
 from sevenfold.memory.store import MemoryStore
 from sevenfold.settings.environment import Environment
-from sevenfold.settings.place import MemoryPlace
+from sevenfold.settings.place import STATE, MemoryPlace
 from sevenfold.storage.files import make_private_dir, read_if_there, write_atomic
+from sevenfold.storage.locks import hold_lock
+from sevenfold.storage.places import make_path_slug
 
 KIND: Final = "fleet"
 _LARGEST: Final = 1 << 16
@@ -63,10 +67,12 @@ def open_backend(place: MemoryPlace) -> PostgresBackend:
     if member.inode != place.state.stat().st_ino:
         member = write_membership(place, msgspec.structs.replace(member, machine=secrets.token_hex(8)))
         note = "this folder is a copy of one that joined the fleet; it is a machine of its own now"
-    database = FleetDatabase(Environment.read().fleet_url, member.tenant)
+    environment = Environment.read()
+    database = FleetDatabase(environment.fleet_url, member.tenant)
     memories = FleetMemories(database, member.space, member.machine)
     backend = PostgresBackend(place.folder, place.state, memories, note)
     backend.outbox.job = member.job
+    backend.workers = environment.home / KIND / member.machine
     return backend
 
 
@@ -88,14 +94,35 @@ def join_fleet(place: MemoryPlace, address: str, slug: str, tenant: str = "") ->
     return write_membership(place, member)
 
 
-def end_membership(place: MemoryPlace, store: MemoryStore) -> None:
-    """Make the folder a plain one again, with all memories and their history."""
+def end_membership(place: MemoryPlace, store: MemoryStore, now: bool = False) -> None:
+    """Make the folder a plain one again, with all memories and their history; `now`: as it is."""
     backend = store.backend
     if isinstance(backend, PostgresBackend):
-        FleetSync(store, backend).run()
-        backend.fetch_past()
+        if not now:
+            FleetSync(store, backend).run()
+            backend.fetch_past()
+        replicas = backend.drop_replicas()
+        if not now:
+            backend.memories.forget_machines(backend.memories.machine, *replicas)
         backend.state("fleet").clear()
     (place.state / SHARED_BY).unlink(missing_ok=True)
+
+
+def drop_replicas(workers: Path, is_kept: Callable[[str], bool] = lambda machine: False) -> list[str]:
+    """Remove the replicas that workers have in a folder, but for those in use; returns their ids."""
+    gone = list[str]()
+    for lock in workers.glob("*.lock"):
+        with hold_lock(lock, wait=0.0) as mine:
+            for replica in (workers / lock.stem).glob("*") if mine else ():
+                slug = make_path_slug((replica / "memory").resolve())
+                # Of workers that take extractions it is where a session looks.
+                states = [home / STATE / slug for home in (workers, workers.parents[1])]
+                ids = [(read_if_there(state / "machine", _LARGEST) or b"").decode() for state in states]
+                if not any(map(is_kept, filter(None, ids))):
+                    gone += filter(None, ids)
+                    for left in (replica, *states):
+                        shutil.rmtree(left, ignore_errors=True)
+    return gone
 
 
 def make_slug(tree: Path) -> str:

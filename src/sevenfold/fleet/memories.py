@@ -157,13 +157,23 @@ class FleetMemories:
         row = self.database.run(lambda connection: connection.execute(query).fetchone())
         return int(row[0]) if row else 0
 
-    def read_heads(self, after: str = "", limit: int = PAGE) -> list[SharedRevision]:
-        """The newest revision of each file, in the order of their names."""
+    def read_heads(
+        self, after: str = "", limit: int = PAGE, since: tuple[int, int] = (0, 0)
+    ) -> list[SharedRevision]:
+        """The newest revision of each file that changed since a place in the feed, in order of names."""
+        xid, seq = since
         return self._read(
             "join sevenfold.memory as kept using (space, name, rev) where space = %s and name > %s"
-            " order by name limit %s",
-            after, limit,
+            " and (xid, seq) > (%s::text::xid8, %s) order by name limit %s",
+            after, str(xid), seq, limit,
         )  # fmt: skip
+
+    def find_purges(self, names: Sequence[str]) -> dict[str, int]:
+        """The files of these that were purged, with the revision that says so."""
+        query = "select name, rev from sevenfold.revision where space = %s and kind = 'purge'"
+        query += " and name = any(%s)"
+        given = (self.space, list(names))
+        return dict(self.database.run(lambda connection: connection.execute(query, given).fetchall()))
 
     def read_past(self, name: str, after: int = 0, last: int = 1 << 62) -> list[SharedRevision]:
         """The revisions of one file after one of them, the oldest first."""
@@ -206,17 +216,22 @@ class FleetMemories:
 
         return self.database.run(purge)
 
-    def note_seen(self, xid: int, seq: int) -> None:
-        """Say that this machine is there, and how far it has read."""
-        self.database.run(
-            lambda connection: connection.execute(
-                "insert into sevenfold.machine (tenant, id, name, space, cursor_xid, cursor_seq)"
-                " values (%s, %s, %s, %s, %s::text::xid8, %s) on conflict (tenant, id, space) do update"
-                " set seen_at = now(), name = excluded.name, cursor_xid = excluded.cursor_xid,"
-                " cursor_seq = excluded.cursor_seq",
-                (self.database.tenant.id, self.machine, socket.gethostname(), self.space, str(xid), seq),
-            )
+    def note_seen(self, xid: int, seq: int, held: int = 0) -> None:
+        """Say that this machine is there, how far it has read, and how many texts its guard holds."""
+        query = (
+            "insert into sevenfold.machine (tenant, id, name, space, held, cursor_xid, cursor_seq)"
+            " values (%s, %s, %s, %s, %s, %s::text::xid8, %s) on conflict (tenant, id, space) do update"
+            " set seen_at = now(), name = excluded.name, held = excluded.held,"
+            " cursor_xid = excluded.cursor_xid, cursor_seq = excluded.cursor_seq"
         )
+        given = (self.machine, socket.gethostname(), self.space, held, str(xid), seq)
+        tenant = self.database.tenant.id
+        self.database.run(lambda connection: connection.execute(query, (tenant, *given)))
+
+    def forget_machines(self, *ids: str) -> None:
+        """These machines are no more."""
+        query = "delete from sevenfold.machine where id = any(%s)"
+        self.database.run(lambda connection: connection.execute(query, (list(ids),)))
 
 
 def _read_row(

@@ -2,7 +2,8 @@
 
 The local history is the outbox: revisions after the last one that was sent wait there. Changes of others
 come by cursor and become revisions here, with their authors, so that any machine can undo them; a machine
-that joins begins with the newest texts. The index is no memory: each machine keeps its own from the files.
+that joins, or was away for long, takes the newest texts alone. The index is no memory: each machine keeps
+its own from the files.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -26,7 +28,7 @@ from sevenfold.core.errors import Failure, Mistake, Refused, SevenfoldError
 from sevenfold.fleet.database import FleetAway
 from sevenfold.fleet.jobs import ClaimedJob, JobQueue
 from sevenfold.fleet.memories import PAGE, ConflictingWrite, FleetMemories, NewRevision, SharedRevision
-from sevenfold.memory.backend import RevisionLog, StateRecords, is_topic
+from sevenfold.memory.backend import ConcurrentWrite, RevisionLog, StateRecords, is_topic
 from sevenfold.memory.folder.files import FolderBackend
 from sevenfold.memory.history.history import add_past, keep_numbers
 from sevenfold.memory.history.revisions import Author, Revision
@@ -43,12 +45,14 @@ EVERY: Final = 1.0  # Seconds between two looks at the feed
 NOTE_EVERY: Final = 30.0  # Seconds after which a machine that read nothing new says that it is there
 _WAITS: Final = (1.0, 2.0, 5.0, 15.0, 60.0)  # Seconds until the next try while the database is away
 _BATCH: Final = 100
+MANY: Final = 200  # Changes that wait; if there are more, a machine takes the newest texts alone
 _LATE: Final = 3  # Conflicts in a row after which a machine asks for a turn
 _LAST: Final = (1 << 63) - 1  # After every number in one transaction
 _LARGEST: Final = 1 << 16
 _FILE: Final = "file:"
 _PURGES: Final = "purges"  # The record of what the database has to forget
-_CAME: Final = Author("other", reason="joined the fleet")
+_JOINED: Final = Author("other", reason="joined the fleet")
+_CAUGHT_UP: Final = Author("other", reason="caught up with the fleet")
 _NAME: Final = re.compile(rb"^name:.*$", re.MULTILINE)
 
 
@@ -58,6 +62,15 @@ class ReplicaState(msgspec.Struct):
     sent: int = 0  # The number of the last local revision that is in the database
     xid: int = 0
     seq: int = 0
+    catching_up: bool = False  # The newest texts are being taken; until that is done no change alone is
+
+
+class RevisionGap(msgspec.Struct, frozen=True, array_like=True):
+    """Revisions of a file that are in the database alone; here revision n is to have number offset + n."""
+
+    offset: int
+    after: int
+    last: int
 
 
 class KnownFile(msgspec.Struct, frozen=True):
@@ -66,7 +79,7 @@ class KnownFile(msgspec.Struct, frozen=True):
     rev: int = 0
     digest: str = ""  # Of its text; empty if it is removed
     since: int = 0  # Local revisions of the file up to this number are not sent: a merge holds them
-    room: tuple[int, ...] | None = None  # Number before, and count, of a past that is in the database alone
+    gaps: tuple[RevisionGap, ...] | None = None  # None where it is noted: they stay as they were
 
 
 class PostgresBackend(FolderBackend):
@@ -77,6 +90,7 @@ class PostgresBackend(FolderBackend):
         super().__init__(folder, state)
         self.memories, self._note = memories, note
         self.outbox = Outbox(self, memories.machine)
+        self.workers: Path | None = None  # The folder where workers of this machine keep replicas
         self._follower: FleetFollower | None = None
 
     def revisions(self, tell: Callable[[str], None]) -> RevisionLog:
@@ -90,22 +104,32 @@ class PostgresBackend(FolderBackend):
         return super().revisions(lambda sentence: None)
 
     def fetch_past(self, *files: str) -> None:
-        """Add to the history what these files, or all, were before this machine joined."""
-        from sevenfold.memory.guard.guard import Guard
-
+        """Add to the history what these files, or all, were while this machine took the newest texts."""
         every = (name.removeprefix(_FILE) for name in self.outbox.records.sizes() if name.startswith(_FILE))
         for file in files or every:
-            known, past = self.outbox.read_known(file), list[tuple[Revision, bytes | None]]()
-            if not (room := known.room):
-                continue
-            for row in self.memories.read_past(file, 0, room[1]):
-                if row.body is None or Guard().check(row.body, source="other").passed:
-                    id = hashlib.blake2b(f"{row.id}:{file}".encode(), digest_size=20).hexdigest()
-                    number, told = room[0] + row.rev, row.summary
-                    past.append((Revision(id, row.at, row.author, told, (), number), row.body))
-            with self.open_history().write() as db:
-                add_past(db, file, past)
-            self.outbox.write_known(file, replace(known, room=()))
+            if gaps := (known := self.outbox.read_known(file)).gaps:
+                for gap in gaps:
+                    past = self._read_gap(file, gap)
+                    with self.open_history().write() as db:
+                        add_past(db, file, past, gap.offset + gap.after if gap.after else 0)
+                self.outbox.write_known(file, replace(known, gaps=()))
+
+    def _read_gap(self, file: str, gap: RevisionGap) -> list[tuple[Revision, bytes | None]]:
+        from sevenfold.memory.guard.guard import Guard
+
+        past = list[tuple[Revision, bytes | None]]()
+        for row in self.memories.read_past(file, gap.after, gap.last):
+            if row.body is None or Guard().check(row.body, source="other").passed:
+                id = hashlib.blake2b(f"{row.id}:{file}".encode(), digest_size=20).hexdigest()
+                number, when = gap.offset + row.rev, limit_time(row.at)
+                past.append((Revision(id, when, row.author, row.summary, (), number), row.body))
+        return past
+
+    def drop_replicas(self) -> list[str]:
+        """Remove what workers of this machine keep, but for what is in use: they make it anew."""
+        from sevenfold.fleet.membership import drop_replicas
+
+        return drop_replicas(self.workers) if self.workers is not None else []
 
     def follow(self, store: MemoryStore) -> None:
         """Read and send in the background, until `close`."""
@@ -161,6 +185,9 @@ class SharedHistory:
 
     def purge(self, *names: str, at: float = 0.0) -> object:
         done = self._own.purge(*names, at=at)
+        self._backend.drop_replicas()
+        if names == (self._outbox.heard,):  # another machine purged it, and the database knows
+            return done
         self._outbox.note_purge(*names)
         try:
             self._outbox.send()
@@ -181,7 +208,8 @@ class Outbox:
         self._backend, self.machine = backend, machine
         self._turn = threading.Lock()
         self._failures, self._not_before = 0, 0.0
-        self._noted, self._note_again = (-1, -1), 0.0
+        self._noted, self._note_again = (-1, -1, -1), 0.0
+        self.heard = ""  # The file that is being purged because another machine did
         self.job: ClaimedJob | None = None  # The job on whose behalf this machine writes
 
     @property
@@ -202,7 +230,7 @@ class Outbox:
     def write_known(self, file: str, base: KnownFile) -> None:
         old = self.read_known(file)
         if base.rev >= old.rev:  # what was sent again has the number of the first time
-            base = base if base.room is not None else replace(base, room=old.room)
+            base = base if base.gaps is not None else replace(base, gaps=old.gaps)
             self.records.write(f"{_FILE}{file}", msgspec.json.encode(base), lasting=False)
 
     def advance(self, xid: int, seq: int) -> None:
@@ -210,16 +238,23 @@ class Outbox:
         with self.records.lock():
             state = self.read_state()
             if (xid, seq) > (state.xid, state.seq):
-                state.xid, state.seq = xid, seq
+                state.xid, state.seq, state.catching_up = xid, seq, False
                 self.write_state(state)
+
+    def start_catching_up(self) -> ReplicaState:
+        """Note that the newest texts are being taken: whoever goes on after a crash does that, too."""
+        with self.records.lock():
+            self.write_state(state := replace(self.read_state(), catching_up=True))
+        return state
 
     def note_purge(self, *files: str) -> None:
         """Keep in mind that the database has to forget these."""
         with self.records.lock():
-            waiting = {*self._list_purges(), *files}
+            waiting = {*self.list_purges(), *files}
             self.records.write(_PURGES, msgspec.json.encode(sorted(waiting)))
 
-    def _list_purges(self) -> list[str]:
+    def list_purges(self) -> list[str]:
+        """The files that the database has to forget."""
         data = self.records.read(_PURGES, _LARGEST)
         return msgspec.json.decode(data, type=list[str]) if data else []
 
@@ -248,6 +283,10 @@ class Outbox:
                 raise
             self._failures, self._not_before = 0, 0.0
             return count
+
+    def taking(self) -> AbstractContextManager[object]:
+        """One process of this machine at a time takes in what others wrote, and books it as theirs."""
+        return self._backend.state(f"{ROOM}-news").lock()
 
     def make_way(self, tried: int) -> None:
         """After a conflict: ask for a turn of our own if there were several, and let others have theirs."""
@@ -316,19 +355,24 @@ class Outbox:
         state.sent = batch[-1][0].number
         self.write_state(state)
 
-    def note_seen(self) -> None:
+    def note_seen(self, held: int) -> None:
         """Say how far this machine has read, if that is new; at each look it would be a write a second."""
         state, now = self.read_state(), time.monotonic()
-        place = (state.xid, state.seq)
+        place = (state.xid, state.seq, held)
         if place != self._noted or now >= self._note_again:
             self._backend.memories.note_seen(*place)
             self._noted, self._note_again = place, now + NOTE_EVERY
 
+    def send_purges(self) -> None:
+        """Let the database forget what was purged here: before anything of it is taken in again."""
+        with self._turn, self.records.lock():
+            self._send_purges()
+
     def _send_purges(self) -> None:
-        waiting = self._list_purges()
+        waiting = self.list_purges()
         for file in waiting:
             rev = self._backend.memories.purge(file, f"{self.machine}-purge-{time.time_ns()}")
-            self.write_known(file, KnownFile(rev, room=()))  # a new memory of that name stands on the purge
+            self.write_known(file, KnownFile(rev, gaps=()))  # a new memory of that name stands on the purge
         if waiting:  # removing it is synced to the disk
             self.records.remove(_PURGES)
 
@@ -341,19 +385,28 @@ def digest_text(data: bytes | None) -> str:
     return "" if data is None else hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
+def limit_time(at: float) -> float:
+    """The time that another machine gave to a change, or now if it cannot be."""
+    now = SystemClock().now()
+    return at if 0 <= at <= now else now
+
+
 class FleetSync:
     """Takes the changes of others into the folder, and sends what is new here."""
 
     def __init__(self, store: MemoryStore, backend: PostgresBackend) -> None:
         self._store, self._backend, self._outbox = store, backend, backend.outbox
 
-    def _start_from_heads(self, tell: Callable[[int], object]) -> int:
-        """Take in the newest text of each memory; returns the number of files that came."""
+    def _take_newest(self, tell: Callable[[int], object]) -> int:
+        """Take in the newest text of each memory that changed; returns the number of files that came."""
         memories, name, count = self._backend.memories, "", 0
+        state = self._outbox.start_catching_up()
         horizon = memories.find_horizon()  # what is written from now on comes by the feed
-        while heads := memories.read_heads(name):
+        while heads := memories.read_heads(name, since=(state.xid, state.seq)):
             name = heads[-1].name
-            came, others = self._take_heads([row for row in heads if is_topic(row.name)])
+            with self._outbox.taking():
+                came, others = self._take_heads([row for row in heads if is_topic(row.name)])
+                self._store.take_in(_CAUGHT_UP if state.xid else _JOINED)
             count += came
             for file, rev in others.items():
                 for row in memories.read_past(file, rev):
@@ -364,54 +417,80 @@ class FleetSync:
         return count
 
     def _take_heads(self, rows: Sequence[SharedRevision]) -> tuple[int, dict[str, int]]:
-        """Write what is new here as one revision; returns the count, and the revs after which to merge."""
-        memories, history, others = self._backend.memories, self._backend.own_revisions(), dict[str, int]()
-        known, count, now = dict[str, KnownFile](), 0, SystemClock().now()
+        """Write what changed elsewhere alone; returns the count, and after which revs to merge others."""
+        count, known, others = 0, dict[str, KnownFile](), dict[str, int]()
+        purges = self._backend.memories.find_purges([row.name for row in rows])
         with self._backend.opened(make=True) as at, at.alone():
+            bases = {row.name: self._outbox.read_known(row.name) for row in rows}
+            rows = [row for row in rows if row.rev > bases[row.name].rev]
             with self._backend.open_history().write() as db:
-                before = keep_numbers(db, sum(row.rev for row in rows))
+                before = keep_numbers(db, sum(row.rev - bases[row.name].rev for row in rows))
             for row in rows:
+                base = bases[row.name]
+                gap = RevisionGap(before - base.rev, base.rev, row.rev)
+                before += row.rev - base.rev
                 with contextlib.suppress(Refused):  # a name that no machine writes: it stops nobody
-                    base, logged = self._outbox.read_known(row.name).rev, len(history.log(row.name, 2))
-                    ours = at.read(row.name)[0] if at.stamp(row.name) is not None else None
-                    # Of a join that was interrupted, or in a copied folder: a text that it had before
-                    past = [row] if ours in (None, row.body) else memories.read_past(row.name)[::-1]
-                    same = next((one for one in past if ours in (None, one.body)), None)
-                    if base or same is None or (logged and ours is None):
-                        others |= {row.name: base} if base < row.rev else {}
-                        continue
-                    body, room = same.body, (before, same.rev) if logged < 2 and not same.purged else ()
-                    if not (ours or body is None or self._store.let_in(row.name, body, b"", row.author)):
-                        body, room = None, ()
-                    if ours is None and body is not None:
-                        at.write(row.name, body, None, lasting=False, modified=min(row.at, now))
-                        count += 1
-                    known[row.name] = KnownFile(same.rev, digest_text(body), before + same.rev, room)
-                    others |= {row.name: same.rev} if same.rev < row.rev else {}
-                    before += row.rev
+                    stamp = at.stamp(row.name)
+                    ours = at.read(row.name)[0] if stamp is not None else None
+                    stands, body = self._choose_text(row, ours, base, gap, purges.get(row.name, 0))
+                    if body is not None and body != ours:
+                        at.write(row.name, body, stamp, lasting=False, modified=limit_time(row.at))
+                    elif body is None and stamp is not None:
+                        at.remove(row.name, stamp)
+                    known[row.name], count = stands, count + (body != ours)
+                    others |= {row.name: stands.rev} if stands.rev < row.rev else {}
             os.sync()  # once, and not for each file
             for file, one in known.items():
                 self._outbox.write_known(file, one)
-        self._store.take_in(_CAME)
         return count, others
+
+    def _choose_text(
+        self, row: SharedRevision, ours: bytes | None, base: KnownFile, gap: RevisionGap, purge: int
+    ) -> tuple[KnownFile, bytes | None]:
+        """Where a file is to stand, with its text: the newest, unless it was changed here as well."""
+        logged = len(self._backend.own_revisions().log(row.name, 2))
+        clean = digest_text(ours) == base.digest and bool(base.rev or not logged)
+        same = row if clean else self._find_same(row, ours, base)
+        if same is None or (purge > base.rev and (base.rev or logged or ours is not None)):
+            return base, ours
+        gaps, body = base.gaps or (), same.body
+        if clean and body is not None and not self._store.let_in(row.name, body, ours or b"", row.author):
+            body = ours  # what is here stays, and stands on that revision
+        elif not (same.purged or (base.rev == 0 and logged > 1) or self._is_ours(same)):
+            gaps = (*gaps, replace(gap, last=same.rev))
+        return KnownFile(same.rev, digest_text(body), gap.offset + same.rev, gaps), body
+
+    def _find_same(self, row: SharedRevision, ours: bytes | None, base: KnownFile) -> SharedRevision | None:
+        """The last revision whose text is here: of a look that was interrupted, or in a copied folder."""
+        if ours is None or ours == row.body:
+            return row if ours is not None else None
+        past = self._backend.memories.read_past(row.name, base.rev)
+        return next((one for one in reversed(past) if one.body == ours), None)
 
     def run(self, tell: Callable[[int], object] = lambda count: None) -> int:
         """Read all that is new, merge, and send; returns the number of files that came, and tells it."""
-        count = self._start_from_heads(tell) if self._outbox.read_state().xid == 0 else 0
+        self._outbox.send_purges()
+        state = self._outbox.read_state()
+        count = self._take_newest(tell) if state.xid == 0 or state.catching_up else 0
         for tried in range(_BATCH):
-            count += self._read_all()
             try:
+                count += self._read_all(tell)
                 self._outbox.send()
+            except ConcurrentWrite:  # a program that holds no lock: look again
+                continue
             except ConflictingWrite:  # another machine was faster: its change is in the feed now
                 self._outbox.make_way(tried)
                 continue
-            self._outbox.note_seen()
+            self._outbox.note_seen(self._store.quarantine.count())
             return count
         raise FleetAway("other machines keep changing the same memories; this one tries again later")
 
-    def _read_all(self) -> int:
+    def _read_all(self, tell: Callable[[int], object]) -> int:
         count = 0
         while rows := self._read_page():
+            if len(rows) > MANY:
+                count += self._take_newest(tell)
+                continue
             for row in rows:
                 with contextlib.suppress(Refused):  # a name that no machine writes: it stops nobody
                     count += self._take(row)
@@ -426,6 +505,10 @@ class FleetSync:
 
     def _take(self, row: SharedRevision) -> bool:
         """Bring one change into the folder; False if it was here already."""
+        with self._outbox.taking():
+            return self._take_row(row)
+
+    def _take_row(self, row: SharedRevision) -> bool:
         base = self._outbox.read_known(row.name)
         if row.rev <= base.rev or not is_topic(row.name):
             return False
@@ -436,6 +519,8 @@ class FleetSync:
         with self._backend.opened(make=True) as at, at.alone():
             stamp = at.stamp(row.name)
             ours = at.read(row.name)[0] if stamp is not None else None
+            if ours is None and row.name in self._outbox.list_purges():
+                return False  # another process of this machine purges it just now
             if digest_text(ours) == digest_text(row.body):
                 since = self._find_merged(row.name, as_it_was=False)
                 self._outbox.write_known(row.name, KnownFile(row.rev, digest_text(row.body), since))
@@ -447,39 +532,45 @@ class FleetSync:
                 self._outbox.write_known(row.name, KnownFile(row.rev, base.digest, base.since))
                 return False
             written = self._merge(row, ours, base) if unsent else {row.name: row.body}
+            if unsent:
+                author, said, when = Author("other", reason="merged two machines' changes"), "", None
+            else:  # as its author made it, whatever finds it here first
+                author, said, when = row.author, row.summary, limit_time(row.at)
+            self._store.announce_taken(written, author, said, when or 0.0)
             for file, data in written.items():
                 there = at.stamp(file)
                 if data is not None:
-                    at.write(file, data, there)
+                    at.write(file, data, there, modified=when)
                 elif there is not None:
                     at.remove(file, there)
             # If nothing of ours waits, what does is what came from others before, and is not sent back.
             since = self._find_merged(row.name, as_it_was=unsent and written[row.name] == ours)
             self._outbox.write_known(row.name, KnownFile(row.rev, digest_text(row.body), since))
-        author = row.author if not unsent else Author("other", reason="merged two machines' changes")
         for file in written:
             self._store.take_in(author, file)
         return True
 
     def _is_own(self, row: SharedRevision) -> bool:
         """True for a revision that this machine sent before it died: what it has now came after that."""
-        machine, _, id = row.id.rpartition("-")
-        if machine != self._outbox.machine:
+        if not self._is_ours(row):
             return False
         try:
-            number = self._backend.own_revisions().find(id).number
+            number = self._backend.own_revisions().find(row.id.rpartition("-")[2]).number
         except Mistake:
             return False
         self._outbox.write_known(row.name, KnownFile(row.rev, digest_text(row.body), number))
         return True
 
+    def _is_ours(self, row: SharedRevision) -> bool:
+        return row.id.rpartition("-")[0] == self._outbox.machine
+
     def _purge(self, row: SharedRevision) -> bool:
-        with self._backend.opened(make=True) as at, at.alone():
-            if (stamp := at.stamp(row.name)) is not None:
-                at.remove(row.name, stamp)
-            self._backend.own_revisions().purge(row.name)
-            self._outbox.write_known(row.name, KnownFile(row.rev, room=()))
-        self._store.take_in(row.author, row.name)
+        self._outbox.heard = row.name
+        try:
+            self._store.purge_file(row.name)
+        finally:
+            self._outbox.heard = ""
+        self._outbox.write_known(row.name, KnownFile(row.rev, gaps=()))
         return True
 
     def _merge(self, row: SharedRevision, ours: bytes | None, base: KnownFile) -> dict[str, bytes | None]:
@@ -526,6 +617,6 @@ def _follow(watched: weakref.ref[MemoryStore], backend: PostgresBackend, done: t
         try:
             FleetSync(store, backend).run()
             wait = EVERY
-        except SevenfoldError:
+        except (SevenfoldError, ConcurrentWrite):
             wait = 5.0
         del store

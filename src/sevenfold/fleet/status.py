@@ -19,7 +19,8 @@ class MachineRow(msgspec.Struct, frozen=True):
     name: str
     id: str
     seen_seconds: float  # Since it was heard of
-    behind: int  # Changes that it has not read
+    behind: int  # Changes of others that it has not read
+    held: int  # Texts that wait in its quarantine
 
 
 class FleetStatus(msgspec.Struct, frozen=True):
@@ -39,7 +40,8 @@ class FleetStatus(msgspec.Struct, frozen=True):
 
 _MACHINES = (
     "select m.name, m.id, greatest(extract(epoch from now() - m.seen_at), 0)::float8, (select count(*) from"
-    " sevenfold.revision r where r.space = m.space and (r.xid, r.seq) > (m.cursor_xid, m.cursor_seq))"
+    " sevenfold.revision r where r.space = m.space and (r.xid, r.seq) > (m.cursor_xid, m.cursor_seq)"
+    " and r.machine <> m.id), m.held"
     " from sevenfold.machine m where m.space = %s order by m.name, m.id"
 )
 

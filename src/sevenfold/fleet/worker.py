@@ -25,7 +25,7 @@ from sevenfold.core.errors import Failure, SevenfoldError
 from sevenfold.core.events import Emit
 from sevenfold.fleet.database import FleetAway, FleetDatabase
 from sevenfold.fleet.jobs import LEASE, ClaimedJob, JobQueue, OldFence
-from sevenfold.fleet.membership import FleetMembership, write_membership
+from sevenfold.fleet.membership import FleetMembership, drop_replicas, write_membership
 from sevenfold.fleet.memories import ConflictingWrite, FleetMemories
 from sevenfold.fleet.replica import FleetSync, PostgresBackend
 from sevenfold.fleet.words import EXTRACT, Learner
@@ -50,6 +50,11 @@ where kind <> 'dream' and xid > coalesce((select job.xid from sevenfold.job
     where job.space = one.space and job.kind = 'dream' order by job.xid desc limit 1), '0')
 group by tenant, space having count(*) >= %s
 on conflict do nothing
+"""
+_FRESH: Final = """
+select id from sevenfold.machine as one where starts_with(id, %s) and not exists (
+    select 1 from sevenfold.revision as purge where purge.space = one.space and kind = 'purge'
+    and (xid, seq) > (one.cursor_xid, one.cursor_seq))
 """
 
 
@@ -88,6 +93,16 @@ class FleetWorker:
     def schedule(self, after: int = DUE_AFTER) -> int:
         """Ask for the dreams that are due; returns their number."""
         return self._database.run(lambda connection: connection.execute(_DUE, (after,)).rowcount)
+
+    def forget_purged(self) -> None:
+        """Remove the replicas of this worker that hold what was purged elsewhere since."""
+        if not any(self._home.glob("*.lock")):
+            return
+        query, given = _FRESH, (f"{self.name}-",)
+        rows = self._database.run(lambda connection: connection.execute(query, given).fetchall())
+        fresh = {id for (id,) in rows}
+        if gone := drop_replicas(self._home, fresh.__contains__):
+            FleetMemories(self._database, 0, "").forget_machines(*gone)
 
     def work(self, kind: str, lease: float = LEASE) -> bool:
         """Take one job of a kind and do it; False if there is none."""

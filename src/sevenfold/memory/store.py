@@ -307,10 +307,19 @@ class MemoryStore:
 
     def purge(self, name: str) -> Saved:
         """Remove a memory from files, index, history and search, for good."""
-        from sevenfold.memory.dreams.stage import discard_all_stages, list_waiting_stages
-        from sevenfold.memory.folder.undo import purge_memory
+        from sevenfold.memory.folder.undo import find_file_ever
 
-        saved = self.changing(lambda desk: purge_memory(desk, name))
+        return self._purge(lambda desk: find_file_ever(desk, name))
+
+    def purge_file(self, file: str) -> None:
+        """Remove a file, or what is left of one that is gone, in the same way: another machine did."""
+        self._purge(lambda desk: file)
+
+    def _purge(self, find: Callable[[FolderTransaction], str]) -> Saved:
+        from sevenfold.memory.dreams.stage import discard_all_stages, list_waiting_stages
+        from sevenfold.memory.folder.undo import purge_file
+
+        saved = self.changing(lambda desk: purge_file(desk, find(desk)))
         file = saved.path.relative_to(self.path_of()).as_posix()
         self._recalling.purge(file)
         self._recalls.forget(file)
@@ -405,6 +414,15 @@ class MemoryStore:
         """Say whose bytes these are before they are written: whoever finds them first books them so."""
         digests, head = {self.file_of(path): digest_bytes(data)}, self._ledgers.load().head
         self._ledgers.announce(PendingWrite(head, author or self.author, "", digests))
+
+    def announce_taken(
+        self, files: Mapping[str, bytes | None], author: Author, summary: str, at: float
+    ) -> None:
+        """Say what another machine wrote before it is written, unless a write of ours is announced."""
+        head = self._past.head(self._clock.now())
+        if self._ledgers.announced(head) is None:
+            digests = {file: "" if data is None else digest_bytes(data) for file, data in files.items()}
+            self._ledgers.announce(PendingWrite(head, author, summary, digests, at))
 
     def after_write(self, path: Path, *, author: Author | None = None) -> list[Saved]:
         """Record the file that was just written at `path`; what others wrote meanwhile is theirs."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import socket
 import time
 
@@ -10,7 +12,7 @@ from sevenfold.cli.options import SharedOptions
 from sevenfold.cli.output import format_count, print_message, print_result, print_warning
 from sevenfold.cli.startup import read_command_context
 from sevenfold.core.errors import Failure, Mistake
-from sevenfold.fleet.database import VARIABLE, FleetDatabase
+from sevenfold.fleet.database import VARIABLE, FleetAway, FleetDatabase
 from sevenfold.fleet.membership import (
     FleetMembership,
     choose_address,
@@ -118,6 +120,7 @@ def _format_status(known: FleetStatus) -> list[str]:
     lines += [
         f"  {one.name}  {one.id}  seen {one.seen_seconds:.0f} s ago, "
         f"{format_count(one.behind, 'change')} behind"
+        + (f", {format_count(one.held, 'text')} in quarantine there" if one.held else "")
         for one in known.machines
     ]
     lines += [
@@ -141,6 +144,7 @@ def run_work(shared: SharedOptions, once: bool, most: int | None, asked: str, mo
     while most is None or done < most:
         try:
             worker.schedule()
+            worker.forget_purged()
             found = sum(worker.work(kind) for kind in kinds)
         except Failure as error:
             if once:
@@ -157,11 +161,15 @@ def run_work(shared: SharedOptions, once: bool, most: int | None, asked: str, mo
     return 0
 
 
+def _parse_amount(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        if 0 <= (amount := float(text)) < math.inf:
+            return amount
+    raise Mistake(f"{text!r} is no amount; give one such as 5.00, or 'none'")
+
+
 def set_limit(shared: SharedOptions, amount: str) -> int:
-    try:
-        limit = None if amount == "none" else float(amount)
-    except ValueError:
-        raise Mistake(f"{amount!r} is no amount; give one such as 5.00, or 'none'") from None
+    limit = None if amount == "none" else _parse_amount(amount)
     member = _require_member(shared)
     FleetDatabase(_address(shared, None), member.tenant).set_limit(limit)
     said = "any amount" if limit is None else f"{limit:.2f}"
@@ -170,10 +178,13 @@ def set_limit(shared: SharedOptions, amount: str) -> int:
     return 0
 
 
-def run_leave(shared: SharedOptions) -> int:
+def run_leave(shared: SharedOptions, now: bool) -> int:
     member, place = _require_member(shared), resolve_memory_place(shared)
     with open_memory(shared) as memory:
-        end_membership(place, memory)
+        try:
+            end_membership(place, memory, now)
+        except FleetAway as error:
+            raise FleetAway(f"{error}; 'sevenfold fleet leave --now' leaves without it") from None
         path = memory.path_of()
     print_message(shared, f"left {member.slug}: the memories are plain files in {path}")
     print_result(shared, "", {**_describe(member), "folder": path})

@@ -375,7 +375,7 @@ class _FileDifference(msgspec.Struct, frozen=True):
     held: bool = False
 
 
-_Part: TypeAlias = tuple[Author, str, dict[str, _FileDifference]]
+_Part: TypeAlias = tuple[Author, str, dict[str, _FileDifference], float]
 
 
 def is_up_to_date(desk: FolderTransaction) -> bool:
@@ -406,7 +406,7 @@ def record_external_changes(
         desk.write(index, data, held=held)
         ours = _FileDifference("updated", "", data, held=bool(held))
         if index in found or not parts:  # a change of the index by the user is a revision of its own
-            parts.append((FOUND, "brought the index up to date", {index: ours}))
+            parts.append((FOUND, "brought the index up to date", {index: ours}, 0.0))
         else:
             parts[-1][2][index] = ours
     saved = [one for part in parts for one in _recorded(desk, part)]
@@ -427,9 +427,9 @@ def _retold(desk: FolderTransaction, found: dict[str, _FileDifference]) -> dict[
 
 
 def _recorded(desk: FolderTransaction, part: _Part) -> Iterator[Saved]:
-    author, summary, files = part
+    author, summary, files, at = part
     kept = {file: one.data for file, one in files.items() if not one.held}
-    revision = desk.record(kept, author, summary) if kept else ""
+    revision = desk.record(kept, author, summary, at=at) if kept else ""
     for file, one in files.items():
         if is_topic(file):
             known = "" if one.held else revision
@@ -448,12 +448,12 @@ def _by_writer(
     rest = {file: one for file, one in found.items() if file not in done}
     parts = list[_Part]()
     if pending and done:
-        parts.append((pending.author, pending.summary or _told(done), done))
+        parts.append((pending.author, pending.summary or _told(done), done, pending.at))
     mine = {file: rest.pop(file)} if file in rest else {}
     if rest:
-        parts.append((author if not file else FOUND, _told(rest), rest))
+        parts.append((author if not file else FOUND, _told(rest), rest, 0.0))
     if mine:
-        parts.append((author, _told(mine), mine))
+        parts.append((author, _told(mine), mine, 0.0))
     return parts
 
 

@@ -185,6 +185,7 @@ class PendingWrite(msgspec.Struct, frozen=True):
     author: Author
     summary: str
     digests: dict[str, str]
+    at: float = 0.0  # When it was made, if that was elsewhere; 0: now
 
 
 class LedgerChanges(msgspec.Struct, frozen=True):
@@ -566,11 +567,12 @@ class FolderTransaction:
         author: Author,
         summary: str,
         takes_back: TakenRevisions | None = None,
+        at: float = 0.0,
     ) -> str:
-        """Record these files; returns the revision, empty if it could not be written."""
+        """Record these files; returns the revision, empty if it could not be written. `at` 0 is now."""
         found = self.ledger.head == "" and author.kind == "other"
         revision = self.past.record(
-            None if found else files, lambda: self.whole(files), author, summary, self.now, takes_back
+            None if found else files, lambda: self.whole(files), author, summary, at or self.now, takes_back
         )
         head = self.past.head(self.now)
         sure = revision is not None or head == NONE

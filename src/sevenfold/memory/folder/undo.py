@@ -364,9 +364,8 @@ def _written(file: str, data: bytes, history: RevisionLog) -> float | None:
     return at
 
 
-def purge_memory(desk: FolderTransaction, asked: str) -> Saved:
+def purge_file(desk: FolderTransaction, file: str) -> Saved:
     """Take a memory out of the folder, the index and the history. It cannot be undone."""
-    file = find_file_ever(desk, asked)
     name = _name(desk, file, None)
     if desk.past.head(desk.now) == NONE:
         desk.past.ask(lambda history: history.log(limit=1))  # says why nothing can be purged there

@@ -274,6 +274,10 @@ class Quarantine:
         last = int(data) if data.strip().isdigit() else _HIGHEST
         return last if last < _HIGHEST else max([0, *self._numbers()]) + _AHEAD
 
+    def count(self) -> int:
+        """The number of texts that are held."""
+        return len(self._numbers())
+
     def _numbers(self) -> list[int]:
         names = self._texts.sizes()
         return sorted({int(match[1]) for name in names if (match := _NAME.fullmatch(name))})

@@ -283,21 +283,24 @@ def keep_numbers(db: Rows, count: int) -> int:
     return newest
 
 
-def add_past(db: Rows, file: str, past: Sequence[tuple[Revision, bytes | None]]) -> None:
-    """Add what a file was, up to the revision with which it begins here and whose text the last one has."""
-    path, was = encode_path(file), None
-    (begin,) = db.execute("select min(number) from change where file = ?", (path,)).fetchone()
+def add_past(db: Rows, file: str, past: Sequence[tuple[Revision, bytes | None]], after: int = 0) -> None:
+    """Add what a file was between two of its revisions: `after` a number, up to the text that came next."""
+    path = encode_path(file)
+    query = "select number, action from change where file = ? and number > ? order by number"
+    rows = db.execute(query, (path, after)).fetchall()
+    if not past or (rows and rows[0][0] == past[0][0].number):  # it was added before
+        return
+    later = [(number, action, read_content(db, path, number)) for number, action in rows]
+    db.execute("delete from change where file = ? and number > ?", (path, after))
+    was = read_content(db, path, after) if after else None
     for revision, data in past:
-        if begin == revision.number:
-            return
-        action = classify_change(was, data)
-        if begin and revision is past[-1][0] and data == read_content(db, path, begin):
-            moved = (revision.number, action, path, begin)
-            db.execute("update change set number = ?, action = ? where file = ? and number = ?", moved)
-        else:
-            write_change(db, path, revision.number, action, data)
+        write_change(db, path, revision.number, classify_change(was, data), data)
         write_revision(db, revision)
         was = data
+    if later and later[0][2] == was:  # the same text, taken as the newest: it has its own revision now
+        del later[0]
+    for number, action, data in later:  # their contents are kept as differences to the one before
+        write_change(db, path, number, action, data)
 
 
 def read_folder(db: Rows, number: int) -> dict[str, bytes]:
