@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Mapping, Sequence
 from functools import cache
 from multiprocessing import Pool
@@ -109,11 +108,7 @@ def replay_session(job: SessionJob) -> list[SessionReplay]:
     before = next((n for n, id in enumerate(ids) if id not in job.copied), len(ids))
     if before == len(ids):
         return []
-    done = []
-    for policy in job.policies:
-        done.append(_replay_policy(job, recorded, entries, policy, before, parsing))
-        gc.collect()  # A drive has reference cycles that hold the texts of a view
-    return done
+    return [_replay_policy(job, recorded, entries, policy, before, parsing) for policy in job.policies]
 
 
 def list_request_ids(entries: Sequence[Entry]) -> list[str]:

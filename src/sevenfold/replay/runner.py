@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import signal
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -168,7 +167,6 @@ def _drive_policies(
             done[policy.name] = _drive_policy(under, job, entries, at, window, parsing, told)
         except (SevenfoldError, *BROKEN) as error:
             errors += (f"{policy.name}: {_format_error(error, job.found.path)}",)
-        gc.collect()  # the drive has reference cycles that hold the texts of a view
     return ReplayResult(
         number=job.number,
         path=job.found.path,
