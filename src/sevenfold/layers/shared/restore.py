@@ -410,12 +410,17 @@ _WHAT: Final = (
     " it, the newest first, each under the file or the tool where it was seen last. They are names and no"
     " more: read the place before relying on one."
 )
-_NAME: Final = r"[A-Za-z_](?<!\w.)[A-Za-z0-9_]*+(?!\w)(?:\.[A-Za-z_][A-Za-z0-9_]*+(?!\w))*+"
+_NAME: Final = (
+    r"(?:[A-Za-z](?<!\w.)[a-z]*+(?!\w|\.[A-Za-z_])[^A-Za-z_]*+)++"
+    r"|([A-Za-z_](?<!\w.)[A-Za-z0-9_]*+(?!\w)(?:\.[A-Za-z_][A-Za-z0-9_]*+(?!\w))*+)"
+)
+"""The group is a possible name; words of a language are passed over, many at a time."""
 _SHAPED: Final = r"[a-z][A-Z]|[A-Z]{2}[a-z]|_\w|[A-Za-z]\d|\w\.\w"
 """Plain words say nothing about where they are from; with a dot they say of what they are a part."""
-_RANDOM: Final = re.compile(r"(?:[A-Za-z]*\d){4}|(?=\w{12})[A-Za-z]*\d+[A-Za-z]|[A-Z0-9]{16}")
+_RANDOM: Final = re.compile(
+    r"(?:^|[._])(?:(?:[A-Za-z]*\d){4}|(?=[A-Za-z0-9]{12})[A-Za-z]*\d+[A-Za-z]|[A-Z0-9]{16})"
+)
 """The beginning of a key or a hash, between the dots and lines of a name."""
-_PARTS: Final = r"[._]"
 _CREDENTIAL: Final = re.compile(
     r"^.*(?:(?:passw(?:or)?d|passphrase|secret|token|api_?key|credential|bearer)\w*[\"']?\s*[:=]"
     r"|\w://[^/\s:@]+:[^/\s@]+@).*$",
@@ -483,7 +488,7 @@ class _FoundNames:
 
 @lru_cache(maxsize=KNOWN)
 def _tells(name: str) -> bool:
-    return bool(re.search(_SHAPED, name)) and not any(map(_RANDOM.match, re.split(_PARTS, name)))
+    return re.search(_SHAPED, name) is not None and _RANDOM.search(name) is None
 
 
 def _harmless(text: str) -> str:
