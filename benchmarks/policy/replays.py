@@ -23,7 +23,7 @@ from sevenfold.recordings.finder import (
     find_repeated_reads,
     read_first_requests,
 )
-from sevenfold.recordings.recorded_session import RecordedSession, convert_recording
+from sevenfold.recordings.recorded_session import RecordedSession, retell_recording
 from sevenfold.recordings.windows import find_session_window
 from sevenfold.replay.costs import find_largest_fixed, find_session_price
 from sevenfold.replay.driver import drive_session
@@ -102,7 +102,7 @@ def replay_session(job: SessionJob) -> list[SessionReplay]:
     """One session under each policy; nothing for a file in which all is copied, or no model answered."""
     began = process_time()
     recorded = read_session(job.path)
-    entries = convert_recording(recorded).entries
+    entries = retell_recording(recorded).entries
     parsing = process_time() - began
     ids = list_request_ids(entries)
     before = next((n for n, id in enumerate(ids) if id not in job.copied), len(ids))

@@ -170,12 +170,14 @@ def drive_session(
     frame = Frame(model, tools=({**EDIT_SCHEMA},), ttl=ttl, system_ttl=policy.system_ttl)
     able = replace(find_capabilities(model), window=window or find_session_window(entries, model).tokens)
     limits = Thresholds.of(able.window, able.max_output, compact_percent=policy.auto_compact_percent)
-    drive = partial(SessionDrive, entries, policy, frame, limits, price, able=able, prices=prices, fixed=fixed)
-    # A drive has reference cycles that hold the texts of a view. They are looked for in what it has made: what
-    # was there before is many times as much, and would take longer than the drive of a short session.
+    # A drive has reference cycles that hold the texts of a view. They are looked for in what it has made
+    # alone: what was there before is many times as much, and stays.
     gc.freeze()
     try:
-        return drive().run(scratch, tell)
+        made = SessionDrive(entries, policy, frame, limits, price, able=able, prices=prices, fixed=fixed)
+        outcome = made.run(scratch, tell)
+        del made
+        return outcome
     finally:
         gc.collect()
         gc.unfreeze()
