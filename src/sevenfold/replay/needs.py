@@ -36,8 +36,11 @@ INPUT, SAID, THOUGHT = "<", "@", "~"  # Suffix and prefixes of sources that are 
 
 _NUMBERED: Final = re.compile(r"^\d+[→\t:-]")
 _WORD: Final = re.compile(
-    r"[A-Za-z_0-9](?:(?<![0-9])[A-Za-z0-9_]*+(?:[./-][A-Za-z0-9_]++)*+|[\d.]{3,}\d)"
-)  # Begins with one set of characters for both kinds: a search skips to them
+    r"(?:[A-Za-z][a-z]*+(?![A-Za-z0-9_]|[./-][A-Za-z0-9_])[^A-Za-z_0-9]*+)++"
+    r"|([A-Za-z_0-9](?:(?<![0-9])[A-Za-z0-9_]*+(?:[./-][A-Za-z0-9_]++)*+|[\d.]{3,}\d))"
+)
+"""The group is a possible word; words of a language are passed over, many at a time. It begins with one set
+of characters for both its kinds: a search skips to them."""
 _SHAPED: Final = re.compile(r"[_\d./]|-.*-|[a-z][A-Z]")  # One hyphen makes no name: line-based, re-run
 _SCHEMA: Final = frozenset({"output_mode", "status", "type", "subagent_type", "model", "priority"})
 """Arguments whose values the tool's schema names."""
@@ -132,9 +135,9 @@ class _TraceFilter:
 
     def find_lines(self, text: str) -> set[str]:
         """The lines of a text that a reply has; only those that end like one are looked at closely."""
-        lines = text.splitlines() if self._ends else ()
-        near = [line for line in map(str.rstrip, lines) if line[-SHORTEST_LINE:] in self._ends]
-        return self.lines & _strip_lines("\n".join(near))
+        lines, ends = text.splitlines() if self._ends else (), self._ends
+        near = [line for line in map(str.rstrip, lines) if line[-SHORTEST_LINE:] in ends]
+        return self.lines & _strip_lines("\n".join(near)) if near else set()
 
     def find_words(self, text: str, block: Block | None = None) -> set[str]:
         """The rare words of a text that a reply has; `block`: that whose text it is."""
