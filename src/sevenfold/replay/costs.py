@@ -93,7 +93,7 @@ class CacheProvider:
     def note_reply_end(self, now: float) -> None:
         """Count the lifetime of the prefix from the end of the reply, as recorded sessions show."""
         if self._last is not None:
-            self._cache.look(SCOPE, self._last, MINIMUM, now)
+            self._cache.read(SCOPE, self._last, now)
 
     def _cut_to_known(self, prompt: CachedPrompt) -> CachedPrompt:
         """The part of the first request that other sessions had sent before."""
