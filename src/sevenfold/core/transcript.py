@@ -168,7 +168,7 @@ class _MessageBuffer:
         self.where[placed.id] = at = len(self.items)
         self.items.append(placed)
         for block in placed.message.content:
-            if isinstance(block, ToolResult):
+            if type(block) is ToolResult:
                 self.results[block.tool_use_id] = (*self.results.get(block.tool_use_id, ()), at)
 
     def keeping(self, items: list[PlacedMessage]) -> _MessageBuffer:

@@ -159,18 +159,18 @@ def _hash_prefix(before: bytes, message: Message) -> bytes:
 
 def _hash_block(block: Block) -> int:
     """A text keeps its own hash; to encode it would make a second copy of it."""
-    if isinstance(block, Text):
+    if type(block) is Text:
         return hash((block.text, _encode(block.extra) if block.extra else b""))
-    if isinstance(block, ToolResult) and isinstance(block.content, str):
+    if type(block) is ToolResult and isinstance(block.content, str):
         rest = _encode(block.extra) if block.extra else b""
         return hash((block.tool_use_id, block.content, block.is_error, rest))
     return hash(_encode(block))
 
 
 def _name_kind(block: object) -> str:
-    if isinstance(block, ToolUse):
+    if type(block) is ToolUse:
         return "tool_use"
-    return "tool_result" if isinstance(block, ToolResult) else "text"
+    return "tool_result" if type(block) is ToolResult else "text"
 
 
 UNKNOWN: Final = Price(

@@ -211,7 +211,10 @@ def iterate_strings(value: Json | list[object] | object) -> Iterator[str]:
         yield value
     elif isinstance(value, dict):
         for key, inner in value.items():
-            if key not in _SCHEMA:
+            if isinstance(inner, str):  # most are, and a generator for each takes a while
+                if key not in _SCHEMA:
+                    yield inner
+            elif key not in _SCHEMA:
                 yield from iterate_strings(inner)
     elif isinstance(value, list):
         for inner in value:
@@ -365,7 +368,7 @@ class AbsenceTracker:
 
 def _iterate_texts(message: Message) -> Iterator[str]:
     for block in message.content:
-        if isinstance(block, Text | ToolResult):
+        if type(block) is Text or type(block) is ToolResult:
             yield block.text
-        elif isinstance(block, ToolUse):
+        elif type(block) is ToolUse:
             yield from iterate_strings(block.input)
