@@ -137,7 +137,7 @@ class _TraceFilter:
         """The lines of a text that a reply has; only those that end like one are looked at closely."""
         lines, ends = text.splitlines() if self._ends else (), self._ends
         near = [line for line in map(str.rstrip, lines) if line[-SHORTEST_LINE:] in ends]
-        return self.lines & _strip_lines("\n".join(near)) if near else set()
+        return self.lines & _strip_lines(near) if near else set()
 
     def find_words(self, text: str, block: Block | None = None) -> set[str]:
         """The rare words of a text that a reply has; `block`: that whose text it is."""
@@ -186,8 +186,10 @@ class _TraceIndex:
 
 def _add_source(known: dict[str, list[str]], part: str, source: str, most: int) -> None:
     """Add a source; one more than `most` means that there are too many."""
-    sources = known.setdefault(part, [])
-    if source not in sources and len(sources) <= most:
+    sources = known.get(part)
+    if sources is None:
+        known[part] = [source]
+    elif len(sources) <= most and source not in sources:
         sources.append(source)
 
 
@@ -223,11 +225,11 @@ def iterate_strings(value: Json | list[object] | object) -> Iterator[str]:
 
 def find_long_lines(text: str) -> set[str]:
     """The lines of a text that are long enough to be recognised, without line numbers and margins."""
-    return {line for line in _strip_lines(text) if len(line) >= SHORTEST_LINE}
+    return {line for line in _strip_lines(text.splitlines()) if len(line) >= SHORTEST_LINE}
 
 
-def _strip_lines(text: str) -> set[str]:
-    lines = set(map(str.strip, text.splitlines()))
+def _strip_lines(given: Iterable[str]) -> set[str]:
+    lines = set(map(str.strip, given))
     first = {line: _NUMBERED.match(line) for line in lines if line[:1].isdecimal()}
     numbered = {line: line[found.end() :].strip() for line, found in first.items() if found}
     return lines.difference(numbered).union(numbered.values()) if numbered else lines
