@@ -170,9 +170,11 @@ def drive_session(
     frame = Frame(model, tools=({**EDIT_SCHEMA},), ttl=ttl, system_ttl=policy.system_ttl)
     able = replace(find_capabilities(model), window=window or find_session_window(entries, model).tokens)
     limits = Thresholds.of(able.window, able.max_output, compact_percent=policy.auto_compact_percent)
-    # A drive has reference cycles that hold the texts of a view. They are looked for in what it has made
-    # alone: what was there before is many times as much, and stays.
+    # A drive has reference cycles that hold the texts of a view. They are looked for once, at its end, and
+    # in what it has made alone: what was there before is many times as much, and stays.
+    collects = gc.isenabled()
     gc.freeze()
+    gc.disable()
     try:
         made = SessionDrive(entries, policy, frame, limits, price, able=able, prices=prices, fixed=fixed)
         outcome = made.run(scratch, tell)
@@ -181,6 +183,8 @@ def drive_session(
     finally:
         gc.collect()
         gc.unfreeze()
+        if collects:
+            gc.enable()
 
 
 class SessionDrive:

@@ -430,7 +430,9 @@ _WORDS: Final = (
     *("passw", "passphrase", "secret", "token", "apikey", "api_key", "credential", "bearer"),
     "://",
 )
-"""One of these stands in every line that `_CREDENTIAL` finds."""
+"""One of these stands in every line that `_CREDENTIAL` finds ..."""
+_GIVEN: Final = r"\w*[\"']?\s*[:=]|(?<=://)"
+"""... with this behind it."""
 KNOWN: Final = 20_000  # Names of which it is remembered whether they tell anything
 
 
@@ -497,7 +499,8 @@ def _harmless(text: str) -> str:
     there = [word for word in _WORDS if word in folded]
     if not there:
         return text
-    places = {folded.rfind("\n", 0, at) + 1 for word in there for at in _each(word, folded)}
+    is_given, ends = re.compile(_GIVEN).match, (end for word in there for end in _each(word, folded))
+    places = {folded.rfind("\n", 0, end) + 1 for end in ends if is_given(folded, end)}
     if len(folded) != len(text):  # places in one are not places in the other
         return _CREDENTIAL.sub("", text)
     parts, kept = list[str](), 0
@@ -509,9 +512,10 @@ def _harmless(text: str) -> str:
 
 
 def _each(word: str, text: str) -> Iterator[int]:
+    """The end of each place where the text has this word."""
     at = text.find(word)
     while at >= 0:
-        yield at
+        yield at + len(word)
         at = text.find(word, at + 1)
 
 
