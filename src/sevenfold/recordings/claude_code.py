@@ -329,8 +329,9 @@ class RecordChain:
         if node is None:
             node = self.replies[id] = self._node(line, record)
             node.role = "assistant"
+        else:
+            node.last_line, node.at = line, record.at or node.at
         self.nodes[record.uuid or ""] = node
-        node.last_line, node.at = line, record.at or node.at
         node.usages.append(read_usage(record))
         node.stop = (record.message.stop_reason if record.message else None) or node.stop
         for block in message.content:

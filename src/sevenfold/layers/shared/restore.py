@@ -160,7 +160,7 @@ class _FoundFiles:
         self._cut, self._each, self._parts = cut, each, parts
         self._left = room - cut.tokens(_framed("", (), (), ())) - MARGIN
         self._shown: list[tuple[str, str]] = []
-        self._names: dict[str, list[str]] = {}
+        self._taken: list[tuple[str, str]] = []
         self._long: list[str] = []
         self._gone: list[str] = []
 
@@ -172,10 +172,10 @@ class _FoundFiles:
         if text is None:
             self._name(self._gone, path)
             return
-        names = self._names.setdefault(text, [])
-        if any(path.endswith(f"/{name}") or name.endswith(f"/{path}") for name in names):
-            return  # the same file, named in short
-        names.append(path)
+        for known, other in self._taken:
+            if (path.endswith(f"/{known}") or known.endswith(f"/{path}")) and text == other:
+                return  # the same file, named in short
+        self._taken.append((path, text))
         where = ""
         if self._cut.tokens(text) > self._each:
             text, where = cut_excerpts(text, self._parts.get(path, ()), self._each / self._cut.tokens(text))
