@@ -32,7 +32,7 @@ TOP_LEVEL_ENTRIES = 30 - 2
 # a machine that joins a fleet from the newest texts and fetches what was before when asked 80; replay and
 # clearing that look at less 40; statements weighed by their words 16;
 # recorded clearings carried out in a replay 5; writes that pass whole or not at all, where asked 5;
-# a replay that reads a recording without working out its view 95.
+# a replay that works out no view of a recording and does less for each request 95.
 PACKAGE_LINES = 105_017
 
 
