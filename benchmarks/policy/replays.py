@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Mapping, Sequence
 from functools import cache
 from multiprocessing import Pool
@@ -24,7 +23,7 @@ from sevenfold.recordings.finder import (
     find_repeated_reads,
     read_first_requests,
 )
-from sevenfold.recordings.recorded_session import RecordedSession, convert_recording
+from sevenfold.recordings.recorded_session import RecordedSession, retell_recording
 from sevenfold.recordings.windows import find_session_window
 from sevenfold.replay.costs import find_largest_fixed, find_session_price
 from sevenfold.replay.driver import drive_session
@@ -111,7 +110,7 @@ def replay_session(job: SessionJob) -> list[SessionReplay]:
     """One session under each policy; nothing for a file in which all is copied, or no model answered."""
     began = process_time()
     recorded = read_session(job.path)
-    entries = convert_recording(recorded).entries
+    entries = retell_recording(recorded).entries
     parsing = process_time() - began
     ids = list_request_ids(entries)
     before = next((n for n, id in enumerate(ids) if id not in job.copied), len(ids))
@@ -119,11 +118,7 @@ def replay_session(job: SessionJob) -> list[SessionReplay]:
         return []
     if job.first is not None:
         entries = _cut_beginning(entries, job.first)
-    done = []
-    for policy in job.policies:
-        done.append(_replay_policy(job, recorded, entries, policy, before, parsing))
-        gc.collect()  # A drive has reference cycles that hold the texts of a view
-    return done
+    return [_replay_policy(job, recorded, entries, policy, before, parsing) for policy in job.policies]
 
 
 def _cut_beginning(entries: Sequence[Entry], requests: int) -> list[Entry]:

@@ -115,7 +115,8 @@ class Turn:
                 short = refused is not None and start - view.tokens < wanted
                 pressure = self.pressure(refused if short else None)
             with FailureReport(self.emit, layer):
-                self.append(get_label(layer), await layer.fit(request, pressure))
+                if handed := await layer.fit(request, pressure):
+                    self.append(get_label(layer), handed)
         return self.transcript.view is not warm and self.transcript.view.tokens < start
 
     async def _whole_reply(self) -> Reply:

@@ -58,9 +58,9 @@ def find_frontier(view: View) -> list[int]:
     value = view.marks.get(FRONTIER)
     if value is None:
         return []
+    where, end = view.buffer.where, len(view)
     ids = value if isinstance(value, list | tuple) else [value]
-    found = [view.where(id) for id in ids if isinstance(id, int)]
-    return [at for at in found if at is not None]
+    return [where[id] for id in ids if isinstance(id, int) and where.get(id, end) < end]
 
 
 def make_frontier_mark(view: View, first: int, then: int) -> Mark:

@@ -15,7 +15,7 @@ from sevenfold.core.events import Emit, Event, Remembered
 from sevenfold.memory.guard.gate import Hear
 from sevenfold.memory.store import Memory
 from sevenfold.recordings.finder import ReplayFile, read_recording
-from sevenfold.recordings.recorded_session import convert_recording
+from sevenfold.recordings.recorded_session import convert_recording, retell_recording
 from sevenfold.storage.places import check_session_id, claim_places
 from sevenfold.storage.waiting_notes import WaitingFolder
 
@@ -31,7 +31,7 @@ def read_grounds(path: Path) -> Hear | None:
         recorded = read_recording(ReplayFile(str(path)))
     except (OSError, SevenfoldError):
         return None
-    return None if recorded is None else lambda: collect_write_sources(convert_recording(recorded).entries)
+    return None if recorded is None else lambda: collect_write_sources(retell_recording(recorded).entries)
 
 
 async def learn_from_recording(path: Path, at: Project, model: str | None, emit: Emit) -> list[Remembered]:

@@ -115,7 +115,7 @@ def encode_message(message: Message) -> bytes:
 
 def strip_unsigned_thinking(message: Message) -> Message:
     """Without unsigned thinking: it came from another kind of model, and is refused."""
-    if not any(isinstance(b, Thinking) and not b.signature for b in message.content):
+    if not any(type(b) is Thinking and not b.signature for b in message.content):
         return message
     kept = (b for b in message.content if not isinstance(b, Thinking) or b.signature)
     return Message(message.role, tuple(kept))

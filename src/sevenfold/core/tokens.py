@@ -204,12 +204,12 @@ class Pressure(msgspec.Struct, frozen=True):
 def measure_message(message: Message) -> MessageSize:
     text = json = flat = frames = 0  # plain numbers: a sum of sizes would make an object for each block
     for block in message.content:
-        if isinstance(block, Text):
+        if type(block) is Text:
             text += count_bytes(block.text)
-        elif isinstance(block, ToolUse):
+        elif type(block) is ToolUse:
             json += len(block.name) + len(_encode(block.input))
             frames += 3
-        elif isinstance(block, ToolResult):
+        elif type(block) is ToolResult:
             frames += 1
             inner = block.content
             if not isinstance(inner, str):
@@ -220,11 +220,11 @@ def measure_message(message: Message) -> MessageSize:
                 json += count_bytes(inner)
             else:
                 text += count_bytes(inner)
-        elif isinstance(block, Thinking):
+        elif type(block) is Thinking:
             text += count_bytes(block.thinking)
-        elif isinstance(block, RedactedThinking):
+        elif type(block) is RedactedThinking:
             text += count_bytes(block.data)
-        elif isinstance(block, Opaque):
+        elif type(block) is Opaque:
             json += count_bytes(block.raw)
         else:
             flat += 1

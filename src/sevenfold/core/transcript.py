@@ -168,7 +168,7 @@ class _MessageBuffer:
         self.where[placed.id] = at = len(self.items)
         self.items.append(placed)
         for block in placed.message.content:
-            if isinstance(block, ToolResult):
+            if type(block) is ToolResult:
                 self.results[block.tool_use_id] = (*self.results.get(block.tool_use_id, ()), at)
 
     def keeping(self, items: list[PlacedMessage]) -> _MessageBuffer:
@@ -306,11 +306,12 @@ class View(msgspec.Struct, frozen=True, eq=False):
             case Undo():
                 raise TypeError("an undo is worked out by the transcript")
 
-    def _append(self, id: Id, message: Message, by: str) -> View:
+    def _append(self, id: Id, message: Message, by: str, **changed: Any) -> View:
+        """The view with one message more, and with these fields `changed`."""
         buffer = self.buffer if len(self.buffer.items) == self.length else self._own_buffer()
         size = measure_message(message)
         buffer.add(PlacedMessage(id, message, by, size))
-        return replace(self, buffer=buffer, length=self.length + 1, size=self.size + size)
+        return replace(self, buffer=buffer, length=self.length + 1, size=self.size + size, **changed)
 
     def _own_buffer(self) -> _MessageBuffer:
         return cast(_MessageBuffer, self.buffer).keeping(list(self))
@@ -320,9 +321,7 @@ class View(msgspec.Struct, frozen=True, eq=False):
         if self.reported and not self.edited and reply.usage.prompt:
             came = self.size - self.reported.size
             learned = learned.learn(came, reply.usage.prompt - self.reported.tokens)
-        grown = replace(
-            self._append(entry.id, reply.message, "model"), replied_at=entry.at, calibration=learned
-        )
+        grown = self._append(entry.id, reply.message, "model", replied_at=entry.at, calibration=learned)
         if not reply.usage.total:
             return grown
         reported = ReportedUsage(reply.usage.total, grown.size, entry.id)

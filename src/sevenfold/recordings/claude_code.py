@@ -16,7 +16,17 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.core.messages import Block, Json, Message, Role, Text, ToolResult, ToolUse, parse_message
+from sevenfold.core.messages import (
+    Block,
+    Json,
+    Message,
+    Opaque,
+    Role,
+    Text,
+    ToolResult,
+    ToolUse,
+    parse_message,
+)
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Problem, Reply
 from sevenfold.recordings.reader import parse_time, repair_halves
@@ -153,10 +163,10 @@ def read_message(record: ClaudeCodeRecord, role: Role) -> Message:
     content = bytes(record.message.content) if record.message else b"null"
     try:
         if content[:1] == b"[":
-            blocks = _decode_blocks(content)
-            if not all(bytes(block).startswith(b"{") for block in blocks):
+            message = parse_message(role, _decode_blocks(content))
+            if any(type(block) is Opaque and not block.raw.startswith("{") for block in message.content):
                 msgspec.json.decode(content, type=list[_AnyObject])  # its error says what is there
-            return parse_message(role, blocks)
+            return message
         said = msgspec.json.decode(content, type=str | None)
     except msgspec.DecodeError as error:
         raise ValueError(f"the message cannot be read: {error}") from None
@@ -319,8 +329,9 @@ class RecordChain:
         if node is None:
             node = self.replies[id] = self._node(line, record)
             node.role = "assistant"
+        else:
+            node.last_line, node.at = line, record.at or node.at
         self.nodes[record.uuid or ""] = node
-        node.last_line, node.at = line, record.at or node.at
         node.usages.append(read_usage(record))
         node.stop = (record.message.stop_reason if record.message else None) or node.stop
         for block in message.content:

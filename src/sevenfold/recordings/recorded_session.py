@@ -1,7 +1,7 @@
 """A session that some tool recorded: what was said, on which branch, and what was compacted.
 
 Readers produce these values; nothing here knows any one format. `convert_recording` makes a transcript of
-the active branch, with its compactions as edits.
+the active branch, with its compactions as edits; `retell_recording` makes its entries alone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,18 @@ from msgspec.structs import replace
 
 from sevenfold.core.messages import Message, ToolResult, ToolUse
 from sevenfold.core.tokens import measure_message
-from sevenfold.core.transcript import Mark, Problem, Replace, Reply, Results, Transcript
+from sevenfold.core.transcript import (
+    Entry,
+    Id,
+    Mark,
+    Problem,
+    Replace,
+    Reply,
+    Results,
+    Transcript,
+    View,
+    What,
+)
 
 
 class RecordedCompaction(msgspec.Struct, frozen=True):
@@ -172,18 +183,37 @@ CLEARED: Final = "[this result was cleared from the view when the session was re
 
 def convert_recording(recorded: RecordedSession, tip: str | None = None) -> Transcript:
     """The branch that ends at `tip` (the active one unless told) as a transcript, kept in memory."""
+    retold, at = retell_recording(recorded, tip), 0.0
+    transcript = Transcript(lambda: at)
+    transcript.problems.extend(retold.problems)
+    for entry in retold.entries:
+        at = entry.at
+        transcript.add(entry.what, by=entry.by)
+    return transcript
+
+
+class RetoldSession(msgspec.Struct, frozen=True):
+    """The entries of a recorded branch, and what was wrong with it."""
+
+    entries: list[Entry]
+    problems: list[Problem]
+
+
+def retell_recording(recorded: RecordedSession, tip: str | None = None) -> RetoldSession:
+    """Makes the entries of that branch. To work out its view as well takes as long as all the rest."""
     retelling = _SessionRetelling(recorded)
     for said in recorded.branch(recorded.tip if tip is None else tip):
         retelling.tell(said)
-    return retelling.transcript
+    return RetoldSession(retelling.entries, retelling.problems)
 
 
 class _SessionRetelling:
     def __init__(self, recorded: RecordedSession) -> None:
         self.at = 0.0
-        self.transcript = Transcript(lambda: self.at)
-        self.transcript.problems.extend(recorded.problems)
-        self.placed: dict[str, int] = {}
+        self.entries: list[Entry] = []
+        self.problems = list(recorded.problems)
+        self._view, self._seen = View(), 0
+        self.placed: dict[str, Id] = {}
         self.answers = {
             said.parent: said
             for said in recorded.entries
@@ -202,10 +232,10 @@ class _SessionRetelling:
             case RecordedCompaction() as compaction:
                 self._compacted(said, compaction)
             case RecordedClearing(ids):
-                view = self.transcript.view
+                view = self._get_view()
                 shown = {id: CLEARED for id in ids if view.result_at(id) is not None}
                 if shown:
-                    self.transcript.add(Results(shown), by="recorded")
+                    self._append(Results(shown), "recorded")
 
     def _reply(self, said: RecordedEvent, reply: Reply) -> None:
         if not reply.message.content:
@@ -243,12 +273,12 @@ class _SessionRetelling:
         self.told.add(by.uuid)
 
     def _compacted(self, said: RecordedEvent, compaction: RecordedCompaction) -> None:
-        view = self.transcript.view
         if compaction.summary is None:
             self._problem(said, "a compaction without its summary: the view is left as it was")
             return
+        view = self._get_view()
         facts = {"trigger": compaction.trigger, "tokens_before": compaction.tokens_before}
-        self.transcript.add(Mark("compacted", facts), by="recorded")
+        self._append(Mark("compacted", facts), "recorded")
         kept = self.placed.get(compaction.kept_from)
         at = None if kept is None else view.where(kept)
         end = len(view) if at is None else at
@@ -259,7 +289,19 @@ class _SessionRetelling:
         self._add(said, edit, "recorded")
 
     def _add(self, said: RecordedEvent, what: Message | Reply | Replace, by: str) -> None:
-        self.placed[said.uuid] = self.transcript.add(what, by=by)[-1]
+        self.placed[said.uuid] = self._append(what, by)
+
+    def _append(self, what: What, by: str) -> Id:
+        entry = Entry(len(self.entries), self.at, what, by)
+        self.entries.append(entry)
+        return entry.id
+
+    def _get_view(self) -> View:
+        """The view so far. Few recordings need it, and none for most of its entries."""
+        for entry in self.entries[self._seen :]:
+            self._view = self._view.after(entry)
+        self._seen = len(self.entries)
+        return self._view
 
     def _problem(self, said: RecordedEvent, why: str) -> None:
-        self.transcript.problems.append(Problem(said.line, why))
+        self.problems.append(Problem(said.line, why))

@@ -61,6 +61,7 @@ class ReplayBooks:
     def __init__(self, price: Price, ttl: Ttl) -> None:
         self._price, self._ttl = price, ttl
         self.rows: list[RequestRow] = []
+        self.turns = 0  # The session's own requests among them
         self.breaks: list[CacheBreak] = []
         self.compactions: list[ReplayCompaction] = []
         self._actions: list[LayerAction] = []
@@ -141,6 +142,7 @@ class ReplayBooks:
         if whose:
             self._cost[whose] += self._price.units(usage)
         self.rows.append(row)
+        self.turns += kind == "turn"
 
     def record_lean(self, kind: Kind, at: float, usage: Usage, price: Price | None) -> None:
         """Record a request of its own to the small model, in tokens of the session's own price."""

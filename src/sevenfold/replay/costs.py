@@ -93,7 +93,7 @@ class CacheProvider:
     def note_reply_end(self, now: float) -> None:
         """Count the lifetime of the prefix from the end of the reply, as recorded sessions show."""
         if self._last is not None:
-            self._cache.look(SCOPE, self._last, MINIMUM, now)
+            self._cache.read(SCOPE, self._last, now)
 
     def _cut_to_known(self, prompt: CachedPrompt) -> CachedPrompt:
         """The part of the first request that other sessions had sent before."""
@@ -159,18 +159,18 @@ def _hash_prefix(before: bytes, message: Message) -> bytes:
 
 def _hash_block(block: Block) -> int:
     """A text keeps its own hash; to encode it would make a second copy of it."""
-    if isinstance(block, Text):
+    if type(block) is Text:
         return hash((block.text, _encode(block.extra) if block.extra else b""))
-    if isinstance(block, ToolResult) and isinstance(block.content, str):
+    if type(block) is ToolResult and isinstance(block.content, str):
         rest = _encode(block.extra) if block.extra else b""
         return hash((block.tool_use_id, block.content, block.is_error, rest))
     return hash(_encode(block))
 
 
 def _name_kind(block: object) -> str:
-    if isinstance(block, ToolUse):
+    if type(block) is ToolUse:
         return "tool_use"
-    return "tool_result" if isinstance(block, ToolResult) else "text"
+    return "tool_result" if type(block) is ToolResult else "text"
 
 
 UNKNOWN: Final = Price(

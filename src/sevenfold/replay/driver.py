@@ -11,6 +11,7 @@ The layers are those of the product, in the turn of the product. They do not see
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace as with_fields
 from functools import partial
@@ -169,8 +170,21 @@ def drive_session(
     frame = Frame(model, tools=({**EDIT_SCHEMA},), ttl=ttl, system_ttl=policy.system_ttl)
     able = replace(find_capabilities(model), window=window or find_session_window(entries, model).tokens)
     limits = Thresholds.of(able.window, able.max_output, compact_percent=policy.auto_compact_percent)
-    drive = SessionDrive(entries, policy, frame, limits, price, able=able, prices=prices, fixed=fixed)
-    return drive.run(scratch, tell)
+    # A drive has reference cycles that hold the texts of a view. They are looked for once, at its end, and
+    # in what it has made alone: what was there before is many times as much, and stays.
+    collects = gc.isenabled()
+    gc.freeze()
+    gc.disable()
+    try:
+        made = SessionDrive(entries, policy, frame, limits, price, able=able, prices=prices, fixed=fixed)
+        outcome = made.run(scratch, tell)
+        del made
+        return outcome
+    finally:
+        gc.collect()
+        gc.unfreeze()
+        if collects:
+            gc.enable()
 
 
 class SessionDrive:

@@ -36,8 +36,11 @@ INPUT, SAID, THOUGHT = "<", "@", "~"  # Suffix and prefixes of sources that are 
 
 _NUMBERED: Final = re.compile(r"^\d+[→\t:-]")
 _WORD: Final = re.compile(
-    r"[A-Za-z_0-9](?:(?<![0-9])[A-Za-z0-9_]*+(?:[./-][A-Za-z0-9_]++)*+|[\d.]{3,}\d)"
-)  # Begins with one set of characters for both kinds: a search skips to them
+    r"(?:[A-Za-z][a-z]*+(?![A-Za-z0-9_]|[./-][A-Za-z0-9_])[^A-Za-z_0-9]*+)++"
+    r"|([A-Za-z_0-9](?:(?<![0-9])[A-Za-z0-9_]*+(?:[./-][A-Za-z0-9_]++)*+|[\d.]{3,}\d))"
+)
+"""The group is a possible word; words of a language are passed over, many at a time. It begins with one set
+of characters for both its kinds: a search skips to them."""
 _SHAPED: Final = re.compile(r"[_\d./]|-.*-|[a-z][A-Z]")  # One hyphen makes no name: line-based, re-run
 _SCHEMA: Final = frozenset({"output_mode", "status", "type", "subagent_type", "model", "priority"})
 """Arguments whose values the tool's schema names."""
@@ -132,9 +135,9 @@ class _TraceFilter:
 
     def find_lines(self, text: str) -> set[str]:
         """The lines of a text that a reply has; only those that end like one are looked at closely."""
-        lines = text.splitlines() if self._ends else ()
-        near = [line for line in map(str.rstrip, lines) if line[-SHORTEST_LINE:] in self._ends]
-        return self.lines & _strip_lines("\n".join(near))
+        lines, ends = text.splitlines() if self._ends else (), self._ends
+        near = [line for line in map(str.rstrip, lines) if line[-SHORTEST_LINE:] in ends]
+        return self.lines & _strip_lines(near) if near else set()
 
     def find_words(self, text: str, block: Block | None = None) -> set[str]:
         """The rare words of a text that a reply has; `block`: that whose text it is."""
@@ -183,8 +186,10 @@ class _TraceIndex:
 
 def _add_source(known: dict[str, list[str]], part: str, source: str, most: int) -> None:
     """Add a source; one more than `most` means that there are too many."""
-    sources = known.setdefault(part, [])
-    if source not in sources and len(sources) <= most:
+    sources = known.get(part)
+    if sources is None:
+        known[part] = [source]
+    elif len(sources) <= most and source not in sources:
         sources.append(source)
 
 
@@ -208,7 +213,10 @@ def iterate_strings(value: Json | list[object] | object) -> Iterator[str]:
         yield value
     elif isinstance(value, dict):
         for key, inner in value.items():
-            if key not in _SCHEMA:
+            if isinstance(inner, str):  # most are, and a generator for each takes a while
+                if key not in _SCHEMA:
+                    yield inner
+            elif key not in _SCHEMA:
                 yield from iterate_strings(inner)
     elif isinstance(value, list):
         for inner in value:
@@ -217,11 +225,11 @@ def iterate_strings(value: Json | list[object] | object) -> Iterator[str]:
 
 def find_long_lines(text: str) -> set[str]:
     """The lines of a text that are long enough to be recognised, without line numbers and margins."""
-    return {line for line in _strip_lines(text) if len(line) >= SHORTEST_LINE}
+    return {line for line in _strip_lines(text.splitlines()) if len(line) >= SHORTEST_LINE}
 
 
-def _strip_lines(text: str) -> set[str]:
-    lines = set(map(str.strip, text.splitlines()))
+def _strip_lines(given: Iterable[str]) -> set[str]:
+    lines = set(map(str.strip, given))
     first = {line: _NUMBERED.match(line) for line in lines if line[:1].isdecimal()}
     numbered = {line: line[found.end() :].strip() for line, found in first.items() if found}
     return lines.difference(numbered).union(numbered.values()) if numbered else lines
@@ -362,7 +370,7 @@ class AbsenceTracker:
 
 def _iterate_texts(message: Message) -> Iterator[str]:
     for block in message.content:
-        if isinstance(block, Text | ToolResult):
+        if type(block) is Text or type(block) is ToolResult:
             yield block.text
-        elif isinstance(block, ToolUse):
+        elif type(block) is ToolUse:
             yield from iterate_strings(block.input)

@@ -202,6 +202,8 @@ def compute_figures(
     known = [row for row in rows if row.kind != "turn" or row.recorded.prompt]
     first = outcome.compactions[0].request if outcome.compactions else len(rows)
     price_usages = partial(sum_costs, price=price, priced=priced, others=others)
+    cost = price_usages(map(_find_charged, rows))
+    compared = cost if len(known) == len(rows) else price_usages(map(_find_charged, known))
     changed = any(did.layer in CHANGING for row in rows[:first] for did in row.happened)
     return ReplayFigures(
         requests=len(rows),
@@ -209,9 +211,9 @@ def compute_figures(
         extra=outcome.extra_requests,
         beside=sum(row.kind in BESIDE for row in rows),
         usage=outcome.usage,
-        cost=price_usages(map(_find_charged, rows)),
+        cost=cost,
         paid=price_usages(recorded) if recorded else None,
-        compared=price_usages(map(_find_charged, known)) if recorded else None,
+        compared=compared if recorded else None,
         files=1,
         paid_files=int(bool(recorded)),
         paid_requests=len(recorded),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import signal
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -28,7 +27,7 @@ from sevenfold.recordings.finder import ReplayFile, read_recording
 from sevenfold.recordings.messages import FORMAT as MESSAGES
 from sevenfold.recordings.own_sessions import OwnRecordedSession, iterate_sessions
 from sevenfold.recordings.reader import ALWAYS
-from sevenfold.recordings.recorded_session import RecordedSession, convert_recording
+from sevenfold.recordings.recorded_session import RecordedSession, retell_recording
 from sevenfold.recordings.windows import SessionWindow, find_session_window
 from sevenfold.replay.costs import (
     SessionPrice,
@@ -126,12 +125,12 @@ def replay_file(job: ReplayJob, tell: Tell = ignore_progress) -> ReplayResult:
 def _replay_session(job: ReplayJob, recorded: RecordedSession, began: float, tell: Tell) -> ReplayResult:
     """Replay one conversation of a file; reading it began at `began`."""
     try:
-        transcript = convert_recording(recorded)
+        retold = retell_recording(recorded)
     except (SevenfoldError, *BROKEN) as error:
         why = _format_error(error, job.found.path)
         return replace(make_failed_result(job, why), session=recorded.session, agent=recorded.agent)
-    entries = transcript.entries
-    errors = _format_problems(transcript.problems)
+    entries = retold.entries
+    errors = _format_problems(retold.problems)
     notes, more = _find_missing_data(recorded, entries)
     return _drive_policies(job, recorded, entries, (*errors, *more), notes, perf_counter() - began, tell)
 
@@ -169,7 +168,6 @@ def _drive_policies(
             done[policy.name] = _drive_policy(under, job, entries, at, window, parsing, told)
         except (SevenfoldError, *BROKEN) as error:
             errors += (f"{policy.name}: {_format_error(error, job.found.path)}",)
-        gc.collect()  # the drive has reference cycles that hold the texts of a view
     return ReplayResult(
         number=job.number,
         path=job.found.path,

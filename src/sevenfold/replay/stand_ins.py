@@ -156,8 +156,7 @@ class ReplayExtraction:
             self._extract(self._make_question())
 
     def _is_due(self, *, last: bool) -> bool:
-        requests = sum(row.kind == "turn" for row in self._books.rows)
-        return is_due(self._said, requests, self._set, last=last)
+        return is_due(self._said, self._books.turns, self._set, last=last)
 
     def _make_question(self) -> SideQuestion:
         view = self._request().view

@@ -303,14 +303,21 @@ class PromptCache:
 
     def look(self, scope: CacheScope, prompt: CachedPrompt, minimum: int, now: float) -> CacheVerdict:
         """The tokens that this request would read and write. Entries that are read live longer."""
+        hit = self.read(scope, prompt, now)
+        read = prompt.upto[hit - 1] if hit else 0
+        end = hour_end = read
+        for at, ttl in prompt.marks:
+            if (tokens := prompt.upto[at]) >= minimum:
+                end = max(end, tokens)
+                hour_end = max(hour_end, tokens) if ttl == TTL["1h"] else hour_end
+        return CacheVerdict(prompt.tokens - end, end - hour_end, hour_end - read, read, hit)
+
+    def read(self, scope: CacheScope, prompt: CachedPrompt, now: float) -> int:
+        """Read the longest prefix that is kept, which lives longer for it: its blocks, 0 for none."""
         hit = self._longest(scope, prompt, now)
         if hit:
             self._refresh(scope, prompt, hit, now)
-        read = prompt.upto[hit - 1] if hit else 0
-        kept = [(prompt.upto[at], ttl) for at, ttl in prompt.marks if prompt.upto[at] >= minimum]
-        end = max([read, *(tokens for tokens, _ in kept)])
-        hour_end = max([read, *(tokens for tokens, ttl in kept if ttl == TTL["1h"])])
-        return CacheVerdict(prompt.tokens - end, end - hour_end, hour_end - read, read, hit)
+        return hit
 
     def write(self, scope: CacheScope, prompt: CachedPrompt, minimum: int, started: float) -> None:
         """Keep the prefix of each breakpoint. Called when the response begins, not before."""
@@ -337,7 +344,7 @@ class PromptCache:
 
     def _longest(self, scope: CacheScope, prompt: CachedPrompt, now: float) -> int:
         """Blocks of the longest prefix that is kept and can be seen from a breakpoint; 0 for none."""
-        seen_down_to = len(prompt)
+        seen_down_to, entries = len(prompt), self._entries.get(scope, {})
         for mark, _ in reversed(prompt.marks):
             position, steps, run = mark, 0, ""
             while position >= 0:
@@ -347,24 +354,22 @@ class PromptCache:
                     if steps > LOOKBACK:
                         break
                 run = kind
-                if position < seen_down_to and self._alive(scope, prompt, position, now):
+                entry = entries.get(prompt.digests[position]) if position < seen_down_to else None
+                if entry is not None and entry.expires >= now:
                     return position + 1
                 position -= 1
             seen_down_to = min(seen_down_to, position + 1)
         return 0
 
-    def _alive(self, scope: CacheScope, prompt: CachedPrompt, position: int, now: float) -> bool:
-        entry = self._entries[scope].get(prompt.digests[position]) if scope in self._entries else None
-        return entry is not None and entry.expires >= now
-
     def _refresh(self, scope: CacheScope, prompt: CachedPrompt, hit: int, now: float) -> None:
         """Reading a prefix uses all of it: shorter prefixes inside it stay alive, too."""
         entries, digests = self._entries.get(scope, {}), prompt.digests
         if len(entries) < hit:  # a hash is of one number of blocks, and found nowhere else
-            found = [e for digest, e in entries.items() if e.end < hit and digests[e.end] == digest]
-        else:
-            found = [e for digest in digests[:hit] if (e := entries.get(digest)) is not None]
-        for entry in found:
+            for digest, entry in entries.items():
+                if entry.expires >= now and entry.end < hit and digests[entry.end] == digest:
+                    entry.expires = now + entry.ttl
+            return
+        for entry in filter(None, map(entries.get, digests[:hit])):
             if entry.expires >= now:
                 entry.expires = now + entry.ttl
 

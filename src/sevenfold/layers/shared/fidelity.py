@@ -191,9 +191,12 @@ def iterate_strings(value: Json | object) -> Iterator[str]:
     """Every text in the arguments of a tool."""
     if isinstance(value, str):
         yield value
-    elif isinstance(value, dict | list):
+    elif isinstance(value, (dict, list)):
         for inner in value.values() if isinstance(value, dict) else value:
-            yield from iterate_strings(inner)
+            if isinstance(inner, str):  # most are, and a generator for each takes a while
+                yield inner
+            else:
+                yield from iterate_strings(inner)
 
 
 def _used(things: Counter[str], least: int) -> list[str]:
@@ -325,9 +328,9 @@ def _parts(one: Message | PlacedMessage | str) -> Iterator[str]:
         return
     message = one.message if isinstance(one, PlacedMessage) else one
     for block in message.content:
-        if isinstance(block, Text | ToolResult):
+        if type(block) is Text or type(block) is ToolResult:
             yield block.text
-        elif isinstance(block, ToolUse):
+        elif type(block) is ToolUse:
             yield from iterate_strings(block.input)
 
 

@@ -160,7 +160,7 @@ class _FoundFiles:
         self._cut, self._each, self._parts = cut, each, parts
         self._left = room - cut.tokens(_framed("", (), (), ())) - MARGIN
         self._shown: list[tuple[str, str]] = []
-        self._names: dict[str, list[str]] = {}
+        self._taken: list[tuple[str, str]] = []
         self._long: list[str] = []
         self._gone: list[str] = []
 
@@ -172,10 +172,10 @@ class _FoundFiles:
         if text is None:
             self._name(self._gone, path)
             return
-        names = self._names.setdefault(text, [])
-        if any(path.endswith(f"/{name}") or name.endswith(f"/{path}") for name in names):
-            return  # the same file, named in short
-        names.append(path)
+        for known, other in self._taken:
+            if (path.endswith(f"/{known}") or known.endswith(f"/{path}")) and text == other:
+                return  # the same file, named in short
+        self._taken.append((path, text))
         where = ""
         if self._cut.tokens(text) > self._each:
             text, where = cut_excerpts(text, self._parts.get(path, ()), self._each / self._cut.tokens(text))
@@ -410,12 +410,17 @@ _WHAT: Final = (
     " it, the newest first, each under the file or the tool where it was seen last. They are names and no"
     " more: read the place before relying on one."
 )
-_NAME: Final = r"[A-Za-z_](?<!\w.)[A-Za-z0-9_]*+(?!\w)(?:\.[A-Za-z_][A-Za-z0-9_]*+(?!\w))*+"
+_NAME: Final = (
+    r"(?:[A-Za-z](?<!\w.)[a-z]*+(?!\w|\.[A-Za-z_])[^A-Za-z_]*+)++"
+    r"|([A-Za-z_](?<!\w.)[A-Za-z0-9_]*+(?!\w)(?:\.[A-Za-z_][A-Za-z0-9_]*+(?!\w))*+)"
+)
+"""The group is a possible name; words of a language are passed over, many at a time."""
 _SHAPED: Final = r"[a-z][A-Z]|[A-Z]{2}[a-z]|_\w|[A-Za-z]\d|\w\.\w"
 """Plain words say nothing about where they are from; with a dot they say of what they are a part."""
-_RANDOM: Final = re.compile(r"(?:[A-Za-z]*\d){4}|(?=\w{12})[A-Za-z]*\d+[A-Za-z]|[A-Z0-9]{16}")
+_RANDOM: Final = re.compile(
+    r"(?:^|[._])(?:(?:[A-Za-z]*\d){4}|(?=[A-Za-z0-9]{12})[A-Za-z]*\d+[A-Za-z]|[A-Z0-9]{16})"
+)
 """The beginning of a key or a hash, between the dots and lines of a name."""
-_PARTS: Final = r"[._]"
 _CREDENTIAL: Final = re.compile(
     r"^.*(?:(?:passw(?:or)?d|passphrase|secret|token|api_?key|credential|bearer)\w*[\"']?\s*[:=]"
     r"|\w://[^/\s:@]+:[^/\s@]+@).*$",
@@ -425,7 +430,9 @@ _WORDS: Final = (
     *("passw", "passphrase", "secret", "token", "apikey", "api_key", "credential", "bearer"),
     "://",
 )
-"""One of these stands in every line that `_CREDENTIAL` finds."""
+"""One of these stands in every line that `_CREDENTIAL` finds ..."""
+_GIVEN: Final = r"\w*[\"']?\s*[:=]|(?<=://)"
+"""... with this behind it."""
 KNOWN: Final = 20_000  # Names of which it is remembered whether they tell anything
 
 
@@ -483,7 +490,7 @@ class _FoundNames:
 
 @lru_cache(maxsize=KNOWN)
 def _tells(name: str) -> bool:
-    return bool(re.search(_SHAPED, name)) and not any(map(_RANDOM.match, re.split(_PARTS, name)))
+    return re.search(_SHAPED, name) is not None and _RANDOM.search(name) is None
 
 
 def _harmless(text: str) -> str:
@@ -492,7 +499,8 @@ def _harmless(text: str) -> str:
     there = [word for word in _WORDS if word in folded]
     if not there:
         return text
-    places = {folded.rfind("\n", 0, at) + 1 for word in there for at in _each(word, folded)}
+    is_given, ends = re.compile(_GIVEN).match, (end for word in there for end in _each(word, folded))
+    places = {folded.rfind("\n", 0, end) + 1 for end in ends if is_given(folded, end)}
     if len(folded) != len(text):  # places in one are not places in the other
         return _CREDENTIAL.sub("", text)
     parts, kept = list[str](), 0
@@ -504,9 +512,10 @@ def _harmless(text: str) -> str:
 
 
 def _each(word: str, text: str) -> Iterator[int]:
+    """The end of each place where the text has this word."""
     at = text.find(word)
     while at >= 0:
-        yield at
+        yield at + len(word)
         at = text.find(word, at + 1)
 
 
