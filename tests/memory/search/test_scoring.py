@@ -46,18 +46,20 @@ def test_a_message_is_long_when_it_has_more_words_than_say_what_it_is_about() ->
 
 
 def test_what_shares_words_with_the_best_rises_by_as_much_as_the_best_leads() -> None:
-    assert add_kinship([1.0, 0.6, 0.5], lambda _: [9.0, 1.0, 4.0]) == pytest.approx(
-        [1.0 + KINSHIP * 0.4, 0.6 + KINSHIP * 0.1, 0.5 + KINSHIP * 0.4]
+    half = KINSHIP / 2  # of a message twice as long as meaning is clear
+    assert add_kinship([1.0, 0.6, 0.5], 2 * CLEAR, lambda _: [9.0, 1.0, 4.0]) == pytest.approx(
+        [1.0 + half * 0.4, 0.6 + half * 0.1, 0.5 + half * 0.4]
     )
-    assert add_kinship([0.5, 1.0], lambda best: [0.0, float(best)]) == pytest.approx(
-        [0.5, 1.0 + KINSHIP * 0.5]
+    assert add_kinship([0.5, 1.0], 2 * CLEAR, lambda best: [0.0, float(best)]) == pytest.approx(
+        [0.5, 1.0 + half * 0.5]
     ), "nothing is shared"
 
 
-def test_where_two_are_equally_good_or_there_is_one_nothing_rises() -> None:
-    assert add_kinship([1.0, 1.0, 0.5], lambda _: [1.0, 1.0, 1.0]) == [1.0, 1.0, 0.5]
-    assert add_kinship([1.0], lambda _: [1.0]) == [1.0]
-    assert add_kinship([], lambda _: []) == []
+def test_nothing_rises_for_a_short_question_or_where_two_are_equally_good_or_there_is_one() -> None:
+    assert add_kinship([1.0, 0.5], CLEAR, lambda _: [1.0, 1.0]) == [1.0, 0.5]
+    assert add_kinship([1.0, 1.0, 0.5], 99, lambda _: [1.0, 1.0, 1.0]) == [1.0, 1.0, 0.5]
+    assert add_kinship([1.0], 99, lambda _: [1.0]) == [1.0]
+    assert add_kinship([], 99, lambda _: []) == []
 
 
 def test_nearness_is_mostly_the_nearest_passage() -> None:

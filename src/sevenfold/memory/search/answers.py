@@ -144,9 +144,8 @@ def _echo(asked: AskedIndex, rows: Sequence[int], scores: Scores) -> Scores:
 
 
 def _hits(asked: AskedIndex, rows: Sequence[int], scores: Scores, near: Scores) -> list[SearchHit]:
-    each: list[float] = scores.tolist()
-    if asked.words.even:
-        each = add_kinship(each, lambda best: asked.lexical.compare_words(rows[best])[rows].tolist())
+    count, compare = len(asked.weights), asked.lexical.compare_words
+    each = add_kinship(scores.tolist(), count, lambda best: compare(rows[best])[rows].tolist())
     told = zip(rows, each, asked.words.whole[rows].tolist(), near.tolist(), strict=True)
     hits = [SearchHit(asked.lexical.file(row), *numbers) for row, *numbers in told]
     return sorted(hits, key=lambda hit: (-hit.score, hit.file))

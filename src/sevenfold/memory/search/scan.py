@@ -124,7 +124,7 @@ def search_files(
     hits = [hit for hit in hits if hit.score > 0]
     if is_long(len(words)):
         texts = [closely[hit.file][1] for hit in hits]
-        raised = add_kinship([hit.score for hit in hits], partial(_compare_words, texts))
+        raised = add_kinship([hit.score for hit in hits], len(words), partial(_compare_words, texts))
         hits = [replace(hit, score=score) for hit, score in zip(hits, raised, strict=True)]
     hits.sort(key=lambda hit: (-hit.score, hit.file))
     if silent and hits:

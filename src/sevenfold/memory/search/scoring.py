@@ -37,7 +37,7 @@ FEW_BEST: Final = 3.0  # The weight of the best few passages by words
 NEAR: Final = 0.4  # The weight of nearness to the question, beside words
 ECHO: Final = 0.8  # The weight of nearness to the question together with its best answers
 CLEAR: Final = 8  # Words of a question up to which its vector says what it is about; of more, words decide
-KINSHIP: Final = 3.0  # The weight of words shared with the best memory, for each point by which it leads
+KINSHIP: Final = 6.0  # The weight of words shared with the best memory, for each point by which it leads
 NAMED: Final = 1.5  # The weight of a name beside other words: a long message names what it is about
 BESIDE: Final = 0.3  # The part of the best score that others must reach to be shown beside it
 BESIDE_BY_WORDS: Final = 0.2  # The same where there are no vectors: scores by words fall faster
@@ -75,14 +75,14 @@ def is_long(words: int) -> bool:
     return words > CLEAR
 
 
-def add_kinship(scores: Sequence[float], compare: Callable[[int], list[float]]) -> list[float]:
+def add_kinship(scores: Sequence[float], words: int, compare: Callable[[int], list[float]]) -> list[float]:
     """The scores for a long message, raised by how much of the words of the best each has (`compare`)."""
-    if len(scores) < 2:
+    if len(scores) < 2 or not is_long(words):
         return list(scores)
     *others, best = sorted(range(len(scores)), key=scores.__getitem__)
     shared = compare(best)
     shared[best] = most = max(1e-9, *(shared[at] for at in others))
-    lead = KINSHIP * (scores[best] - scores[others[-1]])
+    lead = KINSHIP * (1 - weigh_meaning(words)) * (scores[best] - scores[others[-1]])
     return [score + lead * one / most for score, one in zip(scores, shared, strict=True)]
 
 
