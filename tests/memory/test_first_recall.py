@@ -140,7 +140,7 @@ def test_the_best_file_is_the_one_the_index_finds(folder: Folder, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "asked", ["why is the tide low?", "so " + " ".join(BIRDS) + " tide ebb moon gulls sand"]
+    "asked", ["why is the tide low?", "so " + " ".join(BIRDS) + " by the sea tide ebb moon gulls sand"]
 )
 def test_the_files_are_ranked_as_the_index_ranks_them(asked: str, tmp_path: Path) -> None:
     """A memory that comes back to a subject beside one that names it often in one place."""

@@ -204,13 +204,13 @@ def test_nested_files_load_when_a_file_below_is_touched_and_only_once(place: Pla
     files = place.files()
     files.load()
 
-    first = files.nested_for(place.root / "a/b/new.py")
+    first = files.touched(place.root / "a/b/new.py")
 
     assert texts(first) == ["a", "b", "rule of b", "local of b"]
     assert [one.kind for one in first.instructions] == ["project", "project", "rule", "local"]
     assert first.instructions[1].why == "of the folder a/b"
-    assert files.nested_for(place.root / "a/b/other.py") == TouchedInstructions()
-    assert texts(files.nested_for(Path("c/x.py"))) == ["c"]
+    assert files.touched(place.root / "a/b/other.py") == TouchedInstructions()
+    assert texts(files.touched(Path("c/x.py"))) == ["c"]
 
 
 def test_a_folder_is_above_itself(place: Place) -> None:
@@ -218,7 +218,7 @@ def test_a_folder_is_above_itself(place: Place) -> None:
     files = place.files()
     files.load()
 
-    assert texts(files.nested_for(place.root / "a")) == ["a"]
+    assert texts(files.touched(place.root / "a")) == ["a"]
 
 
 def test_files_elsewhere_and_in_folders_of_packages_bring_in_nothing(place: Place) -> None:
@@ -248,11 +248,11 @@ def test_a_rule_with_paths_waits_for_its_file_and_comes_once(place: Place) -> No
 
     assert texts(found) == ["for all"]
     assert [(one.text, one.paths) for one in found.conditional] == [("use types", ("src/**/*.ts",))]
-    assert files.rules_for(place.root / "lib/a.ts") == TouchedInstructions()
-    match = files.rules_for(place.root / "src/deep/a.ts")
+    assert files.touched(place.root / "lib/a.ts") == TouchedInstructions()
+    match = files.touched(place.root / "src/deep/a.ts")
     assert texts(match) == ["use types"]
     assert match.instructions[0].why == "a rule of this project"
-    assert files.rules_for(place.root / "src/b.ts") == TouchedInstructions()
+    assert files.touched(place.root / "src/b.ts") == TouchedInstructions()
 
 
 def test_paths_begin_at_the_folder_that_holds_the_rules(place: Place) -> None:
@@ -261,8 +261,8 @@ def test_paths_begin_at_the_folder_that_holds_the_rules(place: Place) -> None:
     files = place.files("sub")
     files.load()
 
-    assert texts(files.rules_for(place.root / "src/x")) == ["of the user"]
-    assert texts(files.rules_for(place.root / "sub/src/x")) == ["of sub"]
+    assert texts(files.touched(place.root / "src/x")) == ["of the user"]
+    assert texts(files.touched(place.root / "sub/src/x")) == ["of sub"]
 
 
 def test_touched_gives_nested_files_and_their_rules_at_once(place: Place) -> None:
@@ -289,7 +289,7 @@ def test_a_rule_that_another_file_includes_is_there_already(place: Place) -> Non
 
     assert [one.kind for one in found.always] == ["project", "included"]
     assert found.conditional == ()
-    assert files.rules_for(place.root / "x.py") == TouchedInstructions()
+    assert files.touched(place.root / "x.py") == TouchedInstructions()
 
 
 def test_rules_in_folders_of_rules_count_and_other_files_do_not(place: Place) -> None:

@@ -18,6 +18,7 @@ from memory.search.searching import LONG_AGO, Bag, Folder, names
 
 from sevenfold.memory.search.index import FORMAT, SearchIndex
 from sevenfold.memory.search.ranking import LexicalIndex
+from sevenfold.memory.search.scan import search_files
 from sevenfold.memory.search.scoring import FEWEST, split_passages
 from sevenfold.memory.text.words import tokenize_text
 from sevenfold.testing import FakeClock
@@ -48,6 +49,15 @@ def scores(index: SearchIndex, words: Sequence[str]) -> dict[str, tuple[float, f
         for row in range(lexical.rows)
         if found.whole[row] > 0
     }
+
+
+def kin(index: SearchIndex, file: str) -> dict[str, float]:
+    """How much other files have of the words of this one."""
+    lexical = inside(index)
+    place = lexical.place(file)
+    assert place is not None
+    found = lexical.compare_words(place).tolist()
+    return {lexical.file(row): score for row, score in enumerate(found) if score}
 
 
 def by_definition(folder: Folder, words: Sequence[str]) -> dict[str, tuple[float, float]]:
@@ -136,6 +146,39 @@ def test_scores_are_what_the_formula_says(folder: Folder, tmp_path: Path) -> Non
         assert same(scores(index, words), by_definition(folder, words))
 
 
+def test_memories_are_compared_by_the_words_they_share_rare_ones_most(tmp_path: Path) -> None:
+    folder, index = Folder(), SearchIndex(tmp_path)
+    folder.put("best.md", "The heron and the osprey met at the weir.")
+    folder.put("rare.md", "Once more the osprey was at the weir.")
+    folder.put("usual.md", "Once more the heron was at the lake.")
+    folder.put("other.md", "Pay the rent in Lisbon.", about="money")
+    for number in range(8):
+        folder.put(f"{number}.md", f"A heron on day {number}.")
+    folder.refresh(index)
+    shared = kin(index, "best.md")
+    assert shared["best.md"] > shared["rare.md"] > shared["usual.md"] > shared.get("other.md", 0.0)
+
+
+def test_a_long_message_finds_what_is_like_the_memory_it_goes_on_with(tmp_path: Path) -> None:
+    """The words of the message say which memory it is; that memory says what else belongs to it."""
+    folder = Folder()
+    weir = "the weir at Alderford, its sluice gate, the turbine, the millrace and the flood permit"
+    folder.put("today.md", f"We fitted the new bearings and greased the shaft today: {weir}.")
+    folder.put("before.md", f"The plan of spring for {weir}.")
+    folder.put("elsewhere.md", "New bicycle bearings; send the bill for the paint.")
+    for number in range(9):
+        folder.put(f"{number}.md", f"A quiet day, number {number}, and nothing new to send or to plan.")
+    asked = (
+        "Good, new bearings fitted, shaft greased. Please plan the next inspection and send a checklist."
+    )
+    with SearchIndex(tmp_path) as index:
+        folder.refresh(index)
+        assert names(index.search(asked, 2, silent=False)) == ["today.md", "before.md"]
+        assert "before.md" not in names(index.search("new bearings", 3)), "a short question is about itself"
+    found = search_files(folder.files, folder.read, asked, 2, silent=False)
+    assert [hit.file for hit in found] == ["today.md", "before.md"]
+
+
 texts = st.lists(st.sampled_from(WORDS), min_size=1, max_size=6).map(" ".join)
 steps = st.tuples(
     st.sampled_from(["put", "put", "put", "remove", "touch", "reopen"]),
@@ -165,6 +208,8 @@ def test_after_any_changes_the_index_is_as_if_it_had_been_made_anew(
     folder.refresh(again)
     for word in WORDS:
         assert same(scores(index, tokenize_text(word)), scores(again, tokenize_text(word)))
+    for file in folder.files:
+        assert kin(index, file) == pytest.approx(kin(again, file), rel=1e-4)
 
 
 def test_nothing_is_read_when_nothing_changed_and_one_file_when_one_did(

@@ -7,11 +7,12 @@ import pytest
 
 from sevenfold.memory.search.scoring import (
     CLEAR,
-    FAINTEST,
+    KINSHIP,
     NAMED,
+    add_kinship,
     add_word_scores,
-    compute_evenness,
     compute_nearness,
+    is_long,
     scale_scores,
     weigh_meaning,
     weigh_question,
@@ -36,14 +37,29 @@ def test_a_memory_that_says_a_thing_in_several_passages_comes_before_one_that_sa
 
 def test_of_a_long_question_words_decide_more_than_meaning() -> None:
     assert weigh_meaning(0) == weigh_meaning(CLEAR) == 1.0
-    assert FAINTEST < weigh_meaning(2 * CLEAR) < 1.0
-    assert weigh_meaning(1_000) == FAINTEST
+    assert weigh_meaning(2 * CLEAR) == 0.5
 
 
-def test_an_assistants_turn_counts_less_for_a_short_question_and_the_same_for_a_long_message() -> None:
-    assert compute_evenness(0) == compute_evenness(CLEAR) == 0.0
-    assert 0.0 < compute_evenness(CLEAR + 1) < 1.0
-    assert compute_evenness(2 * CLEAR) == compute_evenness(500) == 1.0
+def test_a_message_is_long_when_it_has_more_words_than_say_what_it_is_about() -> None:
+    assert not is_long(CLEAR)
+    assert is_long(CLEAR + 1)
+
+
+def test_what_shares_words_with_the_best_rises_by_as_much_as_the_best_leads() -> None:
+    half = KINSHIP / 2  # of a message twice as long as meaning is clear
+    assert add_kinship([1.0, 0.6, 0.5], 2 * CLEAR, lambda _: [9.0, 1.0, 4.0]) == pytest.approx(
+        [1.0 + half * 0.4, 0.6 + half * 0.1, 0.5 + half * 0.4]
+    )
+    assert add_kinship([0.5, 1.0], 2 * CLEAR, lambda best: [0.0, float(best)]) == pytest.approx(
+        [0.5, 1.0 + half * 0.5]
+    ), "nothing is shared"
+
+
+def test_nothing_rises_for_a_short_question_or_where_two_are_equally_good_or_there_is_one() -> None:
+    assert add_kinship([1.0, 0.5], CLEAR, lambda _: [1.0, 1.0]) == [1.0, 0.5]
+    assert add_kinship([1.0, 1.0, 0.5], 99, lambda _: [1.0, 1.0, 1.0]) == [1.0, 1.0, 0.5]
+    assert add_kinship([1.0], 99, lambda _: [1.0]) == [1.0]
+    assert add_kinship([], 99, lambda _: []) == []
 
 
 def test_nearness_is_mostly_the_nearest_passage() -> None:

@@ -36,7 +36,6 @@ from sevenfold.memory.guard.user_words import (
 from sevenfold.memory.text.words import split_words
 from sevenfold.memory.topic_file import Topic, change_topic, read_topic, shorten_text
 
-WALLED: Final = ("agent", "extraction", "dream")  # Authors that are programs
 BY_USER: Final = ("user", "feedback")  # Types of memory that only the user's words found
 REPEATED: Final = 0.8  # The part of its words that a rule shares with one that memory has
 RUN: Final = 5  # Words in a row that a memory shares with the text that it comes from

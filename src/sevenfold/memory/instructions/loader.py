@@ -228,14 +228,6 @@ class InstructionFiles:
             (*self._nested(path), *self._matching(path)), self._taking.warnings.drain()
         )
 
-    def nested_for(self, path: Path) -> TouchedInstructions:
-        """The instruction files of folders above a file that nobody has looked into yet."""
-        return TouchedInstructions(tuple(self._nested(path)), self._taking.warnings.drain())
-
-    def rules_for(self, path: Path) -> TouchedInstructions:
-        """The rules whose globs mean this file, each once."""
-        return TouchedInstructions(tuple(self._matching(path)), self._taking.warnings.drain())
-
     # --- the opening ----------------------------------------------------------------------------------
 
     def _own(self) -> Iterator[_SourceGroup]:

@@ -27,9 +27,10 @@ from sevenfold.memory.search.scoring import (
     K1,
     NEAR,
     SearchHit,
+    add_kinship,
     add_word_scores,
-    compute_evenness,
     compute_nearness,
+    is_long,
     scale_scores,
     weigh_meaning,
     weigh_question,
@@ -42,8 +43,7 @@ if TYPE_CHECKING:
 
 SEEDS: Final = 3  # The best memories by the first ranking, whose nearest passages are added to the question
 PULL: Final = 0.5  # The weight of those passages beside the question
-_BY_WORDS: Final = 200
-"""The best rows by their words, whose meaning is compared in full however many others there are."""
+_BY_WORDS: Final = 200  # The best rows by their words: their meaning is compared in full in any case
 _EQUAL: Final = 500  # Rows with the same score of which the names decide; of more the oldest
 _CLOSELY: Final = 100  # Rows whose passages are looked at one by one
 
@@ -92,7 +92,7 @@ def ask_index(
     meaning, lexical = collection.meaning, collection.lexical
     looked = lexical.look(words)
     weights = weigh_question(looked.rarity, query)
-    even = compute_evenness(len(weights))
+    even = is_long(len(weights))
     found = lexical.scores(looked, weights, even)
     vector: Scores | None = None
     near: RowNearness | None = None
@@ -112,7 +112,7 @@ def ask_index(
 
 def rank_rows(asked: AskedIndex, limit: int) -> list[SearchHit]:
     """The best rows. A first ranking chooses those that are looked at closely."""
-    by_words = scale_scores(add_word_scores(*asked.words))
+    by_words = scale_scores(add_word_scores(*asked.words[:3]))
     if asked.near is None:
         rows = _first(by_words, max(_CLOSELY, 2 * limit))
         return _hits(asked, rows, by_words[rows], np.zeros(len(rows), np.float32))[:limit]
@@ -144,8 +144,9 @@ def _echo(asked: AskedIndex, rows: Sequence[int], scores: Scores) -> Scores:
 
 
 def _hits(asked: AskedIndex, rows: Sequence[int], scores: Scores, near: Scores) -> list[SearchHit]:
-    whole = asked.words.whole[list(rows)]
-    told = zip(rows, scores.tolist(), whole.tolist(), near.tolist(), strict=True)
+    count, compare = len(asked.weights), asked.lexical.compare_words
+    each = add_kinship(scores.tolist(), count, lambda best: compare(rows[best])[rows].tolist())
+    told = zip(rows, each, asked.words.whole[rows].tolist(), near.tolist(), strict=True)
     hits = [SearchHit(asked.lexical.file(row), *numbers) for row, *numbers in told]
     return sorted(hits, key=lambda hit: (-hit.score, hit.file))
 

@@ -263,9 +263,10 @@ class SearchCollection:
     def lacking(self, file: str) -> set[int]:
         """The keys of its passages that have no vector yet."""
         with self.looking:
-            if self.lexical.place(file) is None:
+            if (place := self.lexical.place(file)) is None:
                 return set()
-            keys = self.lexical.keys(file)
+            at, units = self.lexical.units(place)
+            keys = self.lexical.segments[at].keys[units]
             return set(keys[(self.meaning.find(keys) < 0) & (keys != 0)].tolist())
 
     def sync_vectors(self) -> None:

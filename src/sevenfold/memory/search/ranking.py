@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from sevenfold.memory.search.scoring import K1, B, compute_rarity, count_several
+from sevenfold.memory.search.scoring import K1, SEVERAL, B, compute_rarity
 from sevenfold.memory.search.segment import (
     Array,
     BoolArray,
@@ -40,29 +40,30 @@ class LexicalScores(NamedTuple):
 
     whole: Scores
     best: Scores
-    several: Scores  # The mean of its best passages, of so many as `count_several` says
-    even: float  # `compute_evenness` of the question
+    several: Scores  # The mean of its best passages
+    even: bool  # `is_long` of the question
 
 
 class _TermHits(NamedTuple):
-    """One term in one segment."""
+    """Terms in one segment, and the part of its weight that each gets where it stands."""
 
+    terms: IntArray  # Which of them, for each of the units that follow
     units: IntArray
-    counts: Scores
+    parts: Scores
+    row_terms: IntArray  # The same by row, all units together
     rows: IntArray
-    sums: Scores  # Its count in each of these rows, all units together
+    row_parts: Scores
 
 
 class TermLookup(NamedTuple):
     """The places of the words of a question, and the rarity of each among the files."""
 
-    hits: dict[str, list[_TermHits]]  # By word, for each segment
+    hits: list[_TermHits]  # For each segment
     rarity: dict[str, float]
     seen: dict[str, bool]
 
 
-@dataclass(slots=True)
-class _LengthNorms:
+class _LengthNorms(NamedTuple):
     whole: list[Scores]
     best: list[Scores]
     passages: int
@@ -135,11 +136,6 @@ class LexicalIndex:
         at, row = self.where(place)
         return int(self.segments[at].digests[row])
 
-    def keys(self, file: str) -> KeyArray:
-        """The keys of the vectors of its passages."""
-        at, units = self.units(self._places[file])
-        return self.segments[at].keys[units]
-
     def units(self, place: int) -> tuple[int, slice]:
         """In which segment the units of a row stand, and where."""
         at, row = self.where(place)
@@ -194,73 +190,88 @@ class LexicalIndex:
         found = [self.known[file] for file in files]
         return [IndexedStamp(file, mtime_ns, size, file in self.fresh) for file, mtime_ns, size in found]
 
-    def look(self, words: Iterable[str]) -> TermLookup:
+    def look(self, words: Sequence[str]) -> TermLookup:
         """Look up the words of a question."""
-        hits = {
-            word: [self._hits(at, hash_term(word)) for at in range(len(self.segments))] for word in words
-        }
-        files = {word: sum(len(one.rows) for one in some) for word, some in hits.items()}
-        rarity = {word: compute_rarity(count, len(self._places)) for word, count in files.items()}
-        return TermLookup(hits, rarity, {word: count > 0 for word, count in files.items()})
+        hits, files = self._look(np.array([hash_term(word) for word in words], np.uint64))
+        rarity = {word: compute_rarity(n, len(self._places)) for word, n in zip(words, files, strict=True)}
+        return TermLookup(hits, rarity, {word: n > 0 for word, n in zip(words, files, strict=True)})
 
-    def scores(self, looked: TermLookup, weights: Mapping[str, float], even: float = 0.0) -> LexicalScores:
-        """The scores of every file, with what each word counts; `even` is `compute_evenness`."""
-        norms = self._norms or self._measured()
-        whole: list[Scores] = []
-        best: list[Scores] = []
-        several: list[Scores] = []
-        for at, segment in enumerate(self.segments):
-            in_rows = np.zeros(len(segment.files), np.float32)
-            in_units = np.zeros(len(segment.lengths), np.float32)
-            for word, some in looked.hits.items():
-                weight = np.float32(weights[word] * (K1 + 1))
-                units, counts, rows, sums = some[at]
-                in_rows[rows] += weight * sums / (sums + norms.whole[at][rows])
-                in_units[units] += weight * counts / (counts + norms.best[at][units])
-            whole.append(in_rows)
-            in_units *= segment.weigh_units(even)
-            best.append(pick_best_per_row(in_units, segment))
-            several.append(compute_best_mean(in_units, segment, count_several(even)))
-        return LexicalScores(_joined(whole), _joined(best), _joined(several), even)
+    def scores(self, looked: TermLookup, weights: Mapping[str, float], even: bool = False) -> LexicalScores:
+        """The scores of every file, with what each word counts; `even` is `is_long`."""
+        each = np.array([weights[word] for word in looked.rarity])
+        scored = [
+            (_add_up(h.units, each[h.terms] * h.parts, len(s.lengths)) * s.weigh_units(even), s)
+            for h, s in zip(looked.hits, self.segments, strict=True)
+        ]
+        best = _joined([pick_best_per_row(in_units, segment) for in_units, segment in scored])
+        several = _joined([compute_best_mean(in_units, segment) for in_units, segment in scored])
+        return LexicalScores(self._score_whole(looked.hits, each), best, several, even)
+
+    def compare_words(self, place: int) -> Scores:
+        """The score of every whole row for the words of this one; rare words count most."""
+        (at, own), (_, row) = self.units(place), self.where(place)
+        segment = self.segments[at]
+        here = np.flatnonzero((segment.units >= own.start) & (segment.units < own.stop))
+        hits, files = self._look(np.unique(segment.terms[np.searchsorted(segment.ends, here, "right") - 1]))
+        rarity = np.array([compute_rarity(count, len(self._places)) for count in files])
+        return self._score_whole(hits, rarity**2 * hits[at].row_parts[hits[at].rows == row])
+
+    def _score_whole(self, hits: Sequence[_TermHits], weights: Array) -> Scores:
+        each = [(one.rows, weights[one.row_terms] * one.row_parts) for one in hits]
+        return _joined([_add_up(*one, len(s.files)) for one, s in zip(each, self.segments, strict=True)])
 
     def weigh_covered(self, place: int, looked: TermLookup, weights: Mapping[str, float]) -> float:
         """The weight of the words of a question that this row has."""
         at, row = self.where(place)
-        return sum(weights[word] for word, some in looked.hits.items() if row in some[at].rows)
+        has = set(looked.hits[at].row_terms[looked.hits[at].rows == row].tolist())
+        return sum(weights[word] for term, word in enumerate(looked.rarity) if term in has)
 
     @property
     def passages(self) -> int:
         """Of all files that are alive."""
         return (self._norms or self._measured()).passages
 
-    def _hits(self, at: int, term: int) -> _TermHits:
-        segment = self.segments[at]
-        found = segment.postings(term)
-        units, counts = segment.units[found], segment.counts[found].astype(np.float32)
-        rows = segment.owner[units]
+    def _look(self, terms: KeyArray) -> tuple[list[_TermHits], list[int]]:
+        """The places of these terms, and the number of files that have each."""
+        hits = [self._hits(at, terms) for at in range(len(self.segments))]
+        every = np.concatenate([*(found.row_terms for found in hits), np.zeros(0, np.int64)])
+        return hits, np.bincount(every, minlength=len(terms)).tolist()
+
+    def _hits(self, at: int, terms: KeyArray) -> _TermHits:
+        segment, norms = self.segments[at], self._norms or self._measured()
+        begins = segment.ends[np.searchsorted(segment.terms, terms)]
+        sizes = segment.ends[np.searchsorted(segment.terms, terms, "right")] - begins
+        which = np.repeat(np.arange(len(terms), dtype=np.int32), sizes)
+        places = np.arange(len(which)) + np.repeat(begins - np.cumsum(sizes) + sizes, sizes)
+        rows = segment.owner[segment.units[places]]
         if not self.alive[at].all():
             keep = self.alive[at][rows]
-            units, counts, rows = units[keep], counts[keep], rows[keep]
-        if not len(rows):
-            return _TermHits(units, counts, rows, counts)
-        starts = np.flatnonzero(np.diff(rows, prepend=np.int32(-1)))
-        return _TermHits(units, counts, rows[starts], np.add.reduceat(counts, starts))
+            which, places, rows = which[keep], places[keep], rows[keep]
+        units, counts = segment.units[places], segment.counts[places].astype(np.float32)
+        starts = np.flatnonzero(np.diff(which * np.int64(len(segment.files)) + rows, prepend=-1))
+        row_terms, rows, sums = which[starts], rows[starts], np.add.reduceat(counts, starts)
+        parts, row_parts = (
+            (K1 + 1) * many / (many + norm)
+            for many, norm in ((counts, norms.best[at][units]), (sums, norms.whole[at][rows]))
+        )
+        return _TermHits(which, units, parts, row_terms, rows, row_parts)
 
     def _measured(self) -> _LengthNorms:
         """The share of its score that a text of this length keeps; 0 for a unit that is no passage."""
         living = [self.living(at) & (s.keys != 0) for at, s in enumerate(self.segments)]
-        rows = _mean([s.whole[a] for s, a in zip(self.segments, self.alive, strict=True)])
-        units = _mean([s.lengths[a] for s, a in zip(self.segments, living, strict=True)])
-
-        count = sum(int(alive.sum()) for alive in living)
-
-        def norm(lengths: IntArray, mean: float) -> Scores:
-            return (K1 * (1 - B + B * lengths / mean)).astype(np.float32)
-
-        whole = [norm(segment.whole, rows) for segment in self.segments]
-        best = [np.where(s.keys != 0, norm(s.lengths, units), np.inf) for s in self.segments]
-        self._norms = _LengthNorms(whole, [norms.astype(np.float32) for norms in best], count)
+        whole = _measure([segment.whole for segment in self.segments], self.alive)
+        units = zip(_measure([s.lengths for s in self.segments], living), self.segments, strict=True)
+        best = [np.where(segment.keys != 0, norms, np.float32(np.inf)) for norms, segment in units]
+        self._norms = _LengthNorms(whole, best, sum(int(alive.sum()) for alive in living))
         return self._norms
+
+
+def _measure(lengths: Sequence[IntArray], alive: Sequence[BoolArray]) -> list[Scores]:
+    """The part of `K1` that a text of each length has, beside the mean of those that are alive."""
+    kept = [some[those] for some, those in zip(lengths, alive, strict=True)]
+    total = sum(int(some.sum()) for some in kept)
+    mean = total / sum(map(len, kept)) if total else 1.0
+    return [(K1 * (1 - B + B * some / mean)).astype(np.float32) for some in lengths]
 
 
 def find_small_segments(sizes: Sequence[int]) -> int | None:
@@ -274,37 +285,27 @@ def find_small_segments(sizes: Sequence[int]) -> int | None:
 
 def pick_best_per_row(in_units: Scores, segment: Segment) -> Scores:
     """By row, the best of its units; 0 where none is above it."""
-    best = np.zeros(len(segment.files), np.float32)
-    above = np.flatnonzero(in_units > 0)
-    if len(above):
-        rows = segment.owner[above]
-        starts = np.flatnonzero(np.diff(rows, prepend=np.int32(-1)))
-        best[rows[starts]] = np.maximum.reduceat(in_units[above], starts)
-    return best
+    return np.maximum.reduceat(in_units, segment.first[:-1]).clip(0)
 
 
-def compute_best_mean(in_units: Scores, segment: Segment, most: int) -> Scores:
+def compute_best_mean(in_units: Scores, segment: Segment) -> Scores:
     """By row, the mean of its best units; one that says a thing in several places is about it."""
-    found = np.zeros(len(segment.files), np.float32)
     above = np.flatnonzero(in_units > 0)
-    if len(above):
-        above = above[np.lexsort((-in_units[above], segment.owner[above]))]
-        rows = segment.owner[above]
-        starts = np.flatnonzero(np.diff(rows, prepend=np.int32(-1)))
-        behind = np.arange(len(rows)) - np.repeat(starts, np.diff(np.append(starts, len(rows))))
-        kept = np.where(behind < most, in_units[above], np.float32(0))
-        counts = np.minimum(np.diff(segment.first)[rows[starts]], most)
-        found[rows[starts]] = np.add.reduceat(kept, starts) / counts
+    above = above[np.lexsort((-in_units[above], segment.owner[above]))]
+    rows, count = segment.owner[above], len(segment.files)
+    each = np.bincount(rows, minlength=count)
+    best = np.arange(len(rows)) - (np.cumsum(each) - each)[rows] < SEVERAL
+    found = _add_up(rows[best], in_units[above[best]], count)
+    found /= np.minimum(np.diff(segment.first), SEVERAL)
     return found
+
+
+def _add_up(places: IntArray, scores: Array, count: int) -> Scores:
+    return np.bincount(places, scores, count).astype(np.float32)
 
 
 def _joined(parts: Sequence[Scores]) -> Scores:
     return np.concatenate(parts) if parts else np.zeros(0, np.float32)
-
-
-def _mean(parts: Sequence[IntArray]) -> float:
-    count = sum(map(len, parts))
-    return max(sum(int(part.sum()) for part in parts) / count, 1e-9) if count else 1.0
 
 
 COARSE: Final = 64  # The first numbers, kept apart so that they can be compared alone
@@ -362,7 +363,7 @@ class RowNearness:
             np.where(lexical.alive[at], pick_best_per_row(units[at], segment), np.float32(0))
             for at, segment in enumerate(lexical.segments)
         ]
-        self.highest: Scores = np.concatenate(found) if found else np.zeros(0, np.float32)
+        self.highest = _joined(found)
         """By row, its nearest passage; 0 for rows without vectors and for dead ones."""
 
     def of(self, row: int) -> Scores:
@@ -439,12 +440,13 @@ class VectorIndex:
         return found
 
     def near(
-        self, asked: Scores, lexical: LexicalIndex, closely: Iterable[int] = (), even: float = 0.0
+        self, asked: Scores, lexical: LexicalIndex, closely: Iterable[int] = (), even: bool = False
     ) -> RowNearness:
         """The nearness of every passage to a question; passages of the rows in `closely` in any case."""
         rows = self.rows(lexical.segments)
         if self.count <= MANY or len(asked) <= COARSE:
-            cosines = np.concatenate([_products(part, asked) for part in self.parts])
+            head, tail = asked[:COARSE], asked[COARSE:]
+            cosines = np.concatenate([_product(p.head, head) + _product(p.tail, tail) for p in self.parts])
         else:
             wanted = [rows[at][units] for at, units in map(lexical.units, closely)]
             cosines = self._chosen(asked, np.concatenate([*wanted, np.zeros(0, np.int32)]))
@@ -476,7 +478,7 @@ class VectorIndex:
         return self.parts[0].head.shape[1] + self.parts[0].tail.shape[1] if self.parts else 0
 
     def compare(
-        self, asked: Scores, lexical: LexicalIndex, rows: Sequence[int], even: float = 0.0
+        self, asked: Scores, lexical: LexicalIndex, rows: Sequence[int], even: bool = False
     ) -> list[Scores]:
         """The nearness of the passages of these rows alone."""
         known, units = self.rows(lexical.segments), [lexical.units(row) for row in rows]
@@ -518,11 +520,6 @@ class VectorIndex:
         if len(used) - int(used.sum()) > max(_UNUSED, len(used) // 4):
             return 0
         return find_small_segments([len(part.keys) for part in self.parts])
-
-
-def _products(part: VectorPart, asked: Scores) -> Scores:
-    whole = _product(part.head, asked[:COARSE])
-    return whole + _product(part.tail, asked[COARSE:]) if len(asked) > COARSE else whole
 
 
 def _product(matrix: Scores, asked: Scores) -> Scores:

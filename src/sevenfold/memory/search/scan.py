@@ -9,23 +9,27 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, TypeAlias
+
+from msgspec.structs import replace
 
 from sevenfold.core.errors import SevenfoldError
 from sevenfold.memory.search.relevance import RecallEvidence, find_traits, is_worth_showing
 from sevenfold.memory.search.scoring import (
     BESIDE_BY_WORDS,
     K1,
+    SEVERAL,
     B,
     SearchHit,
+    add_kinship,
     add_word_scores,
-    compute_evenness,
     compute_rarity,
-    count_several,
+    is_long,
     read_texts,
     weigh_question,
 )
@@ -33,7 +37,7 @@ from sevenfold.memory.text.words import stem_word, tokenize_text
 
 CLOSELY: Final = 40  # Files that are read properly
 _SHORT: Final = 4  # A stem with fewer letters is looked for as a whole word with a short ending
-_ReadFile: TypeAlias = tuple[list[tuple[list[str], float]], list[str]]  # Its passages, and what lies behind
+_ReadFile: TypeAlias = tuple[list[tuple[list[str], float]], list[str]]  # Its passages, and all its words
 _MARK: Final = re.compile(r"[a-z0-9]")
 
 
@@ -117,7 +121,12 @@ def search_files(
     lengths = [len(words) for parts, _ in closely.values() for words, _ in parts]
     usual = max(1.0, sum(lengths) / max(len(lengths), 1))
     hits = [_score_file(file, one, found, weights, usual) for file, one in closely.items()]
-    hits = sorted((hit for hit in hits if hit.score > 0), key=lambda hit: (-hit.score, hit.file))
+    hits = [hit for hit in hits if hit.score > 0]
+    if is_long(len(words)):
+        texts = [closely[hit.file][1] for hit in hits]
+        raised = add_kinship([hit.score for hit in hits], len(words), partial(_compare_words, texts))
+        hits = [replace(hit, score=score) for hit, score in zip(hits, raised, strict=True)]
+    hits.sort(key=lambda hit: (-hit.score, hit.file))
     if silent and hits:
         traits = find_traits(query, {word: found.files[word] > 0 for word in words})
         passages = found.looked * sum(hit.passages for hit in hits) // len(hits)
@@ -129,31 +138,43 @@ def search_files(
 
 def _read_file(file: str, data: bytes) -> _ReadFile:
     parts, rest = read_texts(data, file)
-    return [(tokenize_text(part.text), part.weight) for part in parts], tokenize_text(rest)
+    cut = [(tokenize_text(part.text), part.weight) for part in parts]
+    return cut, [word for words, _ in cut for word in words] + tokenize_text(rest)
 
 
 def _score_file(
     file: str, text: _ReadFile, found: ScannedFiles, weights: Mapping[str, float], usual: float
 ) -> _ScannedHit:
     """The scores of the index for one file; how long others are is known by their characters only."""
-    cut, rest = text
-    even = compute_evenness(len(weights))
-    scores = [_bm25(words, weights, usual) * (weight + (1 - weight) * even) for words, weight in cut]
+    cut, every = text
+    even = is_long(len(weights))
+    scores = [_bm25(words, weights, usual) * (1 if even else weight) for words, weight in cut]
     passages = sorted(scores, reverse=True)
-    every = [word for words, _ in cut for word in words] + rest
     usual_whole = len(every) * found.characters / max(found.looked * found.sizes[file], 1)
     whole = _bm25(every, weights, max(1.0, usual_whole))
-    few = passages[: count_several(even)]
+    few = passages[:SEVERAL]
     total, has = max(sum(weights.values()), 1e-9), set(every)
     return _ScannedHit(
         file,
-        add_word_scores(whole, passages[0], sum(few) / len(few), even),
+        add_word_scores(whole, passages[0], sum(few) / len(few)),
         whole,
         0.0,
         share=passages[0] / (total * (K1 + 1)),
         covered=sum(weight for word, weight in weights.items() if word in has) / total,
         passages=len(cut),
     )
+
+
+def _compare_words(texts: Sequence[list[str]], at: int) -> list[float]:
+    """As in the index, but how rare a word is and how long others are is known by these texts alone."""
+    usual, files = (
+        sum(map(len, texts)) / len(texts),
+        Counter(word for words in texts for word in set(words)),
+    )
+    norm = K1 * (1 - B + B * len(texts[at]) / usual)
+    own = Counter(texts[at]).items()
+    weights = {word: compute_rarity(files[word], len(texts)) ** 2 * n / (n + norm) for word, n in own}
+    return [_bm25(words, weights, usual) for words in texts]
 
 
 def _bm25(words: list[str], weights: Mapping[str, float], usual: float) -> float:

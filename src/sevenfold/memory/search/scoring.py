@@ -5,6 +5,8 @@ many words that no memory has, and would otherwise be decided by meaning alone. 
 near a memory is to the question, and how near to the question together with its best answers, because the
 memories about one thing resemble each other more than they resemble a short question. The few numbers
 here were chosen on development data (`benchmarks/recall`); around each of them the results are flat.
+A long message mostly goes on with something. The memory that stands out says what that is better than the
+message does, so the others rise by how much they have of its words.
 
 A memory is cut into the pieces that are scored: a long text is found by its best place.
 """
@@ -13,7 +15,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
@@ -29,22 +31,18 @@ if TYPE_CHECKING:
 
 K1: Final = 1.2  # BM25: the smaller, the sooner repeating a word stops counting
 B: Final = 0.75  # BM25: the larger, the more often a long text has to have a word
-SEVERAL: Final = 4  # Passages whose words count beside those of the best one, for a short question
+SEVERAL: Final = 4  # Passages whose words count beside those of the best one
 BEST: Final = 0.5  # The weight of the best passage by words, beside the whole text and the best few
-FEW_BEST: Final = 3.0  # The weight of the best few passages by words, for a short question
+FEW_BEST: Final = 3.0  # The weight of the best few passages by words
 NEAR: Final = 0.4  # The weight of nearness to the question, beside words
 ECHO: Final = 0.8  # The weight of nearness to the question together with its best answers
 CLEAR: Final = 8  # Words of a question up to which its vector says what it is about; of more, words decide
-EVENER: Final = 2  # Words more than `CLEAR` with which an assistant's turns count in full
-FAINTEST: Final = 0.3  # The share of its weight that meaning keeps however long the question
+KINSHIP: Final = 6.0  # The weight of words shared with the best memory, for each point by which it leads
 NAMED: Final = 1.5  # The weight of a name beside other words: a long message names what it is about
 BESIDE: Final = 0.3  # The part of the best score that others must reach to be shown beside it
 BESIDE_BY_WORDS: Final = 0.2  # The same where there are no vectors: scores by words fall faster
 NEAREST: Final = 3  # Passages that count for the meaning beside the nearest one
-
-
-FEWEST: Final = 10
-"""Files that a smaller folder counts as: in a folder of one, every word that it has would count nothing."""
+FEWEST: Final = 10  # Files that a smaller folder counts as: in a folder of one, no word would count
 
 
 def compute_rarity(files: int, count: int) -> float:
@@ -61,28 +59,31 @@ def weigh_question(rarity: Mapping[str, float], query: str = "") -> dict[str, fl
     }
 
 
-def add_word_scores(whole: Score, best: Score, several: Score, even: float = 0.0) -> Score:
+def add_word_scores(whole: Score, best: Score, several: Score) -> Score:
     """One score by words, of the whole text, its best passage and its best few."""
-    together: Score = whole + BEST * best + FEW_BEST * (1 + even) * several
+    together: Score = whole + BEST * best + FEW_BEST * several
     return together
-
-
-def count_several(even: float) -> int:
-    """How many of the best passages count; a long message goes on with what a whole memory is about."""
-    return round(SEVERAL * (1 + even))
 
 
 def weigh_meaning(words: int) -> float:
     """The share of its weight that meaning keeps for a question of so many words."""
-    return max(FAINTEST, min(1.0, CLEAR / max(words, 1)))
+    return CLEAR / max(words, CLEAR)
 
 
-def compute_evenness(words: int) -> float:
-    """The degree to which an assistant's turns count as much as the person's, for so many words.
+def is_long(words: int) -> bool:
+    """True for a message that goes on with what both worked out: an assistant's turns count in full."""
+    return words > CLEAR
 
-    A short question asks for what the person said; a long message goes on with what both worked out.
-    """
-    return min(1.0, max(0.0, (words - CLEAR) / EVENER))
+
+def add_kinship(scores: Sequence[float], words: int, compare: Callable[[int], list[float]]) -> list[float]:
+    """The scores for a long message, raised by how much of the words of the best each has (`compare`)."""
+    if len(scores) < 2 or not is_long(words):
+        return list(scores)
+    *others, best = sorted(range(len(scores)), key=scores.__getitem__)
+    shared = compare(best)
+    shared[best] = most = max(1e-9, *(shared[at] for at in others))
+    lead = KINSHIP * (1 - weigh_meaning(words)) * (scores[best] - scores[others[-1]])
+    return [score + lead * one / most for score, one in zip(scores, shared, strict=True)]
 
 
 def compute_nearness(cosines: Scores) -> float:

@@ -252,16 +252,9 @@ class Segment:
         sums = np.add.reduceat(self.lengths, self.first[:-1]) if rows else self.lengths
         self.whole = sums.astype(np.int32)
 
-    def postings(self, term: int) -> slice:
-        """The place of the units of this term in `units` and `counts`."""
-        at = int(np.searchsorted(self.terms, np.uint64(term)))
-        if at == len(self.terms) or int(self.terms[at]) != term:
-            return slice(0, 0)
-        return slice(int(self.ends[at]), int(self.ends[at + 1]))
-
-    def weigh_units(self, even: float) -> npt.NDArray[np.float32]:
-        """The weight of each unit as a passage; with `even` 1 all count the same."""
-        return self.weights + (1 - self.weights) * np.float32(even) if even else self.weights
+    def weigh_units(self, even: bool) -> npt.NDArray[np.float32]:
+        """The weight of each unit as a passage; with `even` all count the same."""
+        return np.ones_like(self.weights) if even else self.weights
 
     def packed(self) -> tuple[bytes, dict[str, Array]]:
         about = msgspec.msgpack.encode(_SegmentHeader(self.files, self.removed, self.stamped))
