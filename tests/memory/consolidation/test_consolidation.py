@@ -239,6 +239,7 @@ def test_memories_of_different_types_stay_apart(folder: Folder) -> None:
         ("Orders of Quarry go by post.", "Orders of Quarry no longer go by post; we use mail."),
         ("Backups of Quarry are kept for 30 days.", "Backups of Quarry are kept for 90 days."),
         ("The kiln of Quarry reaches 1200 degrees.", "The kiln of Quarry reaches 1280 degrees."),
+        ("Hall 2 of Quarry stays at 20 degrees.", "Hall 2 of Quarry stays at 80 degrees."),
         ("Quarry的端口是8080。", "Quarry的端口是9090。"),
         ("Quarry网关监听端口8080。", "Quarry网关监听端口9090。"),
         ("Quarry的截止日期是12月1日。", "Quarry的截止日期改到1月15日。"),

@@ -146,8 +146,8 @@ _ATTRIBUTES: Final = make_stem_set(
     "部署 发布 名称 名字 城市 职位 角色 上限 超时 主机 路径 目录 区域 价格 频率"
 )
 _UNITS: Final = make_stem_set(
-    "millisecond second minute hour day week month year percent degree metre meter kilometre mile litre gram kilo "
-    "kilogram ton ms min kb mb gb tb mib gib tib euro dollar pound franc seat page request"
+    "millisecond second minute hour day week month year percent degree metre meter kilometre mile litre "
+    "gram kilo kilogram ton ms min kb mb gb tb mib gib tib euro dollar pound franc seat page request"
 ) | make_word_set("秒 分钟 小时 天 周 月 年 元 度 米")
 """What a number counts: with it the number is a value, and no name as in "gate 4"."""
 _PAST: Final = make_word_set("was were had did took ran reached lasted cost went got became")
@@ -162,7 +162,6 @@ _HOLDS_IT: Final = re.compile(
     r"(?P<who>[A-Z][\w-]*(?: [A-Z][\w-]*)?) (?:now )?"
     r"(?P<role>(?:is (?:now )?the|leads (?:now )?the) .{3,60}?)\.?"
 )
-_DIGIT: Final = re.compile(r"\d")
 _SIGN: Final = re.compile("[\u3400-\u9fff]")
 LONGEST: Final = 5
 _LONGEST_SIGNS: Final = 12
@@ -227,9 +226,8 @@ def find_shared_frame(one: SentenceCore, other: SentenceCore) -> SentenceFrame |
 
 
 def _is_quantity(raw: tuple[str, ...], start: int, behind: int) -> bool:
-    """True for the one number of a sentence in the present, beside a unit ("kept for 30 days") or a word like `port`."""
-    around = (*raw[:start], *raw[len(raw) - behind :])
-    if len(raw) - behind - start != 1 or _PAST.intersection(raw) or any(map(_DIGIT.search, around)):
+    """True for a number in the present beside a unit ("kept for 30 days") or a word like `port`."""
+    if len(raw) - behind - start != 1 or _PAST.intersection(raw):
         return False
     unit = behind > 0 and stem_word(raw[len(raw) - behind]) in _UNITS
     named = {"".join(raw[start - 2 : start]), stem_word(raw[start - 1])} if start > 1 else set[str]()

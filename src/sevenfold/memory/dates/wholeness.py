@@ -52,7 +52,8 @@ _ANOTHER_DAY: Final = re.compile(
 """A sentence that names its own day first counts from that: "on 15 April 2022 he said that last week …"."""
 _RULE: Final = re.compile(r"\b(?:if|unless|whenever|until|as\s+long\s+as)\b", re.IGNORECASE)
 _OF_A_KIND: Final = re.compile(  # invoices are due in 14 days: any of them
-    r"^\W*(?:(?!(?:the|our|all|these|those|my|his|her|their|both)\b)\w+s\s+are|an?\s+[\w ]+\s+is)\s+(?:due|payable)\s+$",
+    r"^\W*(?:(?!(?:the|our|all|these|those|my|his|her|their|both)\b)\w+s\s+are|an?\s+[\w ]+\s+is)"
+    r"\s+(?:due|payable)\s+$",
     re.IGNORECASE,
 )
 _ROUGHLY: Final = re.compile(r"\b(?:about|some|most|least|over|under)\s+$", re.IGNORECASE)
