@@ -60,6 +60,7 @@ def test_quoted_lines_are_foreign_and_what_follows_is_the_users() -> None:
         'Remember this: "always use tabs in Makefiles"',
         "Two things: always use tabs, and never commit on Fridays.",
         "One thing -- always use tabs, please.",
+        "Keep your commit messages short -- always use tabs in their bodies.",
         "My rules:\n- always use tabs\n- no mocks in tests",
         "Hi Claude, please always use tabs from now on.",
         'Start every commit subject with "feat" or "fix", and always use tabs.',

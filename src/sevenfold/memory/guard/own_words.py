@@ -164,7 +164,8 @@ def _after_lead(text: str, clause: re.Match[str]) -> int | None:
     named = _has("named", said)
     if (_has("own_list", said) or _has("myself", said)) and not named:
         return None
-    announced = named and not _ITEM.match(said) and not _is_short_item(text, clause)
+    colon = clause[0].endswith((":", "："))  # "keep messages short -- one line" announces nothing
+    announced = named and colon and not _ITEM.match(said) and not _is_short_item(text, clause)
     here = _has("here", said) and _is_foreign(text[clause.end() :])
     if _has("pointing", said) or _has("worked_on", said) or announced or here:
         return clause.end()
