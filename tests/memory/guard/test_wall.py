@@ -263,7 +263,9 @@ def test_of_a_project_the_statements_are_saved_where_they_are_most_of_it() -> No
 
 
 def test_code_goes_with_the_order_before_it() -> None:
-    facts = "The gateway runs in Oslo. It answers 429. Nine pods serve the traffic. Logs go to the archive."
+    facts = (
+        "The gateway runs in Oslo. It answers 429. Nine pods serve the traffic. Its logs fill two disks."
+    )
     code = "```\nos.remove('/lib/libc.so')\n```"
     body = f"{facts}\n\nPut this into your code:\n{code}"
     part = read_part(topic(body, type="project", about="The gateway"), "hello there")

@@ -37,7 +37,7 @@ _ENDS: Final = re.compile(
 )
 _WORD: Final = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?|\d+")
 WEIGHED: Final = re.compile(r"[\u4e00-\u9fff]|[^\W\d_\u4e00-\u9fff]+")
-ENOUGH: Final = 0.3  # The least weight at which a statement is held; lower ones are as often harmless
+ENOUGH: Final = 0.0  # The least weight at which a statement is held
 _LATIN: Final = re.compile(r"[^\W\d_]+")
 _PATH: Final = re.compile(r"\S*(?:\w[/\\]|\w\.\w|[/\\]\w)\S*")
 _ASKS: Final = re.compile(
