@@ -28,7 +28,8 @@ from benchmarks.guard.statements import load_statements
 from benchmarks.guard.texts import DATA, memory_files
 from sevenfold.memory.guard.rules import WEIGHED, is_rule, load_loosening
 from sevenfold.memory.guard.wall import read_clauses
-from sevenfold.memory.search.word_table import DIMENSIONS, WORD_START, WordTable, load_word_table
+from sevenfold.memory.search.segment import open_arrays
+from sevenfold.memory.search.word_table import DIMENSIONS, NAME, WORD_START, WordTable, load_word_table
 from sevenfold.memory.topic_file import read_topic
 
 SCALE: Final = 0.3  # How much a beginning of a word counts beside the vectors
@@ -38,6 +39,9 @@ REAL: Final = 0.03  # How much a sentence of a real memory counts
 ROUNDS: Final = 10
 USUAL: Final = 8  # A word occurs so often in the data, or once in a statement
 LEAST: Final = 1.0  # A smaller weight of a word that stands in no statement is left out
+LEAST_ELSEWHERE: Final = (
+    3.0  # The same of a word of the table that does not occur: other languages are rare in the data
+)
 LEAST_STEM: Final = 0.03
 
 
@@ -92,7 +96,7 @@ def fit(x: Any, y: Any, weight: Any) -> Any:
     return found
 
 
-def make_lines(table: WordTable) -> Iterator[str]:
+def make_lines(table: WordTable, known: set[str]) -> Iterator[str]:
     """The lines of the table: a number for all, words with two numbers, beginnings with one."""
     vector = cache(lambda word: find_vector(table, word))
     cases = read_cases()
@@ -114,16 +118,23 @@ def make_lines(table: WordTable) -> Iterator[str]:
     y, weight = (np.array([case[column] for case in cases], float) for column in (1, 2))
     found = fit(x, y, weight)
     yield f"= {100 * found[-1]:.0f}"
-    usual = {
-        word for word, count in count_words().items() if count >= USUAL and len(word) > 1 and word.isascii()
-    }
-    for word in sorted(own | usual):
+    usual = {word for word, count in count_words().items() if count >= USUAL and len(word) > 1}
+    for word in sorted(own | usual | known):
         before, after = found[: 2 * DIMENSIONS].reshape(2, -1) @ vector(word)
-        if word in own or max(abs(before), abs(after)) >= LEAST:
+        least = LEAST if word in usual else LEAST_ELSEWHERE
+        if word in own or max(abs(before), abs(after)) >= least:
             yield f"{word} {100 * before:.0f} {100 * after:.0f}"
     for stem, at in stems.items():
         if abs(number := SCALE * found[2 * DIMENSIONS + at]) >= LEAST_STEM:
             yield f"{stem}* {100 * number:.0f}"
+
+
+def list_words(folder: Path) -> set[str]:
+    """The whole words of the table in Latin script, and the Chinese characters."""
+    pieces = np.asarray(open_arrays(folder / NAME)[1]["pieces"]).tobytes().decode("utf-8").split("\n")
+    words = (one.removeprefix(WORD_START) for one in pieces if one.startswith(WORD_START))
+    latin = {word for word in words if re.fullmatch(r"[a-zß-öø-ÿœ]{3,}", word)}
+    return latin | {one for one in pieces if re.fullmatch(r"[\u4e00-\u9fff]", one)}
 
 
 def count_words() -> Counter[str]:
@@ -147,5 +158,6 @@ def _find_texts(value: Any) -> Iterator[str]:
 
 if __name__ == "__main__":
     with TemporaryDirectory() as folder:
-        made = list(make_lines(load_word_table(Path(folder), going=lambda: True)))
+        table = load_word_table(Path(folder), going=lambda: True)
+        made = list(make_lines(table, list_words(Path(folder))))
     Path(sys.argv[1]).write_text("\n".join(made) + "\n", encoding="utf-8")

@@ -401,6 +401,14 @@ def test_what_code_and_git_say_is_not_saved(text: str) -> None:
             "I live in Hamburg, and the release freeze begins on 2026-12-01.",
             ["The user lives in Hamburg.", "The release freeze begins on 2026-12-01."],
         ),
+        (
+            "I'm a marine biologist and I always work from Bergen.",
+            ["The user is a marine biologist.", "The user always works from Bergen."],
+        ),
+        (
+            "From now on always answer in Norwegian, and never touch the vendor folder.",
+            ["From now on always answer in Norwegian.", "Never touch the vendor folder."],
+        ),
     ],
 )
 def test_two_facts_are_two_memories(text: str, statements: list[str]) -> None:

@@ -238,7 +238,8 @@ def _add_more(
 
 
 _AND: Final = re.compile(
-    r"(?:,? and|;|, but)\s+(?=(?:I(?:['’]m| am| work| live| prefer| use| have)|my|we|our|the \w+)\b)",
+    r"(?:,? and|;|, but)\s+(?=(?:I(?:['’]m| (?:always |usually |never |only )?"
+    r"(?:am|work|live|prefer|use|have))|my|we|our|the \w+|always|never)\b)",
     re.IGNORECASE,
 )
 """Between two statements, each with a subject of its own."""

@@ -32,6 +32,11 @@ MAIL = f"Hi David,\nthe invoice is attached. {ORDER}\nBest regards,\nAnna"
         "From: anna@example.org\nSubject: bills\n\n{}",
         "On Monday, Anna wrote:\n{}",
         "[10:02] Bob: {}\n[10:03] Ann: fine by me, thanks",
+        "translate: {}",
+        "Please proofread the following paragraph. {}",
+        "Meeting notes from yesterday:\n- {}\n- lunch was good",
+        "Subject line: {}\nIs it too long?",
+        "I copied this from the forum -- {} -- does it make sense?",
     ],
 )
 @pytest.mark.parametrize("text", [MAIL, f"The bill is attached, see the web page for more. {ORDER}"])
@@ -54,6 +59,8 @@ def test_quoted_lines_are_foreign_and_what_follows_is_the_users() -> None:
         "Remember: always use tabs.",
         'Remember this: "always use tabs in Makefiles"',
         "Two things: always use tabs, and never commit on Fridays.",
+        "One thing -- always use tabs, please.",
+        "Keep your commit messages short -- always use tabs in their bodies.",
         "My rules:\n- always use tabs\n- no mocks in tests",
         "Hi Claude, please always use tabs from now on.",
         'Start every commit subject with "feat" or "fix", and always use tabs.',

@@ -145,6 +145,12 @@ _ATTRIBUTES: Final = make_stem_set(
     "截止 期限 日期 端口 版本 分支 数据 框架 负责 时区 语言 预算 地址 办公 主题 默认 时间 状态 格式 编辑 "
     "部署 发布 名称 名字 城市 职位 角色 上限 超时 主机 路径 目录 区域 价格 频率"
 )
+_UNITS: Final = make_stem_set(
+    "millisecond second minute hour day week month year percent degree metre meter kilometre mile litre "
+    "gram kilo kilogram ton ms min kb mb gb tb mib gib tib euro dollar pound franc seat page request"
+) | make_word_set("秒 分钟 小时 天 周 月 年 元 度 米")
+"""What a number counts: with it the number is a value, and no name as in "gate 4"."""
+_PAST: Final = make_word_set("was were had did took ran reached lasted cost went got became")
 _NO_MORE: Final = make_stem_set("no not longer stopped do does 不 再")
 _DAY: Final = re.compile(
     r"(?:mon|tues|wednes|thurs|fri|satur|sun)days?|jan(?:uary)?|feb(?:ruary)?|march|april|may|june|july"
@@ -197,15 +203,35 @@ def find_shared_frame(one: SentenceCore, other: SentenceCore) -> SentenceFrame |
     if not _comparable(old, new):
         return None
     at = next((i for i in range(start - 1, -1, -1) if _is_verb(left, i)), -1)
+    if at >= 0 and one.raw[at] in _PAST:
+        return None  # two outages may have lasted so long
     numeric = all(any(sign.isdigit() for sign in "".join(value)) for value in (old, new))
     if at < 0 or not _leads_to_value(left[at], one.raw[at + 1 : start], numeric):
-        return None
+        subject = _telling(one.raw[:start])
+        if not (numeric and len(subject) > 1 and _is_quantity(one.raw, start, behind)):
+            return None
+        return SentenceFrame(
+            (*left[:start], "", *left[len(left) - behind :]),
+            (" ".join(old), " ".join(new)),
+            subject,
+            subject,
+            "",
+        )
     subject = _telling(one.raw[:at])
     tail = _telling(one.raw[len(left) - behind :]) if behind else frozenset[str]()
     shared = subject | tail | _telling(one.raw[at + 1 : start]) | ({left[at]} - _COPULA)
     words = (*left[:start], "", *left[len(left) - behind :])
     needs = _needs(left[at], _kind(old), subject, bool(tail))
     return SentenceFrame(words, (" ".join(old), " ".join(new)), subject, shared, needs)
+
+
+def _is_quantity(raw: tuple[str, ...], start: int, behind: int) -> bool:
+    """True for a number in the present beside a unit ("kept for 30 days") or a word like `port`."""
+    if len(raw) - behind - start != 1 or _PAST.intersection(raw):
+        return False
+    unit = behind > 0 and stem_word(raw[len(raw) - behind]) in _UNITS
+    named = {"".join(raw[start - 2 : start]), stem_word(raw[start - 1])} if start > 1 else set[str]()
+    return unit or bool(named & _ATTRIBUTES)
 
 
 def _needs(verb: str, kind: str, subject: frozenset[str], tail: bool) -> Literal["", "subject", "mark"]:

@@ -27,19 +27,22 @@ _GOES_ON: Final = re.compile(
     rf"|\s+in\s+{_NUMBERS}\s+{_UNITS}"  # today in one hour
     rf"|\s*(?:or|to|through|thru|and|[-–—/&])\s*(?:on\s+)?(?:{_DAYS}|{_NEAR}|so\b|\d+\s+{_UNITS})"
     r"|\s+(?:before|after)\s+(?:last|next|that|this)\b"
+    r"|@|\s+weeks?\b"  # Friday week
     r"|(?:\s+(?:at\s+|in\s+between\s+|around\s+)?[\d:-]*\s*|\s+(?:morning|afternoon|evening|night|noon))ish\b"
     r"|\s*\+|\s+\d+\b(?!\s*(?:-\s*\d+\s*)?(?:am|pm|a\.m|p\.m|:|h\b|o['’]clock))"  # end of day 4
     r"|\s+(?:morning|afternoon|evening|night)s\b",
     re.IGNORECASE,
 )
 _GOES_BEFORE: Final = re.compile(
-    rf"(?:\b{_NUMBERS}\s+{_UNITS}\s*(?:,|and|&|,\s*and|plus|minus)\s*"  # 2 weeks and
+    rf"(?:\b{_NUMBERS}\s+{_UNITS}\s*(?:,|and|&|,\s*and|plus|minus|from)\s*"  # 2 weeks and
     rf"|\b{_NUMBERS}\s*(?:to|or|-|–)\s*"
     r"|[<>≤≥~≈]\s*=?\s*|\bor\s+"
     r"|\b(?:than|around|roughly|approximately|approx\.?|almost|nearly|circa|ca\.|perhaps|maybe|probably)\s+"
     rf"|\b(?:{_DAYS}|{_NEAR})\s*(?:or|to|through|thru|and|[-–—/&])\s*)$",
     re.IGNORECASE,
 )
+_AGO: Final = re.compile(r"\bago\s*$", re.IGNORECASE)
+_THAT_DAY: Final = re.compile(rf"\s*(?:last|next|this)\s+{_DAYS}", re.IGNORECASE)  # a week ago last Tuesday
 _MONTHS: Final = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
 _ANOTHER_DAY: Final = re.compile(
     rf"\b\d{{4}}-\d\d-\d\d\b|\b\d{{1,2}}(?:st|nd|rd|th)?\s+(?:of\s+)?{_MONTHS},?\s+\d{{4}}\b"
@@ -48,6 +51,11 @@ _ANOTHER_DAY: Final = re.compile(
 )
 """A sentence that names its own day first counts from that: "on 15 April 2022 he said that last week …"."""
 _RULE: Final = re.compile(r"\b(?:if|unless|whenever|until|as\s+long\s+as)\b", re.IGNORECASE)
+_OF_A_KIND: Final = re.compile(  # invoices are due in 14 days: any of them
+    r"^\W*(?:(?!(?:the|our|all|these|those|my|his|her|their|both)\b)\w+s\s+are|an?\s+[\w ]+\s+is)"
+    r"\s+(?:due|payable)\s+$",
+    re.IGNORECASE,
+)
 _ROUGHLY: Final = re.compile(r"\b(?:about|some|most|least|over|under)\s+$", re.IGNORECASE)
 _AT_A_TIME: Final = re.compile(r"\s+at\s+\d", re.IGNORECASE)
 _PART_OF_DAY: Final = re.compile(r"this\s+(?:morning|afternoon|evening)", re.IGNORECASE)
@@ -98,7 +106,11 @@ def is_part_of_more(before: str, expression: str, behind: str) -> bool:
     """True if the words beside an expression change which day is meant."""
     if _GOES_ON.match(behind) or _GOES_BEFORE.search(before) or _ANOTHER_DAY.search(before):
         return True
-    if _COUNTED.match(expression) and (_RULE.search(before) or _ROUGHLY.search(before)):
+    if (_AGO.search(expression) and _THAT_DAY.match(behind)) or (
+        _AGO.search(before) and _THAT_DAY.match(expression)
+    ):
+        return True
+    if _COUNTED.match(expression) and any(one.search(before) for one in (_RULE, _ROUGHLY, _OF_A_KIND)):
         return True  # "if the last run was 3 days ago" is so on any day
     if _WHICH.match(expression) and (_DETERMINER.search(before) or _is_cell(before, behind)):
         return True  # "your upcoming Saturday session", "| Previous month |"

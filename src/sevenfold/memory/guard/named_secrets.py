@@ -32,8 +32,12 @@ _WORDS_ASCII: Final = (
     "key",
     "crumb",
     "auth",
+    "senha",
+    "wachtwoord",
 )
 _WORDS_OTHER: Final = (
+    "lösenord",
+    "hasło",
     "contraseña",
     "пароль",
     "パスワード",
@@ -49,7 +53,8 @@ _WORDS_OTHER: Final = (
 _WORD: Final = re.compile(
     # It is only tried where one of the words above stands: `finditer` would try it everywhere
     r"(?P<password>pass(?:word|wd|phrase|code|wort)|(?<![a-z])pwd|(?<![a-z])pass(?![a-z])|"
-    r"\bpin(?: code| number)?\b|kennwort|contraseña|пароль|パスワード|密\s?[码碼]|口令|通行[码碼])|"
+    r"(?<=mot de )passe|\bsenha\b|wachtwoord|lösenord|hasło|\bpin(?: code| number)?\b|"
+    r"kennwort|contraseña|пароль|パスワード|密\s?[码碼]|口令|通行[码碼])|"
     r"(?P<secret>secret|token|credential|crumb|"
     r"(?<![a-z])(?:authorization|auth)(?![a-z])|"
     r"(?:authkey|key)(?!board|s?pad|note|frame|stroke|word)|密[钥鑰]|秘[钥鑰]|私[钥鑰]|令牌|凭[证据]|憑證)"
@@ -85,12 +90,14 @@ _SAID: Final = re.compile(
     r"(?::\s?(?:str|string|String|SecretStr|text)(?:\s?\|\s?None)?\s?(?==))?"
     r"(?P<how>:=|=>|->|→|!==?|={1,3}|:|>|\||,\s?[\"']?[Vv]alue[\"']?\s?[:=]|[Vv]alue\s?=|,(?=\s?[\"'])|"
     r"[(（](?=\S{12,200}[)）])|\{\s{0,8}default\s{0,4}=|"
-    r"\b(?:is|was|are|set to|changed to)\b|(?:就)?是|[为為]|[设設](?:置)?[为為]|改[为成])"
+    r"\b(?:is|was|are|set to|changed to|lautet|ist|est|es|é|är)\b|は|(?:就)?是|"
+    r"[为為]|[设設](?:置)?[为為]|改[为成])"
     rf"(?:[ \t]{{0,24}}|[:\s]{{0,4}}){_VALUE}"
 )
 _SAID_OF: Final = re.compile(
     # `password for the staging database is x`
-    r"s?\s(?:for|of|to|on|at)\s[^.:=\n]{1,60}?\s?(?P<how>\bis\b|\bwas\b|:|=)\s{0,3}" + _VALUE
+    r"s?\s(?:for|of|to|on|at|für|fürs|vom|von|zum|del?|du|pour|para|d[ao])\s[^.:=\n]{1,60}?\s?"
+    r"(?P<how>\b(?:is|was|lautet|ist|est|es)\b|:|=)\s{0,3}" + _VALUE
 )
 _NEXT_TO_IT: Final = re.compile(rf"(?P<how>s?[ \t]{{1,24}}){_VALUE}")  # `--password x`, "token x"
 _GLUED: Final = re.compile(r"(?P<value>[A-Za-z0-9]{20,200})(?![A-Za-z0-9_-])")
@@ -148,7 +155,9 @@ _NO_VALUE: Final = re.compile(
     r"^\D*(?:#\w*-?pass|pass\w*#)\D*$",
     re.IGNORECASE,
 )
-_PROSE: Final = frozenset(("is", "was", "are", "是", "就是", "为", "為", "set to", "changed to", "改为"))
+_PROSE: Final = frozenset(
+    ("is", "was", "are", "是", "就是", "为", "為", "set to", "changed to", "改为")
+) | {*("lautet", "ist", "est", "es", "é", "är", "は")}
 _SET: Final = frozenset(("=", ":", "=>", ":=", "->"))
 _DEFAULT: Final = re.compile(
     r"test|pass|postgres|mysql|redis|root|admin|guest|demo|^(?:dev|local|user|app|me|x|a)\w{0,8}$",
@@ -347,7 +356,8 @@ def is_password(value: str, *, quoted: bool, prose: bool, pin: bool = False, sur
         return False
     letters, digits = any(map(str.isalpha, value)), any(map(str.isdigit, value))
     if letters and (digits or _SYMBOLS.search(value)):
-        return value.isascii() and not (_IDENTIFIER.fullmatch(value) and not (quoted or prose))
+        named = _IDENTIFIER.fullmatch(value) and not (quoted or prose or is_random(value, 10))
+        return value.isascii() and not named
     if not value.isascii():
         return False
     return sure or (prose and (quoted or value.count("-") >= 3) and value.replace("-", "").isalpha())

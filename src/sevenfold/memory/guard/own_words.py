@@ -31,7 +31,9 @@ _TERM: Final = 2  # Words in quotation marks that are only a name
 _PHRASE: Final = 8  # Words in quotation marks that may be the user's own, where no other speaker is named
 _NEAR: Final = 400  # Characters between two headers of one mail
 
-_CLAUSE: Final = re.compile(r"[^\n.!?。！？]{0,200}?[:：](?!//)(?=\s|[\"“„«「'‘]|[^\x00-\x7f]|$)")
+_CLAUSE: Final = re.compile(
+    r"[^\n.!?。！？]{0,200}?(?:[:：](?!//)(?=\s|[\"“„«「'‘]|[^\x00-\x7f]|$)|\s(?:--|—|->|→)(?=\s))"
+)
 _FENCE: Final = re.compile(r"(?m)^[ \t]*(?:`{3,}|~{3,}|\"{3}|'{3})[^\n]*$|\"\"\"|```")
 _RULER: Final = re.compile(
     r"(?m)^[ \t]*(?:[-=*_#~+–—]{3,}|(?:[-=*_] ){3,})[^\n\w]*(?:\w[^\n]{0,60}[-=*_#~]{2,})?[ \t]*$"
@@ -158,13 +160,14 @@ def _asked_about(text: str) -> Iterator[Span]:
 
 def _after_lead(text: str, clause: re.Match[str]) -> int | None:
     """The end of a clause with a colon that announces another's words."""
-    said = clause[0].rstrip(":： ")
+    said = clause[0].rstrip(":： ->—→")
     named = _has("named", said)
     if (_has("own_list", said) or _has("myself", said)) and not named:
         return None
-    announced = named and not _ITEM.match(said) and not _is_short_item(text, clause)
+    colon = clause[0].endswith((":", "："))  # "keep messages short -- one line" announces nothing
+    announced = named and colon and not _ITEM.match(said) and not _is_short_item(text, clause)
     here = _has("here", said) and _is_foreign(text[clause.end() :])
-    if _has("pointing", said) or announced or here:
+    if _has("pointing", said) or _has("worked_on", said) or announced or here:
         return clause.end()
     return None
 
@@ -182,11 +185,11 @@ def _after_request(text: str) -> int | None:
     at = 0
     for found in _SENTENCE_END.finditer(text):
         sentence, rest = text[at : found.end()], text[found.end() :]
-        if count_spoken_words(rest) < _FEW:
+        pointed = _has("pointed", sentence)
+        if (words := count_spoken_words(rest)) < _FEW // 2:
             return None
         at = found.end()
-        pointed = _has("pointed", sentence)
-        if not (pointed or _has("asked", sentence)):
+        if not (pointed or (words >= _FEW and _has("asked", sentence))):
             continue
         breaks = "\n" in found[0]
         if _has("named", sentence) and (breaks or pointed or _has("foreign_signs", rest)):

@@ -37,7 +37,7 @@ _ENDS: Final = re.compile(
 )
 _WORD: Final = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?|\d+")
 WEIGHED: Final = re.compile(r"[\u4e00-\u9fff]|[^\W\d_\u4e00-\u9fff]+")
-ENOUGH: Final = 1.2  # The least weight at which a statement is held: from 0 on one of ten plain facts was
+ENOUGH: Final = 0.0  # The least weight at which a statement is held
 _LATIN: Final = re.compile(r"[^\W\d_]+")
 _PATH: Final = re.compile(r"\S*(?:\w[/\\]|\w\.\w|[/\\]\w)\S*")
 _ASKS: Final = re.compile(
@@ -87,6 +87,11 @@ def _cues() -> re.Pattern[str]:
 
 
 @functools.cache
+def _romance_cues() -> re.Pattern[str]:
+    return re.compile(_table()["romance_cues"].replace("\n", ""))
+
+
+@functools.cache
 def _habits() -> re.Pattern[str]:
     return re.compile(_table()["habits"])
 
@@ -126,6 +131,8 @@ def _is_labelled_order(clause: str) -> bool:
 def is_rule(clause: str) -> bool:
     """True for an order, a duty, a wish or a question, and for what is said about or as the user."""
     clause = re.sub(_table()["kept_by_programs"], "settings", _PATH.sub(" ", clause))
+    if re.match(_table()["plain_romance"], clause.lower()):
+        clause = re.sub(r"\b(?:du|des)\b", "de", clause)  # German for "you" and "of the"
     words = [word.lower() for word in _LATIN.findall(clause)]
     if _ASKS.search(clause) or _cues().search(clause.lower()) or _is_habit(clause.lower(), words):
         return True
@@ -184,8 +191,8 @@ def _is_strange(clause: str, words: list[str]) -> bool:
         return (
             first not in list_rule_words("german") and first.endswith(("e", "en")) and clause[:1].isupper()
         )
-    if re.match(_table()["plain_foreign"], clause.lower()):
-        return False  # "Les tests sont lancés par GitLab"
+    if re.match(_table()["plain_romance"], clause.lower()):
+        return _romance_cues().search(clause.lower()) is not None
     english = found & (
         list_rule_words("subjects")
         | list_rule_words("finite")
