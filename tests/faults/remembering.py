@@ -56,7 +56,7 @@ def full(folder: str, state: str) -> None:
     for number in range(60):
         add(store, f"a memory with a long name, number {number}", END)
     resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT, LIMIT))
-    add(store, "too long for the disk", "The box is full of words. " * LIMIT)
+    add(store, "too long for the disk", "The list of ports is long. " * LIMIT)
     add(store, "one line too many for the index", END)
     add(store, "a memory with a long name, number 7", "its new text")
 

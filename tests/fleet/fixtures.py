@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from fleet.machines import make_fleet
+from fleet.machines import close_databases, make_fleet
 from fleet.servers import JumpingServer, start_jumping_server, start_server
 
 from sevenfold.testing.postgres import PostgresServer
@@ -41,6 +41,7 @@ def jumping_server(one_jumping_server: JumpingServer) -> JumpingServer:
 
 
 @pytest.fixture
-def address(server: PostgresServer) -> str:
+def address(server: PostgresServer) -> Iterator[str]:
     """A new database with a fleet in it."""
-    return make_fleet(server)
+    yield make_fleet(server)
+    close_databases()

@@ -17,6 +17,8 @@ from sevenfold.memory.store import MemoryStore
 from sevenfold.testing.postgres import PostgresServer
 
 _numbers = itertools.count()
+_databases: list[FleetDatabase] = []
+"""Those of all machines of a test: a server has a hundred connections."""
 
 
 def make_fleet(server: PostgresServer) -> str:
@@ -36,6 +38,7 @@ class Machine:
     ) -> None:
         self.root, self.name = root / name, name
         self.database = FleetDatabase(address, "acme")
+        _databases.append(self.database)
         memories = FleetMemories(self.database, find_space(self.database, "project", space), name)
         self.backend = PostgresBackend(self.root / "memory", self.root / "state", memories)
         self.told: list[Event] = []
@@ -63,6 +66,12 @@ class Machine:
             for path in sorted(folder.rglob("*.md"))
             if path.name != "MEMORY.md"
         }
+
+
+def close_databases() -> None:
+    """Ends the connections of all machines that a test made."""
+    while _databases:
+        _databases.pop().close()
 
 
 @contextlib.contextmanager
