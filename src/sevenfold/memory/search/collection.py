@@ -441,7 +441,8 @@ class VectorBuild:
         self._made: dict[int, Array] = {}
         self._kept = self._began = 0.0
         self._progress = VectorProgress(running=True)
-        self._thread = threading.Thread(target=self._run, name="vectors", daemon=True)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run_to_end, name="vectors", daemon=True)
 
     def start(self) -> None:
         atexit.register(self.stop)  # a thread that is still at work when Python ends would end it badly
@@ -455,13 +456,18 @@ class VectorBuild:
             self._thread.join()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """True when it has ended."""
-        self._thread.join(timeout)
-        return not self._thread.is_alive()
+        """True when it has ended. It may not have begun yet: another thread can ask at once."""
+        return self._ended.wait(timeout)
 
     @property
     def progress(self) -> VectorProgress:
         return self._progress
+
+    def _run_to_end(self) -> None:
+        try:
+            self._run()
+        finally:
+            self._ended.set()
 
     def _run(self) -> None:
         problem = ""

@@ -124,9 +124,8 @@ class SearchIndex:
         from sevenfold.memory.search.segment import SegmentShelf
 
         collection = self._collection()
-        build = VectorBuild(collection, SegmentShelf(self.folder), self._embedder, read, tell)
-        build.start()
-        self._build = build  # Only now: another thread may wait for it at once
+        self._build = VectorBuild(collection, SegmentShelf(self.folder), self._embedder, read, tell)
+        self._build.start()
 
     def progress(self) -> VectorProgress:
         """The progress of `build`."""
