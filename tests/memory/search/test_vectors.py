@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from memory.search.searching import Bag, Folder, names
+from numpy.lib.stride_tricks import as_strided
 
 from sevenfold.memory.search.answers import AskedIndex, gather_evidence
 from sevenfold.memory.search.index import SearchIndex
-from sevenfold.memory.search.ranking import MANY, LexicalIndex, VectorIndex, make_vectors
+from sevenfold.memory.search.ranking import MANY, LexicalIndex, VectorIndex, VectorPart, make_vectors
 from sevenfold.memory.search.scoring import SearchHit, VectorProgress
 from sevenfold.memory.search.segment import IndexedFile, IndexedStamp, ScoredPiece
 from sevenfold.memory.search.segment import build_segment as segment
@@ -249,6 +250,19 @@ def test_very_many_vectors_are_compared_roughly_first_and_the_nearest_exactly() 
         question = AskedIndex(lexical, meaning, looked, {}, lexical.scores(looked, {}), asked, near)
         around = gather_evidence(question, SearchHit(f"{at // 5}.md", 1.0, 0.0, 1.0)).around
         assert around == pytest.approx(right.max(axis=1).mean(), abs=0.05), "of all, not of the nearest"
+
+
+def test_vectors_without_a_tail_are_compared_by_their_head_alone() -> None:
+    """Nothing is read of the memory behind an empty tail, which may hold anything."""
+    rows = [
+        IndexedFile(IndexedStamp(f"{key}.md", 1, 1, False), 1, (ScoredPiece(key, ()),)) for key in (1, 2)
+    ]
+    lexical = LexicalIndex()
+    lexical.add(segment(rows))
+    tail = as_strided(np.array([np.nan], np.float32), (2, 0), (0, 0))
+    part = VectorPart(np.array([1, 2], np.uint64), np.ones((2, 1), np.float32), tail)
+    near = VectorIndex([part]).near(np.ones(1, np.float32), lexical)
+    assert near.highest.tolist() == [1.0, 1.0]
 
 
 def test_two_at_once_do_not_make_the_same_vectors_twice(tmp_path: Path) -> None:

@@ -92,8 +92,8 @@ def ask_index(
     meaning, lexical = collection.meaning, collection.lexical
     looked = lexical.look(words)
     weights = weigh_question(looked.rarity, query)
-    even = is_long(len(weights))
-    found = lexical.scores(looked, weights, even)
+    long = is_long(len(weights))
+    found = lexical.scores(looked, weights, long)
     vector: Scores | None = None
     near: RowNearness | None = None
     if embedder is not None and meaning.count and lexical.known:
@@ -106,7 +106,7 @@ def ask_index(
         closely: set[int] = set()
         if meaning.count > MANY:
             closely = {*_first(found.whole, _BY_WORDS), *_first(found.best, _BY_WORDS)}
-        near = meaning.near(vector, lexical, closely, even)
+        near = meaning.near(vector, lexical, closely, long)
     return AskedIndex(lexical, meaning, looked, weights, found, vector, near)
 
 
@@ -139,7 +139,7 @@ def _echo(asked: AskedIndex, rows: Sequence[int], scores: Scores) -> Scores:
         return np.zeros(len(rows), np.float32)
     together = asked.vector + PULL * asked.meaning.vectors(np.array(places, np.int32)).mean(axis=0)
     together /= max(float(np.linalg.norm(together)), 1e-9)
-    found = asked.meaning.compare(together.astype(np.float32), asked.lexical, rows, asked.words.even)
+    found = asked.meaning.compare(together.astype(np.float32), asked.lexical, rows, asked.words.long)
     return np.array([compute_nearness(cosines) for cosines in found], np.float32)
 
 
@@ -171,7 +171,7 @@ def _usual_nearness(asked: AskedIndex) -> float:
     near = asked.near.highest[asked.near.highest > 0] if asked.near else np.zeros(0, np.float32)
     if asked.meaning.count > MANY and asked.vector is not None:  # only the nearest were compared
         rows = range(0, asked.lexical.rows, max(1, asked.lexical.rows // _BY_WORDS))
-        sample = asked.meaning.compare(asked.vector, asked.lexical, rows, asked.words.even)
+        sample = asked.meaning.compare(asked.vector, asked.lexical, rows, asked.words.long)
         near = np.array([one.max() for one in sample if len(one)], np.float32)
     lacking = max(0, FEWEST - len(near))
     return (float(near.sum()) + USUAL * lacking) / (len(near) + lacking)

@@ -41,7 +41,7 @@ class LexicalScores(NamedTuple):
     whole: Scores
     best: Scores
     several: Scores  # The mean of its best passages
-    even: bool  # `is_long` of the question
+    long: bool  # The question is (`is_long`)
 
 
 class _TermHits(NamedTuple):
@@ -196,16 +196,16 @@ class LexicalIndex:
         rarity = {word: compute_rarity(n, len(self._places)) for word, n in zip(words, files, strict=True)}
         return TermLookup(hits, rarity, {word: n > 0 for word, n in zip(words, files, strict=True)})
 
-    def scores(self, looked: TermLookup, weights: Mapping[str, float], even: bool = False) -> LexicalScores:
-        """The scores of every file, with what each word counts; `even` is `is_long`."""
+    def scores(self, looked: TermLookup, weights: Mapping[str, float], long: bool = False) -> LexicalScores:
+        """The scores of every file, with what each word of a question counts."""
         each = np.array([weights[word] for word in looked.rarity])
         scored = [
-            (_add_up(h.units, each[h.terms] * h.parts, len(s.lengths)) * s.weigh_units(even), s)
+            (_add_up(h.units, each[h.terms] * h.parts, len(s.lengths)) * s.weigh_units(long), s)
             for h, s in zip(looked.hits, self.segments, strict=True)
         ]
         best = _joined([pick_best_per_row(in_units, segment) for in_units, segment in scored])
         several = _joined([compute_best_mean(in_units, segment) for in_units, segment in scored])
-        return LexicalScores(self._score_whole(looked.hits, each), best, several, even)
+        return LexicalScores(self._score_whole(looked.hits, each), best, several, long)
 
     def compare_words(self, place: int) -> Scores:
         """The score of every whole row for the words of this one; rare words count most."""
@@ -440,7 +440,7 @@ class VectorIndex:
         return found
 
     def near(
-        self, asked: Scores, lexical: LexicalIndex, closely: Iterable[int] = (), even: bool = False
+        self, asked: Scores, lexical: LexicalIndex, closely: Iterable[int] = (), long: bool = False
     ) -> RowNearness:
         """The nearness of every passage to a question; passages of the rows in `closely` in any case."""
         rows = self.rows(lexical.segments)
@@ -452,7 +452,7 @@ class VectorIndex:
             cosines = self._chosen(asked, np.concatenate([*wanted, np.zeros(0, np.int32)]))
         cosines = np.append(cosines, np.float32(-np.inf))  # where -1 points: there is no vector
         units = [
-            cosines[found] * segment.weigh_units(even)
+            cosines[found] * segment.weigh_units(long)
             for found, segment in zip(rows, lexical.segments, strict=True)
         ]
         return RowNearness(units, lexical)
@@ -478,11 +478,11 @@ class VectorIndex:
         return self.parts[0].head.shape[1] + self.parts[0].tail.shape[1] if self.parts else 0
 
     def compare(
-        self, asked: Scores, lexical: LexicalIndex, rows: Sequence[int], even: bool = False
+        self, asked: Scores, lexical: LexicalIndex, rows: Sequence[int], long: bool = False
     ) -> list[Scores]:
         """The nearness of the passages of these rows alone."""
         known, units = self.rows(lexical.segments), [lexical.units(row) for row in rows]
-        every = [segment.weigh_units(even) for segment in lexical.segments]
+        every = [segment.weigh_units(long) for segment in lexical.segments]
         places = [known[at][part] for at, part in units]
         weights = [every[at][part] for at, part in units]
         whole = np.concatenate([*places, np.zeros(0, np.int32)])
@@ -525,6 +525,8 @@ class VectorIndex:
 def _product(matrix: Scores, asked: Scores) -> Scores:
     """On one core: the product of numpy's library wakes a thread for each and waits for the slowest,
     which takes ten times as long where other programs work too."""
+    if not matrix.shape[1]:  # short vectors have no tail: of nothing, numpy reads the memory beyond it
+        return np.zeros(len(matrix), np.float32)
     product: Scores = np.einsum("ij,j->i", matrix, asked)
     return product
 

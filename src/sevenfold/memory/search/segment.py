@@ -252,9 +252,9 @@ class Segment:
         sums = np.add.reduceat(self.lengths, self.first[:-1]) if rows else self.lengths
         self.whole = sums.astype(np.int32)
 
-    def weigh_units(self, even: bool) -> npt.NDArray[np.float32]:
-        """The weight of each unit as a passage; with `even` all count the same."""
-        return np.ones_like(self.weights) if even else self.weights
+    def weigh_units(self, long: bool) -> npt.NDArray[np.float32]:
+        """The weight of each unit as a passage; for a long question all count the same."""
+        return np.ones_like(self.weights) if long else self.weights
 
     def packed(self) -> tuple[bytes, dict[str, Array]]:
         about = msgspec.msgpack.encode(_SegmentHeader(self.files, self.removed, self.stamped))
