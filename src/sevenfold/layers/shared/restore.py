@@ -431,7 +431,7 @@ _WORDS: Final = (
     "://",
 )
 """One of these stands in every line that `_CREDENTIAL` finds ..."""
-_GIVEN: Final = r"\w*[\"']?\s*[:=]|(?<=://)"
+_GIVEN: Final = r"(?<!://)\w*[\"']?\s*[:=]|(?<=://)[^/\s:@]+:[^/\s@]+@"
 """... with this behind it."""
 KNOWN: Final = 20_000  # Names of which it is remembered whether they tell anything
 
