@@ -53,11 +53,6 @@ class ModelAccess(msgspec.Struct, frozen=True, kw_only=True):
     variables: Mapping[str, str] = {}
     """The environment, for the key and the address of a provider that is not built in; never shown."""
 
-    def find_url(self, variable: str) -> str:
-        """The address that a variable names, as the settings have it for the built-in providers."""
-        known = {"ANTHROPIC_BASE_URL": self.anthropic_base_url, "OPENAI_BASE_URL": self.openai_base_url}
-        return known.get(variable) or self.variables.get(variable, "")
-
     def __repr__(self) -> str:
         return f"Access({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
 

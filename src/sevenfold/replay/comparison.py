@@ -24,10 +24,6 @@ class PolicyComparison(msgspec.Struct, frozen=True):
     compared: int = 0  # Sessions that were replayed under both
     dearer: int = 0  # Of these, the sessions that cost more than append-only
 
-    @property
-    def dearer_share(self) -> float | None:
-        return self.dearer / self.compared if self.compared else None
-
 
 def compare_policy(done: Sequence[ReplayResult], name: str) -> PolicyComparison:
     """The sum of these sessions under a policy, compared with append-only."""

@@ -467,9 +467,6 @@ class SessionDrive:
             size = measure_message(remove_thinking(placed.message))
         return round(estimate_size(size) * self._rates.get(placed.id, self._counted.usual))
 
-    def _get_request(self) -> Request:
-        return self._turn.request
-
     def _ask(self) -> Usage:
         return self._provider.ask(self._turn.request, self._clock.time)
 

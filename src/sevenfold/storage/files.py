@@ -15,7 +15,7 @@ import unicodedata
 from pathlib import Path
 from typing import Final, Self
 
-from sevenfold.core.errors import Refused, SettingsError, StorageFailure
+from sevenfold.core.errors import SettingsError, StorageFailure
 
 PRIVATE_FILE: Final = 0o600
 PRIVATE_FOLDER: Final = 0o700
@@ -319,21 +319,3 @@ def check_folder_setting(text: str, what: str, user_home: Path) -> Path:
 
 def _refusal(what: str, text: str, why: str) -> SettingsError:
     return SettingsError(f"{what} cannot be {text!r}: {why}; give the absolute path of a folder of its own")
-
-
-def resolve_inside(path: Path, root: Path) -> Path:
-    """The real path of `path`, which must lie inside `root`; `Refused` when that is not certain.
-
-    All links are followed first. A link that leads nowhere or in a circle is refused, because its target
-    may appear later.
-    """
-    if "\0" in str(path) or ".." in path.parts:
-        raise Refused(f"{str(path)!r} is refused: it contains '..' or a NUL; give a plain path")
-    full = path if path.is_absolute() else root / path
-    for link in (full, *full.parents):
-        if link.is_symlink() and not link.exists():
-            raise Refused(f"{link} is refused: it is a link that leads nowhere; remove it")
-    real = Path(os.path.realpath(full))
-    if not real.is_relative_to(os.path.realpath(root)):
-        raise Refused(f"{path} is refused: it is not inside {root}")
-    return real
