@@ -238,7 +238,7 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
     ] = True
     margin: Annotated[
         Factor, describe("`bySize`: the expected saving must be this many times what it costs.")
-    ] = 3.0
+    ] = 3.1
     requests_ahead: Annotated[
         Count, describe("`bySize`: how many requests a session is expected to make from any point on.")
     ] = 60
@@ -254,7 +254,7 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
     ] = 6_000
     files: Annotated[
         Amount, describe("So many of the files that were read or changed last are shown again.")
-    ] = 10
+    ] = 15
     file_tokens: Annotated[
         Amount,
         describe(
