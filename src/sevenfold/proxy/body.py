@@ -175,8 +175,26 @@ def _keep_empty_results(before: Sequence[Block], after: Sequence[Block | None]) 
     return before if all(map(is_, shown, before)) else shown
 
 
-class RelayedMessages(AnthropicFormat):
-    """The Messages format of a client whose marks and parameters stay its own."""
+class _RelayedForm:
+    """Before a format: its client's parameters stay its own, and so do results that say nothing."""
+
+    def rewrite_message(
+        self, message: Json, before: Sequence[Block], after: Sequence[Block | None]
+    ) -> Json | None:
+        shown = _keep_empty_results(before, after)
+        if shown is before:
+            return message
+        rewritten: Json | None = super().rewrite_message(message, before, shown)  # type: ignore[misc]
+        return rewritten
+
+    def make_request(
+        self, asked: CallerRequest, request: Request, written: WrittenMessages, most: int
+    ) -> Json:
+        return {"messages": [*asked.leading, *written.messages]}
+
+
+class RelayedMessages(_RelayedForm, AnthropicFormat):
+    """The Messages format of a client whose marks stay its own, too."""
 
     is_messages_api = False
 
@@ -188,46 +206,13 @@ class RelayedMessages(AnthropicFormat):
             system = [block for block in system if not str(block.get("text", "")).startswith(BILLING)]
         return super().make_frame(msgspec.structs.replace(asked, system=system), ttl)
 
-    def rewrite_message(
-        self, message: Json, before: Sequence[Block], after: Sequence[Block | None]
-    ) -> Json | None:
-        shown = _keep_empty_results(before, after)
-        return message if shown is before else super().rewrite_message(message, before, shown)
 
-    def make_request(
-        self, asked: CallerRequest, request: Request, written: WrittenMessages, most: int
-    ) -> Json:
-        return {"messages": written.messages}
+class RelayedChat(_RelayedForm, OpenAiFormat):
+    """Chat completions of another client."""
 
 
-class RelayedChat(OpenAiFormat):
-    """Chat completions of a client whose parameters stay its own."""
-
-    def rewrite_message(
-        self, message: Json, before: Sequence[Block], after: Sequence[Block | None]
-    ) -> Json | None:
-        shown = _keep_empty_results(before, after)
-        return message if shown is before else super().rewrite_message(message, before, shown)
-
-    def make_request(
-        self, asked: CallerRequest, request: Request, written: WrittenMessages, most: int
-    ) -> Json:
-        return {"messages": [*asked.leading, *written.messages]}
-
-
-class RelayedResponses(ResponsesFormat):
-    """Items of the Responses API of a client whose parameters stay its own."""
-
-    def rewrite_message(
-        self, message: Json, before: Sequence[Block], after: Sequence[Block | None]
-    ) -> Json | None:
-        shown = _keep_empty_results(before, after)
-        return message if shown is before else super().rewrite_message(message, before, shown)
-
-    def make_request(
-        self, asked: CallerRequest, request: Request, written: WrittenMessages, most: int
-    ) -> Json:
-        return {"messages": [*asked.leading, *written.messages]}
+class RelayedResponses(_RelayedForm, ResponsesFormat):
+    """Items of the Responses API of another client."""
 
 
 def choose_format(path: str) -> WireFormat | None:
