@@ -12,10 +12,11 @@ from kit import make_forks, make_parts
 from layers.l4_compaction.summaries import LOG, Compacting, talked
 from layers.l4_compaction.test_compaction import layer_on
 from layers.simulated import conversation
+from msgspec.structs import replace
 from offline.talk import FRAME, Talk, wire, working
 
 from sevenfold.core.events import Compacted, Failed, Forked
-from sevenfold.core.messages import user, write_directive
+from sevenfold.core.messages import Message, ToolResult, ToolUse, assistant, user, write_directive
 from sevenfold.core.protocols import Layers
 from sevenfold.core.request import Request
 from sevenfold.core.tokens import Thresholds, estimate_tokens
@@ -31,7 +32,8 @@ from sevenfold.layers.l4_compaction.summary import (
 )
 from sevenfold.layers.shared.boundary import TITLES
 from sevenfold.offline import OfflineEngine, encode_reply
-from sevenfold.offline.summaries import parse_record
+from sevenfold.offline.conversation import OfflineConversation
+from sevenfold.offline.summaries import collect_story, parse_record
 from sevenfold.simulator import ManualClock, Simulator
 
 KEPT = "<persisted-output>\nAll of it is in /kept/tool-results/t9.txt\n</persisted-output>"
@@ -280,6 +282,37 @@ def test_whatever_was_said_the_summary_is_whole_and_within_its_room(
 
     assert not parse_summary(summary).missing
     assert estimate_tokens(summary) <= room
+
+
+TURNS = st.lists(
+    st.tuples(st.booleans(), st.sampled_from(["say", "answer", "run", "read", "edit", "start", "fork"])),
+    max_size=30,
+)
+
+
+@settings(max_examples=80)
+@given(TURNS)
+def test_a_story_that_goes_on_is_the_same_as_one_told_from_the_beginning(
+    turns: list[tuple[bool, str]],
+) -> None:
+    talks, answered = [Talk(), Talk()], Message("user", (ToolResult("forked", "Error: no Edit_one here"),))
+    for n, (which, kind) in enumerate(turns):
+        talk, forked = talks[which], list[Message]()
+        match kind:
+            case "edit":
+                talk.edit(f"src/file_{n % 3}.py", "old_name", f"def new_name_{n}(): old_name()")
+            case "run" | "read":
+                getattr(talk, kind)(f"src/file_{n % 3}.py", f"def its_name_{n}(): ...", words="I look.")
+            case "start":
+                talk.say(f"Context for turn_{n}", by="StartContext")
+            case "fork":  # it has made a call, and goes on with its result
+                forked = [assistant(ToolUse("forked", "Edit", {"file_path": "notes.md"})), answered]
+            case _:
+                getattr(talk, kind)(f"Message {n} says new_name_{n} and old_name.")
+        told = OfflineConversation.of(talk.asked("notes", "asked"))
+        told = replace(told, messages=(*told.messages, *forked))
+
+        assert collect_story(told) == collect_story(told, 0, len(told.messages))
 
 
 def test_of_too_many_messages_the_first_and_the_newest_are_quoted() -> None:

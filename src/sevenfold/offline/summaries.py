@@ -87,10 +87,40 @@ def collect_story(
     conversation: OfflineConversation, start: int = 0, end: int | None = None
 ) -> ConversationStory:
     """The story of the messages between two places; requests to forks are no part of it."""
+    if not start and end is None and (telling := _take_new(conversation)):
+        return telling.story
     telling = _StoryCollector()
     for placed in _placed(conversation, range(len(conversation.messages))[start:end]):
         telling.take(placed)
     return telling.story
+
+
+_LAST: Final[list[tuple[OfflineConversation, int, _StoryCollector]]] = []
+"""The conversation that was told last, and how far: notes are written about the same one again and again.
+Whoever goes on with it takes it out meanwhile, so that no two threads do."""
+
+
+def _take_new(conversation: OfflineConversation) -> _StoryCollector | None:
+    """A collector that has taken all in, with what it knows of the last story if this one goes on with it.
+
+    None where something is told behind a request to a fork: that is no part of the next conversation.
+    """
+    messages, added = conversation.messages, conversation.added
+    last, known, telling = _LAST.pop() if _LAST else (conversation, 0, _StoryCollector())
+    same = messages[:known] == last.messages[:known]
+    if not same or any((at in added) != (at in last.added) for at in range(known)):
+        known, telling = 0, _StoryCollector()
+    while known < len(messages) and not _directs(messages[known]):
+        for placed in _place(conversation, known):
+            telling.take(placed)
+        known += 1
+    _LAST.append((conversation, known, telling))
+    behind = _placed(conversation, range(known, len(messages)))
+    return None if any(placed.message.content for placed in behind) else telling
+
+
+def _directs(message: Message) -> bool:
+    return any(isinstance(b, Text) and parse_directive(b.text) for b in message.content)
 
 
 class _StoryCollector:
@@ -184,17 +214,21 @@ def _placed(conversation: OfflineConversation, places: Sequence[int]) -> Iterato
     directed = False
     for at in places:
         message = conversation.messages[at]
-        if message.role == "assistant":
-            if not directed:
-                yield PlacedMessage(at, message, "model", MessageSize())
-            continue
-        asked = any(isinstance(b, Text) and parse_directive(b.text) for b in message.content)
-        directed = asked or (directed and bool(message.results))
-        if directed:
+        if message.role == "user":
+            directed = _directs(message) or (directed and bool(message.results))
+        if not directed:
+            yield from _place(conversation, at)
+        elif message.role == "user":
             answered = tuple(one for one in message.results if not _is_running(one))
             yield PlacedMessage(at, Message("user", answered), "context", MessageSize())
-        else:
-            yield from _told(at, message, "context" if at in conversation.added else "user")
+
+
+def _place(conversation: OfflineConversation, at: int) -> Iterator[PlacedMessage]:
+    message = conversation.messages[at]
+    if message.role == "assistant":
+        yield PlacedMessage(at, message, "model", MessageSize())
+    else:
+        yield from _told(at, message, "context" if at in conversation.added else "user")
 
 
 def _is_running(block: Block) -> bool:

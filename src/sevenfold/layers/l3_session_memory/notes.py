@@ -396,6 +396,8 @@ class Notebook:
             return self._put_back(path, f"is larger than {LARGEST >> 10} KiB", aside=True)
         try:
             text = normalise_text(data.decode("utf-8"))
+            if text == self._good:
+                return text
             if "\0" in text:
                 return self._put_back(path, "is not text", aside=True)
             self.form.bodies(text)
