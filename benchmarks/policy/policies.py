@@ -14,7 +14,7 @@ DEFAULT: Final = load_policy("balanced")
 NAMED: Final = (BASE, load_policy("lifetimes"), load_policy("specified"), DEFAULT, load_policy("thrifty"))
 """Exactly as they run."""
 
-SIZES: Final = ((75, 110, 55), (80, 120, 55), (85, 130, 60), (95, 140, 65), (100, 150, 70), (110, 180, 80))
+SIZES: Final = ((75, 115, 55), (80, 125, 55), (85, 140, 60), (100, 155, 65), (105, 170, 70), (115, 185, 80))
 """`compaction.turnTokens`, `taskTokens` and `coldTokens`, in thousands."""
 
 

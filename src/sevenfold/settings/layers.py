@@ -205,14 +205,14 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
             "`bySize`: when the user speaks, from so many tokens of context on; scaled down for windows "
             "below 200,000."
         ),
-    ] = 95_000
+    ] = 100_000
     task_tokens: Annotated[
         Amount,
         describe(
             "`bySize`: the same in the middle of a task, where what was just read is in use; scaled down "
             "for windows below 200,000."
         ),
-    ] = 140_000
+    ] = 155_000
     cold_tokens: Annotated[
         Amount,
         describe(
@@ -248,10 +248,10 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
     names: Annotated[
         Amount,
         describe(
-            "Tokens for a list of names that stood in what was replaced, by file; no model writes it. "
+            "Tokens for a list of names and paths in what was replaced, by file; no model writes it. "
             "0: none. Scaled down for windows below 200,000."
         ),
-    ] = 6_000
+    ] = 8_000
     files: Annotated[
         Amount, describe("So many of the files that were read or changed last are shown again.")
     ] = 15

@@ -60,6 +60,24 @@ def test_a_plain_word_with_a_dot_is_a_name_because_it_says_of_what_it_is_a_part(
     assert lines(talk.names()) == {"src/a.py": ["os.remove", "time.sleep"]}
 
 
+def test_paths_come_back_wherever_a_tool_named_them_but_not_those_that_head_a_line_already() -> None:
+    talk = Talk()
+    talk.call("Read", "from prices import load_prices", file_path="/home/me/shop/till.py")
+    talk.call("Bash", " M src/segments/rust.go\n/home/me/shop/till.py:7\nline-based and re-run", command="x")
+    talk.call("Edit", "see home/me/shop/till.py", file_path="/home/me/shop/till.py", new_string="closeAll()")
+    assert lines(talk.names()) == {
+        "/home/me/shop/till.py": ["closeAll", "load_prices"],
+        "Bash": ["src/segments/rust.go"],
+    }
+
+
+def test_an_identifier_in_a_path_or_with_hyphens_is_as_random_as_by_itself() -> None:
+    talk = Talk()
+    talk.call("Bash", "c0fff321-13d9-40df-a7e8-0ec69ff04b78 log/a1b2c3d4e5/x.log", command="ls")
+    talk.call("Bash", "run the end-to-end-suite", command="make")
+    assert lines(talk.names()) == {"Bash": ["end-to-end-suite"]}
+
+
 def test_plain_words_failed_calls_and_what_looks_random_are_left_out() -> None:
     talk = Talk()
     talk.call("Bash", "nothing but ordinary words here", command="echo")

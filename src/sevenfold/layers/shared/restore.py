@@ -405,22 +405,24 @@ EACH: Final = 200  # Names of one file or tool
 SHORTEST, LONGEST = 5, 60  # Letters of a name
 LONGEST_PLACE: Final = 300  # Of a longer path the tool is named
 LONG: Final = 20_000  # Characters of one text that are looked at
+PART: Final = 4_000  # ... and so many at a time, to the end of a line
 _WHAT: Final = (
     "The older part of the conversation was replaced. These names stood in what was read and written in"
     " it, the newest first, each under the file or the tool where it was seen last. They are names and no"
     " more: read the place before relying on one."
 )
 _NAME: Final = (
-    r"(?:[A-Za-z](?<!\w.)[a-z]*+(?!\w|\.[A-Za-z_])[^A-Za-z_]*+)++"
-    r"|([A-Za-z_](?<!\w.)[A-Za-z0-9_]*+(?!\w)(?:\.[A-Za-z_][A-Za-z0-9_]*+(?!\w))*+)"
+    r"(?:[A-Za-z](?<!\w.)[a-z]*+(?!\w|[./-]\w)[^A-Za-z_]*+)++"
+    r"|([A-Za-z_](?<!\w.)[A-Za-z0-9_]*+(?!\w)(?:[./-][A-Za-z0-9_]++(?!\w))*+)"
 )
-"""The group is a possible name; words of a language are passed over, many at a time."""
-_SHAPED: Final = r"[a-z][A-Z]|[A-Z]{2}[a-z]|_\w|[A-Za-z]\d|\w\.\w"
-"""Plain words say nothing about where they are from; with a dot they say of what they are a part."""
+"""The group is a possible name or path; words of a language are passed over, many at a time."""
+_SHAPED: Final = r"[a-z][A-Z]|[A-Z]{2}[a-z]|_\w|[A-Za-z]\d|\w[./]\w|-.*-"
+"""Plain words say nothing about where they are from; with a dot or a slash they say of what they are a part.
+One hyphen makes no name: line-based, re-run."""
 _RANDOM: Final = re.compile(
-    r"(?:^|[._])(?:(?:[A-Za-z]*\d){4}|(?=[A-Za-z0-9]{12})[A-Za-z]*\d+[A-Za-z]|[A-Z0-9]{16})"
+    r"(?:^|[._/-])(?:(?:[A-Za-z]*\d){4}|(?=[A-Za-z0-9]{12})[A-Za-z]*\d+[A-Za-z]|[A-Z0-9]{16})"
 )
-"""The beginning of a key or a hash, between the dots and lines of a name."""
+"""The beginning of a key or a hash, between the signs that join the parts of a name."""
 _CREDENTIAL: Final = re.compile(
     r"^.*(?:(?:passw(?:or)?d|passphrase|secret|token|api_?key|credential|bearer)\w*[\"']?\s*[:=]"
     r"|\w://[^/\s:@]+:[^/\s@]+@).*$",
@@ -471,10 +473,12 @@ class _FoundNames:
         here = self._places.get(place, [])
         if len(here) >= EACH:
             return
-        names = dict.fromkeys(re.findall(_NAME, _harmless(text[:LONG])))
-        for name in [name for name in names if name not in self._seen]:
+        own = place.lstrip("./")  # as the pattern finds it
+        for name in _iterate_names(text[:LONG]):
             if len(here) >= EACH or self._left <= 0:
                 break
+            if name in self._seen or name == own:
+                continue
             self._seen.add(name)
             if not SHORTEST <= len(name) <= LONGEST or not _tells(name):
                 continue
@@ -482,6 +486,7 @@ class _FoundNames:
             here.append(name)
         if here:
             self._places[place] = here
+            self._seen.add(own)
 
     @property
     def lines(self) -> list[str]:
@@ -491,6 +496,15 @@ class _FoundNames:
 @lru_cache(maxsize=KNOWN)
 def _tells(name: str) -> bool:
     return re.search(_SHAPED, name) is not None and _RANDOM.search(name) is None
+
+
+def _iterate_names(text: str) -> Iterator[str]:
+    """Names and paths in a text, in their order; a part at a time, because its first names may be enough."""
+    start = 0
+    while start < len(text):
+        end = text.find("\n", start + PART) + 1 or len(text)
+        yield from re.findall(_NAME, _harmless(text[start:end]))
+        start = end
 
 
 def _harmless(text: str) -> str:
