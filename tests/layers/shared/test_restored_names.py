@@ -63,8 +63,12 @@ def test_a_plain_word_with_a_dot_is_a_name_because_it_says_of_what_it_is_a_part(
 def test_paths_come_back_wherever_a_tool_named_them_but_not_those_that_head_a_line_already() -> None:
     talk = Talk()
     talk.call("Read", "from prices import load_prices", file_path="/home/me/shop/till.py")
-    talk.call("Bash", " M src/segments/rust.go\n/home/me/shop/till.py:7\nline-based and re-run", command="x")
-    talk.call("Edit", "see home/me/shop/till.py", file_path="/home/me/shop/till.py", new_string="closeAll()")
+    talk.call(
+        "Bash", " M src/segments/rust.go\n/home/me/shop/till.py:7\nline-based and re-run", command="x"
+    )
+    talk.call(
+        "Edit", "see home/me/shop/till.py", file_path="/home/me/shop/till.py", new_string="closeAll()"
+    )
     assert lines(talk.names()) == {
         "/home/me/shop/till.py": ["closeAll", "load_prices"],
         "Bash": ["src/segments/rust.go"],

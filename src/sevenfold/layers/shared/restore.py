@@ -417,8 +417,8 @@ _NAME: Final = (
 )
 """The group is a possible name or path; words of a language are passed over, many at a time."""
 _SHAPED: Final = r"[a-z][A-Z]|[A-Z]{2}[a-z]|_\w|[A-Za-z]\d|\w[./]\w|-.*-"
-"""Plain words say nothing about where they are from; with a dot or a slash they say of what they are a part.
-One hyphen makes no name: line-based, re-run."""
+"""Plain words say nothing about where they are from; with a dot or a slash they say of what they are a
+part. One hyphen makes no name: line-based, re-run."""
 _RANDOM: Final = re.compile(
     r"(?:^|[._/-])(?:(?:[A-Za-z]*\d){4}|(?=[A-Za-z0-9]{12})[A-Za-z]*\d+[A-Za-z]|[A-Z0-9]{16})"
 )
@@ -499,7 +499,7 @@ def _tells(name: str) -> bool:
 
 
 def _iterate_names(text: str) -> Iterator[str]:
-    """Names and paths in a text, in their order; a part at a time, because its first names may be enough."""
+    """Names and paths in a text, in their order; a part at a time: its first names may be enough."""
     start = 0
     while start < len(text):
         end = text.find("\n", start + PART) + 1 or len(text)
