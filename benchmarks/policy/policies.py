@@ -14,7 +14,30 @@ DEFAULT: Final = load_policy("balanced")
 NAMED: Final = (BASE, load_policy("lifetimes"), load_policy("specified"), DEFAULT, load_policy("thrifty"))
 """Exactly as they run."""
 
-SIZES: Final = ((75, 115, 55), (80, 125, 55), (85, 140, 60), (100, 155, 65), (105, 170, 70), (115, 185, 80))
+POLICY_A: Final = replace(
+    DEFAULT,
+    name="policy A, rebuilt",
+    compaction=replace(
+        DEFAULT.compaction,
+        turn_tokens=90_000,
+        task_tokens=140_000,
+        cold_tokens=90_000,
+        record_characters=0,
+        by_small_model=False,
+        margin=3.0,
+        replies_apart=25,
+        names=6_500,
+        files=5,
+        file_tokens=5_000,
+        excerpts=False,
+    ),
+    micro=replace(DEFAULT.micro, margin=1_000.0),
+)
+"""The line to beat, with its published numbers in our settings. It clears in the cold alone; its names and
+its paths are one list here."""
+SHOWN: Final = (*NAMED, POLICY_A)
+
+SIZES: Final = ((75, 115, 55), (80, 125, 55), (85, 140, 60), (95, 155, 65), (105, 170, 70), (115, 185, 80))
 """`compaction.turnTokens`, `taskTokens` and `coldTokens`, in thousands."""
 
 
@@ -51,7 +74,7 @@ CHANGES: Final = (
 )
 """`balanced` with one change each."""
 ALL: Final = (
-    *NAMED,
+    *SHOWN,
     *(p for p in GRID if p.compaction != DEFAULT.compaction),
     *CHANGES,
     BASE_WITHOUT_BREAKS,

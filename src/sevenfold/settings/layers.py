@@ -205,7 +205,7 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
             "`bySize`: when the user speaks, from so many tokens of context on; scaled down for windows "
             "below 200,000."
         ),
-    ] = 100_000
+    ] = 95_000
     task_tokens: Annotated[
         Amount,
         describe(
