@@ -36,7 +36,7 @@ from sevenfold.layers.l2_microcompaction.candidates import (
 )
 from sevenfold.settings.layers import CLEARABLE
 
-MEMORY = Path("/home/someone/.sevenfold/projects/a/memory")
+MEMORY = Path("/home/someone/.sevenfold/own/a/memory")
 
 
 @pytest.fixture
@@ -110,10 +110,10 @@ def test_several_texts_are_one_text(talk: Talk) -> None:
         ("Read", {"file_path": f"{MEMORY}/MEMORY.md"}),
         ("Read", {"file_path": f"{MEMORY}/deep/er/topic.md"}),
         ("Read", {"file_path": f"{MEMORY}/../memory/./topic.md"}),
-        ("Read", {"file_path": "/home/someone/x/../.sevenfold/projects/a/memory/topic.md"}),
-        ("Read", {"file_path": "~/.sevenfold/projects/a/memory/topic.md"}),
-        ("Read", {"file_path": "../../.sevenfold/projects/a/memory/topic.md"}),
-        ("Read", {"file_path": ".sevenfold/projects/a/memory/topic.md"}),
+        ("Read", {"file_path": "/home/someone/x/../.sevenfold/own/a/memory/topic.md"}),
+        ("Read", {"file_path": "~/.sevenfold/own/a/memory/topic.md"}),
+        ("Read", {"file_path": "../../.sevenfold/own/a/memory/topic.md"}),
+        ("Read", {"file_path": ".sevenfold/own/a/memory/topic.md"}),
         ("Read", {"file_path": "memory/topic.md"}),
         ("Read", {"file_path": "./memory/../memory/topic.md"}),
         ("Grep", {"pattern": "port", "path": str(MEMORY)}),
@@ -121,7 +121,7 @@ def test_several_texts_are_one_text(talk: Talk) -> None:
         ("Glob", {"pattern": f"{MEMORY}/*.md"}),
         ("Bash", {"command": f"cat {MEMORY}/MEMORY.md | head"}),
         ("Bash", {"command": f'cat "{MEMORY}/MEMORY.md"; ls'}),
-        ("Bash", {"command": "cat ~/.sevenfold/projects/a/memory/MEMORY.md"}),
+        ("Bash", {"command": "cat ~/.sevenfold/own/a/memory/MEMORY.md"}),
         ("Edit", {"file_path": f"{MEMORY}/MEMORY.md", "old_string": "a", "new_string": "b"}),
     ],
 )
@@ -137,8 +137,8 @@ def test_what_was_read_from_memory_stays_however_it_was_named(
 @pytest.mark.parametrize(
     "path",
     [
-        "/home/someone/.sevenfold/projects/a/memory2/x.md",
-        "/home/someone/.sevenfold/projects/a/memory.md",
+        "/home/someone/.sevenfold/own/a/memory2/x.md",
+        "/home/someone/.sevenfold/own/a/memory.md",
         f"{MEMORY}/../notes.md",
         "/elsewhere/memory/x.md",
         "src/memory.py",
@@ -149,6 +149,31 @@ def test_what_was_read_from_memory_stays_however_it_was_named(
 def test_a_path_that_only_looks_like_memory_may_go(talk: Talk, path: str) -> None:
     talk.call("Read", 4_000, file_path=path)
     assert ids(scan_of(talk, MEMORY)) == ["t1"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "args"),
+    [
+        ("Read", {"file_path": "/home/someone/.claude/projects/-home-someone-shop/memory/MEMORY.md"}),
+        ("Read", {"file_path": "/home/someone/.sevenfold/projects/shop-1a2b/memory/deploy.md"}),
+        ("Read", {"file_path": "/work/shop/.claude/agent-memory/reviewer/MEMORY.md"}),
+        ("Read", {"file_path": r"C:\Users\someone\.claude\projects\shop\memory\MEMORY.md"}),
+        ("Bash", {"command": "cat ~/.claude/projects/*/memory/*.md | head"}),
+    ],
+)
+def test_memory_stays_in_a_loop_that_names_no_folder(talk: Talk, tool: str, args: dict[str, Any]) -> None:
+    talk.call(tool, 4_000, **args)
+
+    assert ids(scan_of(talk)) == []
+
+
+@pytest.mark.parametrize(
+    "path", ["/w/projects/shop/memory.py", "/w/projects/memory/x.py", "/w/memory/x.py"]
+)
+def test_a_project_about_memory_is_none(talk: Talk, path: str) -> None:
+    talk.call("Read", 4_000, file_path=path)
+
+    assert ids(scan_of(talk)) == ["t1"]
 
 
 def test_a_memory_folder_behind_a_link_is_found_by_both_its_names(talk: Talk, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -30,6 +31,8 @@ WRITERS: Final = frozenset({"Edit", "Write", "MultiEdit", "NotebookEdit"})
 RETRIEVERS: Final = READERS | {"Grep", "Glob", "WebFetch", "WebSearch"}
 OFTEN: Final = 2  # A result that was cleared and asked for again so often stays from then on
 PATH_KEYS: Final = ("file_path", "path", "notebook_path")
+MEMORY: Final = r"[\\/](?:projects[\\/][^\\/\s]+[\\/]memory|agent-memory(?:-local)?)\b(?![-.\w])"
+"""Where we and Claude Code keep memories: also in a loop that is not ours, which names no folder."""
 MOST_DIGITS: Final = 12
 """A longer number is none of ours: a result may begin like a marker and go on as it likes."""
 
@@ -271,7 +274,7 @@ class ViewScan:
             return False  # clearing it would go on for ever
         if self._kept and name_of_read_file(use) in self._kept:  # and so would this
             return False
-        return not self._memory or not _names(use, self._memory)
+        return not _names(use, self._memory)
 
 
 def name_of_read_file(use: ToolUse) -> str:
@@ -326,10 +329,10 @@ def _is_text(result: ToolResult) -> bool:
 
 
 def _names(use: ToolUse, folders: Iterable[tuple[str, ...]]) -> bool:
-    """True if a call is about something in one of the folders: by its path, or in a word of it."""
-    if _leads_into(find_call_path(use), folders):
+    """True if a call is about memory or something in one of the folders: by its path, or a word of it."""
+    path, texts = find_call_path(use), [str(use.input.get(key, "")) for key in ("pattern", "command")]
+    if _leads_into(path, folders) or re.search(MEMORY, "\n".join((path, *texts))):
         return True
-    texts = (str(use.input.get(key, "")) for key in ("pattern", "command"))
     named = (text for text in texts if any(folder[-1] in text for folder in folders))
     words = (word.strip("\"'`;()|&<>") for text in named for word in text.split())
     return any(_leads_into(word, folders) for word in words)
