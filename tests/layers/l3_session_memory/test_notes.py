@@ -504,12 +504,12 @@ async def test_success_marks_the_size_and_the_last_message_covered(tmp_path: Pat
 
 
 @pytest.mark.anyio
-async def test_a_call_that_is_open_still_leaves_the_anchor_where_it_was(tmp_path: Path) -> None:
+async def test_a_call_that_is_open_still_keeps_the_anchor_before_it(tmp_path: Path) -> None:
     talk = await begun(tmp_path)
-    anchor = talk.view[-1].id
     talk.says(talk.edits(Learnings="x"))
     for n in range(3):
         talk.call(n, 20_000)
+    anchor = talk.view[-1].id
     talk.log.add(Reply(assistant(ToolUse("open", "Read", {}))), by="model")
 
     [mark] = await talk.reply()

@@ -371,8 +371,8 @@ async def test_one_round_that_is_too_long_is_not_sent_again_and_again() -> None:
     await talk.fit()
 
     assert len(talk.model.requests) == 2
-    assert talk.texts[:1] == ["read it"]
-    assert talk.texts[1].startswith("<digest>")
+    assert talk.texts[0].startswith("<digest>")
+    assert talk.texts[1] == "read it"
 
 
 # --- refused --------------------------------------------------------------------------------------------
@@ -655,6 +655,23 @@ async def test_long_messages_of_the_user_are_cut_before_a_summary_is_given_up() 
     assert "keep me. pasted" in talk.texts[0]
     assert "bytes left out" in talk.texts[0]
     assert last in talk.texts[0], "what the user said last is whole"
+
+
+async def test_what_was_pasted_is_cut_where_a_full_window_would_hardly_lose_anything() -> None:
+    """Else it is full again a few requests later, and each of these summaries costs the whole window."""
+    log = Transcript(lambda: 0.0)
+    for n in range(12):
+        log.add(user(f"log {n}: " + "pasted " * 2_000), Reply(assistant(Text("I see."))))
+    log.add(user("find the cause"))
+    rounds(log, 10, 4_000)
+    talk = Compacting([summary()] * 2, log, window=60_000)
+    before = talk.tokens
+    await talk.fit()
+
+    assert before - talk.tokens >= 0.2 * 60_000
+    assert [c.by for c in talk.of(Compacted)] == ["summary"]
+    assert all(f"log {n}: pasted" in talk.texts[0] for n in range(12))
+    assert "bytes left out" in talk.texts[0]
 
 
 async def test_a_picture_in_what_the_user_said_last_stays() -> None:

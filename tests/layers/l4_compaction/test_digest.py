@@ -39,7 +39,7 @@ from sevenfold.core.transcript import Mark, Replace, Reply, Transcript
 from sevenfold.layers.l4_compaction.digest import Digest
 from sevenfold.layers.ladder import BlockCheck
 from sevenfold.layers.shared.boundary import find_last_boundary, record_name
-from sevenfold.layers.shared.facts import FactCollector
+from sevenfold.layers.shared.facts import FactCollector, extract_words_beside
 from sevenfold.recordings.claude_code import read_session
 from sevenfold.recordings.recorded_session import convert_recording
 from sevenfold.settings.layers import Switches
@@ -211,7 +211,7 @@ def test_what_the_user_said_last_stays_a_message_of_the_user() -> None:
     assert [p.message.text for p in t.view if p.by == "user"] == ["now test it"]
 
 
-def test_after_one_question_and_long_work_the_prefix_up_to_the_question_stays() -> None:
+def test_after_one_question_and_long_work_the_question_stands_behind_the_digest() -> None:
     t = Transcript(lambda: 0.0)
     t.add(user("<context>here</context>"), by="session")
     replaced_whole = Transcript(lambda: 0.0)
@@ -219,11 +219,27 @@ def test_after_one_question_and_long_work_the_prefix_up_to_the_question_stays() 
         log.add(user("the one question"))
         rounds(log, 20)
     replaced(replaced_whole, offered(replaced_whole))
-    assert replaced_whole.view[0].message == user("the one question")
-    assert replaced_whole.view[1].message.text.startswith("<digest>")
+    digest, question = replaced_whole.view.messages[:2]
+    assert digest.text.startswith("<digest>")
+    assert question == user("the one question")
+    assert "the one question" not in digest.text
 
     replaced(t, offered(t))
     assert "<context>here</context>" in t.view[0].message.text
+    assert t.view[1].message == user("the one question")
+
+
+def test_the_question_is_repeated_behind_a_digest_that_follows_a_summary() -> None:
+    """The summary stands for it, so that no message of the user's is left that could stay."""
+    t = Transcript(lambda: 0.0)
+    t.add(user("the one question"))
+    rounds(t, 20)
+    replaced(t, offered(t))
+    rounds(t, 20)
+    replaced(t, offered(t))
+
+    digests = [p for p in t.view if p.message.text.startswith("<digest>")]
+    assert len(digests) == 1
     assert t.view[1].message == user("the one question")
 
 
@@ -321,7 +337,7 @@ def test_what_the_user_said_last_is_whole_however_long_the_loop_after_it() -> No
     assert pressed(Request(FRAME, t.view), 8_000).tokens < 6_680
 
 
-def test_what_the_user_said_beside_results_is_whole_in_the_digest() -> None:
+def test_what_the_user_said_beside_results_is_whole_behind_the_digest() -> None:
     """It cannot stand alone: the results in it would answer nothing."""
     t = Transcript(lambda: 0.0)
     last = "stop, do this: " + "word " * 2_000
@@ -330,8 +346,9 @@ def test_what_the_user_said_beside_results_is_whole_in_the_digest() -> None:
     rounds(t, 30)
     text = replaced(t, offered(t))
 
-    assert last in text
-    assert "bytes left out" in text, "the other one had to be cut"
+    assert t.view[1].message == user(last)
+    assert last not in text
+    assert "start start" in text
 
 
 def test_short_messages_are_kept_before_a_large_newest_round_is() -> None:
@@ -580,7 +597,9 @@ def _text(rng: random.Random, tokens: int) -> str:
 
 def said(t: Transcript) -> list[str]:
     """All that the user ever said, also what an earlier digest has replaced."""
-    return [e.what.text for e in t.entries if isinstance(e.what, Message) and e.by == "user"]
+    messages = ((e.what, e.by) for e in t.entries if isinstance(e.what, Message))
+    texts = (m.text if by == "user" else extract_words_beside(m) for m, by in messages)
+    return [text for text in texts if text]
 
 
 def check(t: Transcript, window: int, able: Capabilities) -> bool:
@@ -604,12 +623,14 @@ def check(t: Transcript, window: int, able: Capabilities) -> bool:
     assert now < pressure.tokens
     assert now <= auto or least > auto * 0.9
     shown = "\n".join(p.message.text for p in after)
-    assert user(words[-1]) in after.messages
+    beside = [extract_words_beside(message) for message in after.messages]
+    assert user(words[-1]) in after.messages or words[-1] in beside
     room = auto - fixed
     if before.calibration.tokens(measure_message(user("".join(words)))) + 40 * len(words) < room * 0.25:
         assert [w for w in words if w not in shown] == []
-    kept = [p.message for p in after if p.by != "Digest"]
-    assert len(kept) == len(after) - 1, "one digest"
+    digests = [p for p in after if p.by == "Digest" and p.message != user(words[-1])]
+    assert len(digests) == 1, "one digest"
+    kept = [p.message for p in after if p is not digests[0]]
     tail = [unthought(m) for m in kept[kept[:1] == [user(words[-1])] :]]
     assert tail == [unthought(m) for m in before.messages[len(before) - len(tail) :]]
     again = offered(t, window, able=able)

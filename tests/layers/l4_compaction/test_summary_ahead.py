@@ -187,8 +187,10 @@ async def test_while_tools_are_running_what_came_before_their_call_is_summarised
     rounds(talk.log, 2, first=100)
     kept = talk.log.view.messages[len(ready.covers) :]
     await talk.fit()
-    assert talk.log.view.messages[1:] == kept
-    assert talk.log.view.messages[3].tool_uses[0].id == "open"
+    question, *rest = talk.log.view.messages[1:]
+    assert question == user(FIRST)
+    assert tuple(rest) == kept
+    assert rest[2].tool_uses[0].id == "open"
 
 
 async def test_what_is_hardly_more_than_the_users_own_words_is_not_worth_a_request() -> None:
@@ -583,6 +585,10 @@ def test_whatever_was_said_meanwhile_it_stays_word_for_word(seed: int, window: i
     run_sync(_prepared_and_put_in_place, seed, window, binds)
 
 
+def last_typed(view: View) -> int:
+    return max(at for at, placed in enumerate(view) if placed.by == "user")
+
+
 async def _prepared_and_put_in_place(seed: int, window: int, binds: bool) -> None:
     rng = random.Random(seed)
     whole = random_transcript(rng, int(window * rng.uniform(0.95, 1.2)))
@@ -598,7 +604,10 @@ async def _prepared_and_put_in_place(seed: int, window: int, binds: bool) -> Non
         handed = talk.write(await talk.prepared.fit(talk.request, talk.pressure()))
         if full and edits(handed):
             assert ready is not None
-            assert talk.log.view.messages[1:] == view.messages[len(ready.covers) :] or binds
+            _, *rest = talk.log.view.messages
+            asked_before = last_typed(view) < len(ready.covers)
+            assert tuple(rest[asked_before:]) == view.messages[len(ready.covers) :] or binds
+            assert not asked_before or rest[0] == user(view[last_typed(view)].message.text)
             assert marks(handed)[BOUNDARY]["trigger"] == "ahead"
             assert talk.tokens <= SHARE * Thresholds.of(window, able.max_output).auto_compact
             assert has_paired_tools(log.view)

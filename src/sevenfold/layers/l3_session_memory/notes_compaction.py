@@ -35,11 +35,12 @@ from sevenfold.layers.shared.boundary import (
     count_context_tokens,
     count_fixed_tokens,
     estimate_padded_tokens,
+    find_apart,
     find_last_boundary,
-    find_last_typed,
     find_thinking_loop,
     is_question_before,
     make_replacements,
+    repeat_question,
 )
 from sevenfold.layers.shared.facts import (
     LEAST,
@@ -135,20 +136,18 @@ class NotesMessage(msgspec.Struct, frozen=True):
 def make_notes_message(
     notes: str, gone: Facts, path: Path | None, room: int, *, asking: bool
 ) -> NotesMessage:
-    """The message. `room`: tokens for what is quoted. `asking`: what the user said last is what is being
-    worked on, and stands nowhere else.
+    """The message. `room`: tokens for what is quoted. `asking`: what the user said last is repeated behind
+    it, and is left out.
     """
-    said = number_turns(gone.said)
+    said = number_turns(gone.said)[: -1 if asking else None]
     told_there = " ".join(notes.split())
     flat = ((turn, " ".join(turn[1].split())) for turn in said)
     missing = [turn for turn, text in flat if text and (len(text) < SHORT or text not in told_there)]
-    if asking and said and missing[-1:] != said[-1:]:
-        missing.append(said[-1])
     byte = int(room / TEXT_RATE)
     lines = [_WHAT, format_transcript_hint(path), "", _NOTES, "", escape_quote(notes.strip())]
     if told := _fitted([escape_quote(text) for text in gone.contexts], int(byte * CONTEXTS)):
         lines += ["", _TOLD, *told]
-    if words := format_quotes(missing, byte - count_line_bytes(told), last_whole=asking):
+    if words := format_quotes(missing, byte - count_line_bytes(told)):
         lines += ["", _SAID, *words]
     return NotesMessage(enclose_in_tag(TAG, lines), replace(gone, account=notes))
 
@@ -267,8 +266,7 @@ class NotesCompaction:
             raise NotesNotUsable("the model still needs thinking that is bound to what stands before it")
         if cut is None:
             raise NotesNotUsable("there is nothing that could leave the view without tearing something")
-        last = find_last_typed(view)
-        apart = last if last is not None and last < cut else None
+        apart = find_apart(view, 0, cut, words=True)
         asking = apart is None and is_question_before(view, cut)
         room = int(scale_constant(settings.user_words, window))
         removed = [view[at] for at in range(cut) if at != apart]
@@ -276,7 +274,8 @@ class NotesCompaction:
         text = make_notes_message(
             notes, gone, self._parts.conversation.transcript_path, room, asking=asking
         )
-        edits = make_replacements(view, 0, cut, apart, user(text.text))
+        question = repeat_question(gone) if asking else ()
+        edits = make_replacements(view, 0, cut, apart, user(text.text), question)
         after = apply_edits(view, edits, BY)
         tokens = count_context_tokens(replace(request, view=after), pressure)
         free = pressure.thresholds.auto_compact - count_fixed_tokens(request, pressure.tokens)

@@ -132,6 +132,15 @@ def count_conversation_tokens(view: View) -> int:
     return view.calibration.tokens(view.size - opening)
 
 
+def find_last_answered(view: View) -> Id:
+    """The last message, or the one before a reply whose calls are open: a caller may rest just then."""
+    at = len(view) - 1
+    if find_open_uses(view):
+        while at >= 0 and view[at].message.role == "assistant":
+            at -= 1
+    return view[at].id if at >= 0 else -1
+
+
 class _BadNotesUpdate(Exception):
     """An update was not good enough; the message says why."""
 
@@ -228,8 +237,7 @@ class NotesUpdater:
         if generation != self._generation:
             raise _BadNotesUpdate("the conversation went back meanwhile")
         self._check(notes, after, limits, tools)
-        anchor = view[-1].id if not find_open_uses(view) else had.anchor if had else -1
-        covered = NotesCoverage(tokens, estimate_tokens(after), view[-1].id, anchor)
+        covered = NotesCoverage(tokens, estimate_tokens(after), view[-1].id, find_last_answered(view))
         book.write(after, before, covered)
         if left := tools.failed + tools.denied:
             self._emit(Repaired(BY, f"{left} of the calls could not be carried out"))

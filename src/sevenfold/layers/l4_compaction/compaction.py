@@ -244,7 +244,8 @@ class Compaction:
             self.emit(Notice(why, "warning"))
             breaker = replace(breaker, told=why)
         if planned.automatic or (planned.full and planned.first == 0):  # the last rung, for a full window
-            made = self._digest.draft(planned.request, planned.pressure, self.stands)
+            request, pressure, working = planned.request, planned.pressure, planned.automatic
+            made = self._digest.draft(request, pressure, self.stands, working=working)
             if made is not None:
                 return draft_from_digest(made, used), breaker.compacted(planned.view)
         if not planned.automatic:

@@ -42,11 +42,14 @@ from sevenfold.layers.shared.boundary import (
     count_context_tokens,
     count_fixed_tokens,
     estimate_padded_tokens,
-    find_last_typed,
+    find_apart,
+    find_last_said,
     find_thinking_loop,
     is_question_before,
     is_thinking_allowed,
     make_replacements,
+    measure_user_texts,
+    repeat_question,
 )
 from sevenfold.layers.shared.facts import (
     LEAST,
@@ -319,16 +322,18 @@ class Digest:
         return BoundaryRecord(draft.facts).mark(draft.message), *draft.edits, boundary.mark
 
     def draft(
-        self, request: Request, pressure: Pressure, stands: Stands | None = None
+        self, request: Request, pressure: Pressure, stands: Stands | None = None, *, working: bool = True
     ) -> DigestDraft | None:
         """The first that reaches the aim; if none does, the smallest that still helps, if any does.
 
-        `stands`: which messages come back after every compaction, and count therefore.
+        `stands`: which messages come back after every compaction, and count therefore. `working`: what
+        the user said last is being worked on, so it stands last.
         """
         before = count_context_tokens(request, pressure)
         most, block = compute_target_tokens(before, pressure), pressure.thresholds.block
         smallest: DigestDraft | None = None
-        for draft in self._drafts(request, pressure, most - count_fixed_tokens(request, before), stands):
+        room = most - count_fixed_tokens(request, before)
+        for draft in self._drafts(request, pressure, room, stands, working=working):
             if draft.tokens <= most and draft.tokens < before:
                 return draft
             if smallest is None or draft.tokens < smallest.tokens:
@@ -342,7 +347,7 @@ class Digest:
         return smallest if smallest.tokens <= block < before else None
 
     def _drafts(
-        self, request: Request, pressure: Pressure, room: int, stands: Stands | None
+        self, request: Request, pressure: Pressure, room: int, stands: Stands | None, *, working: bool
     ) -> Iterator[DigestDraft]:
         view = request.view
         taken: dict[int, Facts] = {}
@@ -352,11 +357,16 @@ class Digest:
                 gone = (view[at] for at in range(plan.cut) if at != plan.apart)
                 taken[plan.cut] = collect_facts(gone, view.marks)
             facts = taken[plan.cut]
-            text = self._text(view, plan, facts, pressure.window)
+            asked_within = plan.apart is None and is_question_before(view, plan.cut)
+            question = repeat_question(facts) if working and asked_within else ()
+            told = replace(facts, said=facts.said[:-1]) if question else facts
+            form = self._form(view, plan, pressure.window)
+            form = replace(form, apart=plan.apart is not None or bool(question), last_whole=asked_within)
+            text = format_digest(told, form)
             if text is None:
                 continue
             message = user(text)
-            edits = make_replacements(view, 0, plan.cut, plan.apart, message)
+            edits = make_replacements(view, 0, plan.cut, plan.apart, message, question)
             after = apply_edits(view, edits, BY)
             if edits and is_thinking_allowed(view, after, self._parts.conversation.capabilities):
                 tokens = count_context_tokens(replace(request, view=after), pressure)
@@ -364,21 +374,18 @@ class Digest:
                 kept_from = view[plan.cut].id if plan.cut < len(view) else -1
                 yield DigestDraft(edits, message, facts, after, kept_from, tokens)
 
-    def _text(self, view: View, plan: DigestPlan, facts: Facts, window: int) -> str | None:
+    def _form(self, view: View, plan: DigestPlan, window: int) -> DigestForm:
         byte = TEXT_RATE * view.calibration.factors[0]  # tokens of a byte of text
         path = self._parts.conversation.transcript_path
         tail = plan.cut < len(view)
-        form = DigestForm(
+        return DigestForm(
             room=int(plan.room / byte),
             facts=int(scale_constant(FACTS, window) / byte),
             path=str(path) if path else "",
             tail=tail,
-            apart=plan.apart is not None,
-            last_whole=plan.apart is None and is_question_before(view, plan.cut),
             cutting=plan.cutting,
             newest=() if tail else find_unread_results(view),
         )
-        return format_digest(facts, form)
 
 
 def make_digest_notice(boundary: Boundary) -> Notice:
@@ -398,13 +405,16 @@ def _plans(view: View, room: int) -> Iterator[DigestPlan]:
 
     Long messages of the user are cut before the newest round goes; before short ones do, it goes.
     """
-    last = find_last_typed(view)
-    own = 0 if last is None else view.calibration.tokens(view[last].size)
+    last, apart, own = find_last_said(view), find_apart(view, 0, len(view), words=True), 0
+    if apart is not None:
+        own = view.calibration.tokens(view[apart].size)
+    elif last is not None:
+        bytes_ = sum(measure_user_texts((view[last],), view.marks)[-1:])
+        own = int(bytes_ * TEXT_RATE * view.calibration.factors[0])
 
     def plan(cut: int, tail: int, filled: float, cutting: Cutting) -> DigestPlan:
-        apart = last if last is not None and last < cut else None
-        left = room if apart is None else room - own
-        return DigestPlan(cut, apart, int(left * filled) - tail, cutting)
+        gone = last is not None and last < cut
+        return DigestPlan(cut, apart if gone else None, int((room - own * gone) * filled) - tail, cutting)
 
     tails = _tails(view, int(room * NEWEST))
     fits = [[t for t in tails if plan(*t, share, "none").room >= 0][:1] for share in TAILS]
@@ -463,7 +473,9 @@ class CompactionDraft(msgspec.Struct, frozen=True):
 def draft_from_summary(
     plan: CompactionPlan, written: WrittenSummary, path: str, able: Capabilities
 ) -> CompactionDraft:
-    """With the user's words as they are, or the long ones cut; `NoSummary` when it is not smaller."""
+    """With the user's words as they are, or the long ones cut as far as it takes to make room; `NoSummary`
+    when it is not smaller.
+    """
     view, answer = plan.view, written.answer
     facts = replace(plan.facts, account=format_account(answer))
     tail = plan.cut < len(view)
@@ -476,16 +488,22 @@ def draft_from_summary(
         newest="" if tail else format_unread(view, room),
         last_whole=plan.asked_within,
     )
-    for longest in (0, LONG):
+    best: tuple[str, tuple[Replace, ...], View] | None = None
+    for longest in (0, 8 * LONG, LONG):
         text = format_summary(answer, said, replace(form, longest=longest))
         edits = plan.edits(text)
         after = plan.after(edits)
         if plan.helped_by(after, able):
-            known = BoundaryRecord(facts).mark(user(text))
-            # What stands before is still in the cache, and only a mark near it finds it.
-            cached = (make_frontier_mark(view, plan.first, plan.first),) if plan.first else ()
-            return CompactionDraft("summary", edits, text, after, (known, *cached), written.usage)
-    raise NoSummary("the summary would not be smaller than what it replaces", written.usage)
+            best = text, edits, after
+            if plan.is_roomy(after):
+                break
+    if best is None:
+        raise NoSummary("the summary would not be smaller than what it replaces", written.usage)
+    text, edits, after = best
+    known = BoundaryRecord(facts).mark(user(text))
+    # What stands before is still in the cache, and only a mark near it finds it.
+    cached = (make_frontier_mark(view, plan.first, plan.first),) if plan.first else ()
+    return CompactionDraft("summary", edits, text, after, (known, *cached), written.usage)
 
 
 def draft_from_digest(made: DigestDraft, used: Usage) -> CompactionDraft:

@@ -24,7 +24,6 @@ from sevenfold.core.tokens import TEXT_RATE, MessageSize, Pressure, Usage, scale
 from sevenfold.core.transcript import Id, Mark, PlacedMessage, Replace, View
 from sevenfold.layers.shared.boundary import (
     SPOKEN,
-    add_restored,
     apply_edits,
     can_begin_at,
     can_cut_at,
@@ -33,8 +32,8 @@ from sevenfold.layers.shared.boundary import (
     count_context_tokens,
     count_fixed_tokens,
     estimate_padded_tokens,
+    find_apart,
     find_last_boundary,
-    find_last_typed,
     find_record,
     find_thinking_loop,
     has_typed_text,
@@ -42,6 +41,7 @@ from sevenfold.layers.shared.boundary import (
     is_thinking_allowed,
     make_replacements,
     measure_user_texts,
+    repeat_question,
     sum_sizes,
 )
 from sevenfold.layers.shared.facts import LONG, Facts, summarise_call
@@ -108,6 +108,7 @@ BY: Final = "Compaction"
 AHEAD: Final = "ahead"  # The trigger of a summary that was prepared before it was needed
 PRICE: Final = "price"  # The trigger of a summary that pays although the window is not full
 AUTOMATIC: Final = ("auto", "refused", AHEAD, PRICE)  # The triggers that are not by hand
+ROOMY: Final = 0.2  # The part of a full window that a summary should free, as the notes have to
 NEWEST: Final = 0.75  # The most of the room that what is kept may take
 LEAST: Final = 500  # Tokens of the smallest summary: what is not larger is not worth one
 
@@ -137,12 +138,7 @@ class CompactionPlan(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def apart(self) -> int | None:
-        """The place of the user's last message, if it is more than words: then it stays as it is."""
-        last = find_last_typed(self.view)
-        if last is None or not self.first <= last < self.cut:
-            return None
-        plain = all(isinstance(block, Text) for block in self.view[last].message.content)
-        return None if plain else last
+        return find_apart(self.view, self.first, self.cut, words=False)
 
     @cached_property
     def facts(self) -> Facts:
@@ -165,12 +161,10 @@ class CompactionPlan(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def question(self) -> tuple[Message, ...]:
-        """What the user said last, where only the replacement would have it: it is put behind that, so that
-        it stands last. By hand nothing is being worked on, and ahead of time more may be said until then.
+        """What the user said last, where only the replacement would have it. By hand nothing is being
+        worked on.
         """
-        working = self.automatic and self.trigger != AHEAD
-        said = self.facts.said if working and self.asked_within else ()
-        return (user(said[-1].text),) if said else ()
+        return repeat_question(self.facts) if self.automatic and self.asked_within else ()
 
     @property
     def tokens(self) -> int:
@@ -220,14 +214,18 @@ class CompactionPlan(msgspec.Struct, frozen=True, dict=True):
         return not self.automatic or self.before - self.tokens + least <= self.most
 
     def edits(self, text: str) -> tuple[Replace, ...]:
-        made = make_replacements(self.view, self.first, self.cut, self.apart, user(text))
-        return add_restored(made, (), self.question)
+        return make_replacements(self.view, self.first, self.cut, self.apart, user(text), self.question)
 
     def after(self, edits: tuple[Replace, ...]) -> View:
         return apply_edits(self.view, edits, BY)
 
     def tokens_with(self, view: View) -> int:
         return count_context_tokens(replace(self.request, view=view), self.pressure)
+
+    def is_roomy(self, after: View) -> bool:
+        """True if it would not be full again at once: a full window has to lose a good part of it."""
+        freed = self.before - self.tokens_with(after) - self.back
+        return not self.full or not self.automatic or freed >= ROOMY * self.pressure.window
 
     def helped_by(self, after: View, able: Capabilities) -> bool:
         """Smaller than before, small enough if it must be, and allowed; what comes back counts."""

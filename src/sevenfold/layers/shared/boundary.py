@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from sevenfold.core.events import Compacted
-from sevenfold.core.messages import THOUGHTS, Message, ToolResult
+from sevenfold.core.messages import THOUGHTS, Message, Text, ToolResult, user
 from sevenfold.core.protocols import Capabilities
 from sevenfold.core.request import (
     Request,
@@ -30,15 +30,13 @@ from sevenfold.core.request import (
 )
 from sevenfold.core.tokens import TAIL_PADDING, MessageSize, Pressure, Usage, add_sizes, count_bytes
 from sevenfold.core.transcript import Entry, Id, Mark, PlacedMessage, Replace, View
-from sevenfold.layers.shared.facts import TYPED, FactCollector, Facts, IdentityCache
+from sevenfold.layers.shared.facts import TYPED, FactCollector, Facts, IdentityCache, extract_words_beside
 
 BOUNDARY: Final = "compacted"  # The name of the mark. The last one counts; the log has them all.
 STANDS_FOR: Final = "stands_for"
 """The first part of the names of records; the rest is the fingerprint of the message."""
 SPOKEN: Final = frozenset({"user", "", "model", "tools", "turn", "session", "hooks", "system"})
 """Authors that are no layers."""
-_WORKING: Final = frozenset({"model", "tools"})
-"""Authors that are neither the user nor a layer: most messages of a long turn are theirs."""
 COMPACTIONS: Final = frozenset(
     {*("Snip", "Collapse", "PayOut", "Compaction", "Digest"), *("OnDemand", "ServerCompaction", "PreCold")}
 )
@@ -172,7 +170,7 @@ def measure_user_texts(stretch: Iterable[PlacedMessage], marks: Mapping[str, Any
     for placed in stretch:
         if (record := find_record(placed, marks)) is not None:
             bytes_ += _SAID.of(record)
-        elif placed.by in TYPED:
+        elif has_typed_text(placed):
             bytes_ += _lengths(BoundaryRecord(collect_facts((placed,), {})))
     return bytes_
 
@@ -189,29 +187,47 @@ _SAID = IdentityCache(_lengths, STAND_INS)
 
 def has_typed_text(placed: PlacedMessage) -> bool:
     """True if a person said something in it; results of tools may stand beside that."""
+    if placed.by == "tools":
+        return bool(extract_words_beside(placed.message))
     return placed.by in TYPED and any(not isinstance(block, ToolResult) for block in placed.message.content)
 
 
 def find_last_typed(view: View) -> int | None:
     """The place of the user's last message, if it can stay alone when others go."""
-    last = _last_said(view)
+    last = find_last_said(view)
     if last is None or not has_typed_text(view[last]) or view[last].message.results:
         return None
     beside = [view[at].id for at in (last - 1, last + 1) if 0 <= at < len(view)]
     return None if view[last].id in beside else last
 
 
+def find_apart(view: View, first: int, cut: int, *, words: bool) -> int | None:
+    """The place of the user's last message among these, if it stays as it is: a text can be repeated, and
+    a picture cannot. `words`: a text stays too, unless nothing could stand before it.
+    """
+    last = find_last_typed(view)
+    if last is None or not first <= last < cut:
+        return None
+    plain = all(isinstance(block, Text) for block in view[last].message.content)
+    return None if plain and (last == first or not words) else last
+
+
+def repeat_question(facts: Facts) -> tuple[Message, ...]:
+    """What the user said last, to be put behind the message that stands for it, so that it stands last."""
+    return (user(facts.said[-1].text),) if facts.said else ()
+
+
 def is_question_before(view: View, cut: int) -> bool:
     """True if what the user said last stands before the cut, in whatever form."""
-    last = _last_said(view)
+    last = find_last_said(view)
     return last is None or last < cut
 
 
-def _last_said(view: View) -> int | None:
+def find_last_said(view: View) -> int | None:
     """The place of the user's last words, or of the message that stands for them."""
     marks = view.marks
     for at, placed in enumerate(reversed(list(view)), 1):
-        if placed.by in _WORKING:
+        if placed.by == "model":
             continue
         if has_typed_text(placed) or ((record := find_record(placed, marks)) and record.facts.said):
             return len(view) - at
@@ -287,24 +303,22 @@ def has_thinking(placed: PlacedMessage) -> bool:
 
 
 def make_replacements(
-    view: View, first: int, cut: int, apart: int | None, message: Message
+    view: View, first: int, cut: int, apart: int | None, message: Message, question: Sequence[Message] = ()
 ) -> tuple[Replace, ...]:
-    """The message in place of all from `first` to before `cut`, but for the one that stays apart."""
+    """The message in place of all from `first` to before `cut`, but for the one that stays apart. Behind it
+    `question`: nothing stands behind what the user said last but the work on it.
+    """
     if apart is None:
-        return (Replace(view[first].id, view[cut - 1].id, (message,)),)
+        return (Replace(view[first].id, view[cut - 1].id, (message, *question)),)
     before = (Replace(view[first].id, view[apart - 1].id, (message,)),) if apart > first else ()
     if apart + 1 == cut:
         return before
     return (*before, Replace(view[apart + 1].id, view[cut - 1].id, () if before else (message,)))
 
 
-def add_restored(
-    edits: Sequence[Replace], restored: Sequence[Message], question: Sequence[Message] = ()
-) -> tuple[Replace, ...]:
-    """The edits, with `restored` before the message that stands for the older part, and `question` behind
-    it: nothing stands behind what the user said last but the work on it.
-    """
-    return tuple(replace(edit, by=(*restored, *edit.by, *question)) if edit.by else edit for edit in edits)
+def add_restored(edits: Sequence[Replace], restored: Sequence[Message]) -> tuple[Replace, ...]:
+    """The edits, with `restored` before the message that stands for the older part."""
+    return tuple(replace(edit, by=(*restored, *edit.by)) if edit.by else edit for edit in edits)
 
 
 def apply_edits(view: View, whats: Iterable[Replace | Message], by: str) -> View:

@@ -117,6 +117,14 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
     others: dict[str, int] = {}  # Calls of every other tool
 
 
+def extract_words_beside(message: Message) -> str:
+    """What somebody said beside results, in one message: clients put tags around texts of their own."""
+    if not message.results:
+        return ""
+    texts = (block.text for block in message.content if isinstance(block, Text))
+    return "\n".join(text for text in texts if text.strip() and not text.lstrip().startswith("<"))
+
+
 class FactCollector:
     """Takes messages in order and knows the facts of all of them."""
 
@@ -167,7 +175,9 @@ class FactCollector:
                     self._called(summarise_call(use), block)
             elif not isinstance(block, THOUGHTS):
                 rest.append(block)
-        if rest:
+        if placed.by == "tools" and (words := extract_words_beside(message)):
+            self._told("user", words, [])
+        elif rest:
             self._told(placed.by, message.text, [b for b in rest if not isinstance(b, Text)])
 
     def _told(self, by: str, text: str, media: list[Block]) -> None:

@@ -27,7 +27,14 @@ import msgspec
 
 from sevenfold.core.messages import Json, Message, Text, ToolResult, ToolUse
 from sevenfold.core.transcript import PlacedMessage, View
-from sevenfold.layers.shared.facts import TYPED, WORD, find_error_line, summarise_call, to_bounded_line
+from sevenfold.layers.shared.facts import (
+    TYPED,
+    WORD,
+    extract_words_beside,
+    find_error_line,
+    summarise_call,
+    to_bounded_line,
+)
 
 WEIGHTS: Final = {"said": 50, "paths": 15, "identifiers": 15, "errors": 10, "numbers": 5, "urls": 5}
 RUN: Final = 5  # So many words in the same order are a quotation; fewer are a coincidence
@@ -181,6 +188,8 @@ class _ItemCounter:
 def extract_user_text(one: Message | PlacedMessage) -> str:
     """The words of a person in a message, or nothing."""
     message, by = (one.message, one.by) if isinstance(one, PlacedMessage) else (one, "")
+    if by == "tools":
+        return extract_words_beside(message)
     if message.role != "user" or by not in TYPED:
         return ""
     text = message.text

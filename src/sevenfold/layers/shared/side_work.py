@@ -37,7 +37,7 @@ from sevenfold.core.protocols import Clock, Forker, ForkReply, Tools
 from sevenfold.core.request import Frame, Request, is_warm
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Id, PlacedMessage, Transcript, View
-from sevenfold.layers.shared.facts import TYPED, find_last_line, to_bounded_line
+from sevenfold.layers.shared.facts import TYPED, extract_words_beside, find_last_line, to_bounded_line
 from sevenfold.settings.layers import SideWay
 
 Way: TypeAlias = Literal["fork", "lean"]
@@ -147,6 +147,8 @@ def make_lean_messages(
                 told.append(assistant(Text(text)))
         elif one.by in TYPED and not message.results and message.text.strip():
             told.append(user(message.text))
+        elif one.by == "tools" and (words := extract_words_beside(message)):
+            told.append(user(words))
     return tuple(told)
 
 
