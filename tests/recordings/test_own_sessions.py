@@ -13,6 +13,7 @@ from flows.wire import SteadySimulator
 from msgspec.structs import replace
 
 from sevenfold.cache.prices import Prices
+from sevenfold.context.context import Context
 from sevenfold.core.clock import run_sync
 from sevenfold.core.messages import (
     Json,
@@ -24,11 +25,15 @@ from sevenfold.core.messages import (
     parse_directive,
     user,
 )
+from sevenfold.core.protocols import Capabilities
+from sevenfold.core.request import Request
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Mark, Pin, Replace, Reply, Results, Transcript
 from sevenfold.layers.shared.boundary import BoundaryRecord
 from sevenfold.layers.shared.facts import Facts
 from sevenfold.offline import encode_reply
+from sevenfold.offline.conversation import OfflineConversation
+from sevenfold.offline.reply import make_reply
 from sevenfold.recordings.finder import ReplayFile, find_replay_files
 from sevenfold.recordings.own_sessions import OwnReader
 from sevenfold.recordings.recorded_session import (
@@ -38,11 +43,13 @@ from sevenfold.recordings.recorded_session import (
     convert_recording,
     retell_recording,
 )
+from sevenfold.recordings.windows import SessionWindow, WindowSource
 from sevenfold.replay.bookkeeping import COMPACTION
 from sevenfold.replay.costs import find_session_price
 from sevenfold.replay.driver import drive_session
 from sevenfold.replay.policies import Policy, load_policy
 from sevenfold.replay.runner import ReplayJob, ReplayResult, replay_file
+from sevenfold.testing import ScriptedModel
 
 RECORDED = replace(load_policy("append-only"), name="as recorded", compactions="recorded")
 
@@ -318,6 +325,37 @@ def test_a_compacted_session_of_ours_costs_in_replay_what_it_cost(tmp_path: Path
     asked = figures.layers[COMPACTION].cost if not notes else 0.0  # what was paid is of the turns alone
     assert figures.paid is not None
     assert figures.cost.units - asked == pytest.approx(figures.paid.units, rel=0.05)
+
+
+def answer_layer(request: Request) -> Message:
+    return Message("assistant", make_reply(OfflineConversation.of(request)))
+
+
+def test_a_conversation_of_a_context_is_replayed_in_its_window_with_what_it_compacted(
+    tmp_path: Path,
+) -> None:
+    model = ScriptedModel([answer_layer] * CALLS, Capabilities(window=WINDOW, max_output=4_000))
+    settings = {"policy": "specified", "window": WINDOW, "notes": {"priced": True}}
+    history: list[Json] = [{"role": "user", "content": "read them"}]
+    tools: list[Json] = [
+        {"name": name, "description": name, "input_schema": {}} for name in ("Read", "Edit")
+    ]
+    with Context(model, state=tmp_path, id="one", settings=settings, home=tmp_path, environ={}) as context:
+        for n in range(CALLS):
+            size = len(str(context.prepare(history, tools=tools)["messages"])) // 4
+            context.rest_sync()
+            reply = {"role": "assistant", "content": [call(f"c{n}", "Read", file_path=f"notes_{n}.txt")]}
+            context.record(reply | {"model": "claude-sonnet-4-6", "usage": {"input_tokens": size}})
+            result = {"type": "tool_result", "tool_use_id": f"c{n}", "content": f"note {n}, " * 400}
+            history += [reply, {"role": "user", "content": [result]}]
+    file = tmp_path / "one.jsonl"
+    done = replayed(ReplayFile(str(file), file.stat().st_size), RECORDED)
+
+    assert done.window == SessionWindow(WINDOW, WindowSource.RECORDED)
+    assert (done.errors, done.notes) == ((), ())
+    figures = done.by_policy[RECORDED.name]
+    assert {made.by for made in figures.compactions} == {BY_RULE}
+    assert max(abs(p.context / p.recorded - 1) for p in figures.points if p.recorded) < 0.1
 
 
 def forking(body: Json) -> Sequence[Json]:
