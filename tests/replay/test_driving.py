@@ -18,7 +18,7 @@ from sevenfold.core.tokens import Pressure, Thresholds, Usage
 from sevenfold.core.transcript import Replace, Reply, Results, Transcript
 from sevenfold.layers.parts import LayerParts
 from sevenfold.recordings.claude_code import read_session
-from sevenfold.recordings.recorded_session import convert_recording
+from sevenfold.recordings.recorded_session import BY_RULE, convert_recording
 from sevenfold.replay.costs import compute_token_rates, estimate_message
 from sevenfold.replay.driver import ANALYSIS, CALL_OUTPUT, SessionDrive, drive_session
 from sevenfold.replay.outcome import ReplayOutcome
@@ -314,6 +314,33 @@ def test_a_compaction_costs_the_request_that_asked_for_it_and_shortens_the_rest(
     assert (made.by, made.request) == ("recorded", 2)
     assert made.tokens_before - made.tokens_after == pytest.approx(long - short, abs=60)
     assert outcome.usage.cache_read == pytest.approx(UNSEEN + QUESTION + UNSEEN, abs=60)
+
+
+def test_a_compaction_by_rule_asks_no_model() -> None:
+    recorded = Recorded()
+    recorded.says(4_000)
+    recorded.result("r1", "x" * 40_000)
+    recorded.log.add(Replace(0, recorded.log.entries[-1].id, (user("s" * 8_000),)), by=BY_RULE)
+    recorded.parts = [2_500]
+    recorded.replies()
+    outcome = driven(recorded)
+
+    assert [row.kind for row in outcome.rows] == ["turn", "turn"]
+    assert [made.by for made in outcome.compactions] == [BY_RULE]
+
+
+def test_what_was_put_beside_a_summary_was_not_written_by_a_model() -> None:
+    def ask_for_summary(*beside: Message) -> Usage:
+        recorded = Recorded()
+        recorded.says(4_000)
+        recorded.result("r1", "x" * 40_000)
+        by = user("s" * 8_000), *beside
+        recorded.log.add(Replace(0, recorded.log.entries[-1].id, by), by="recorded")
+        recorded.parts = [2_500 * len(by)]
+        recorded.replies()
+        return driven(recorded).rows[1].usage
+
+    assert ask_for_summary(user("f" * 8_000)) == ask_for_summary()
 
 
 # --- what is missed -------------------------------------------------------------------------------------

@@ -432,7 +432,12 @@ class Context(EventSource):
                 copy_value(asked.tools),
                 copy_value(asked.params),
             )
-        about = {"id": self.id, "model": self.model.name, "flags": msgspec.to_builtins(self._begun)}
+        about = {
+            "id": self.id,
+            "model": self.model.name,
+            "flags": msgspec.to_builtins(self._begun),
+            "window": self.model.capabilities.window,
+        }
         self._kept.keep(about, self._turn.frame)
 
     def _read_reply(self, response: Any) -> Reply:

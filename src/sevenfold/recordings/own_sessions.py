@@ -16,6 +16,7 @@ from sevenfold.core.messages import Block, Message, ToolResult
 from sevenfold.core.transcript import (
     Entry,
     Mark,
+    Pin,
     Replace,
     Reply,
     Results,
@@ -24,6 +25,8 @@ from sevenfold.core.transcript import (
     check_format,
     decode_entry,
 )
+from sevenfold.layers.l4_compaction.digest import TAG as DIGEST
+from sevenfold.layers.shared.boundary import COMPACTIONS, STANDS_FOR, record_name
 from sevenfold.recordings.reader import (
     RecordedThread,
     describe_left_out,
@@ -44,6 +47,8 @@ from sevenfold.storage.jsonl import iterate_lines
 
 FORMAT: Final = "sevenfold"
 FORK: Final = "fork"  # The kind of an agent, and the author of what it needs before it is asked
+RULE_LAYERS: Final = frozenset({"PayOut", "Snip", "Collapse", "Digest"})
+"""Layers that ask no model for what they put in place of others. `Compaction` may write a digest, too."""
 _LOOKED_AT: Final = 5  # Lines by which one of our files is told from others
 
 
@@ -135,9 +140,9 @@ class _OwnParse:
         self._about: dict[str, object] = {}
         self._undone: list[Reply] = []
         self._compacted_by = ""  # The layer that compacted, until the model is asked again
-        self._visible: list[int] = []
-        """Ids of what the model saw, in order: a compaction says by id what it took away."""
-        self._question: tuple[int, Message] | None = None  # What the user said last, and its id
+        self._visible: list[tuple[int, str]] = []
+        """What the model saw, in order: its id in the file, which edits name, and its id here."""
+        self._records: set[str] = set()  # Names of the records of messages that stand for others
 
     def take(self, line: int, entry: Entry, undone: set[int]) -> None:
         if entry.id in undone:
@@ -156,8 +161,14 @@ class _OwnParse:
                 ids = tuple(self.thread.resolve_id(id) for id in shown)
                 clearing = RecordedClearing(ids, entry.by)
                 self.thread.add_change(clearing, line, entry.at, uuid=str(entry.id))
+            case Pin(payload={"type": "cache_edits", "delete": [*deleted]}):
+                ids = tuple(self.thread.resolve_id(str(id)) for id in deleted)
+                clearing = RecordedClearing(ids, entry.by, in_cache=True)
+                self.thread.add_change(clearing, line, entry.at, uuid=str(entry.id))
             case Mark("session", dict() as about):
                 self._about = about
+            case Mark(name) if name.startswith(STANDS_FOR):
+                self._records.add(name)
             case _:
                 self.thread.skipped[type(entry.what).__name__.lower()] += 1
 
@@ -170,12 +181,12 @@ class _OwnParse:
         for block in reply.message.content:
             self.thread.add_block(block, line, entry.at, model=model, uuid=str(entry.id))
         self.thread.add_usage(reply.usage)
-        self._visible.append(entry.id)
+        self._visible.append((entry.id, str(entry.id)))
 
     def _message(self, line: int, entry: Entry, message: Message) -> None:
-        self._visible.append(entry.id)
+        self._visible.append((entry.id, str(entry.id)))
         # What the layer adds behind its summary restores what is still needed: nobody said it.
-        if self._compacted_by and entry.by == self._compacted_by and self.thread.extend_summary(message):
+        if self._compacted_by and entry.by == self._compacted_by and self.thread.add_restored(message):
             return
         if entry.by == FORK:
             self.thread.skipped["answers to calls of the session"] += 1
@@ -186,35 +197,33 @@ class _OwnParse:
         if message.results:
             self.thread.add_beside(rest, message.results[-1].tool_use_id)
         elif rest:
-            self._question = (entry.id, message) if entry.by == "user" else self._question
             self.thread.add_message(rest, line, entry.at, meta=entry.by != "user", uuid=str(entry.id))
 
     def _replaced(self, line: int, entry: Entry, edit: Replace) -> None:
-        """A compaction takes the beginning away; folding elsewhere is for a replay to decide anew."""
-        if self._is_behind_question(entry, edit):
-            self._replace_behind_question(edit)
-            return
-        if edit.last not in self._visible or edit.first != self._visible[0] or not edit.by:
+        """What a layer replaces is a compaction; a caller's change of its own words is not replayed."""
+        ids = [id for id, _ in self._visible]
+        if edit.first not in ids or edit.last not in ids:
             self.thread.skipped[f"folded by {entry.by}"] += 1
             return
-        kept = self._visible[self._visible.index(edit.last) + 1 :]
-        blocks = tuple(block for message in edit.by for block in message.content)
-        compaction = RecordedCompaction(entry.by, 0, Message("user", blocks), str(kept[0]) if kept else "")
+        first, end = ids.index(edit.first), len(ids) - ids[::-1].index(edit.last)
+        kept = [uuid for _, uuid in self._visible[end:]]
+        if entry.by not in COMPACTIONS:
+            self.thread.skipped[f"changed by {entry.by}"] += 1
+            self._visible[first:end] = [(entry.id, uuid) for _, uuid in self._visible[first:end]]
+            return
+        named = (message for message in edit.by if record_name(message) in self._records)
+        summary = next(named, edit.by[0] if edit.by else Message("user", ()))
+        compaction = RecordedCompaction(
+            entry.by,
+            summary=summary,
+            kept_from=kept[0] if kept else "",
+            replaced_from=self._visible[first][1] if first else "",
+            restored=tuple(message for message in edit.by if message is not summary),
+            asked=entry.by not in RULE_LAYERS and not summary.text.startswith(f"<{DIGEST}>"),
+        )
         self.thread.add_change(compaction, line, entry.at, uuid=str(entry.id))
-        self._visible, self._compacted_by = [entry.id, *kept], entry.by
-
-    def _is_behind_question(self, entry: Entry, edit: Replace) -> bool:
-        """True if the compaction just before also took away what stood behind the user's last words."""
-        known, asked = self._visible, self._question
-        if edit.by or entry.by != self._compacted_by or edit.last not in known or asked is None:
-            return False
-        return known[1:3] == [asked[0], edit.first]
-
-    def _replace_behind_question(self, edit: Replace) -> None:
-        """The question stays, between the summary and the rest: here it is a part of the summary."""
-        kept = self._visible[self._visible.index(edit.last) + 1 :]
-        if self._question and self.thread.extend_summary(self._question[1], str(kept[0]) if kept else ""):
-            self._visible = [self._visible[0], *kept]
+        self._visible[first:end] = [(entry.id, str(entry.id))] if edit.by else []
+        self._compacted_by = entry.by
 
     def make_session(self) -> RecordedSession:
         id, root = get_text(self._about.get("id")), get_text(self._about.get("root"))

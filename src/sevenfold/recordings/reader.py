@@ -427,18 +427,15 @@ class RecordedThread:
         self._open = None
         self._add(line, at, uuid).event = event
 
-    def extend_summary(self, message: Message, kept_from: str | None = None) -> bool:
-        """Add a message to the summary of the compaction before it; False if there is none.
-
-        `kept_from`: the first thing that stayed, where it took out more.
-        """
-        last = self._nodes[-1] if self._nodes else None
-        if last is None or not isinstance(last.event, RecordedCompaction) or last.event.summary is None:
-            return False
-        whole = Message("user", (*last.event.summary.content, *message.content))
-        kept = last.event.kept_from if kept_from is None else kept_from
-        last.event = replace(last.event, summary=whole, kept_from=kept)
-        return True
+    def add_restored(self, message: Message) -> bool:
+        """Add a message that the compaction before it gave back; False if there is none."""
+        for node in reversed(self._nodes[-2:]):
+            if not isinstance(node.event, RecordedCompaction) or node.event.summary is None:
+                return False
+            if node.event.summary.content:  # else it is the second part of the one before
+                node.event = replace(node.event, restored=(*node.event.restored, message))
+                return True
+        return False
 
     def resolve_id(self, use_id: str) -> str:
         """The id that a tool use has here."""

@@ -19,6 +19,7 @@ from sevenfold.core.transcript import (
     Entry,
     Id,
     Mark,
+    Pin,
     Problem,
     Replace,
     Reply,
@@ -30,12 +31,15 @@ from sevenfold.core.transcript import (
 
 
 class RecordedCompaction(msgspec.Struct, frozen=True):
-    """Everything before this was replaced by a summary."""
+    """What was said before this, or a part of it, was replaced by a summary."""
 
     trigger: str = ""
     tokens_before: int = 0
-    summary: Message | None = None
+    summary: Message | None = None  # Empty where that part left the view without one
     kept_from: str = ""  # The first thing said before it that stayed in the view behind the summary
+    replaced_from: str = ""  # The first thing that it replaced, where something before that stayed
+    restored: tuple[Message, ...] = ()  # Put beside the summary, and not written for it
+    asked: bool = True  # False for one made by rule: no model was asked
 
 
 class RecordedClearing(msgspec.Struct, frozen=True):
@@ -45,6 +49,7 @@ class RecordedClearing(msgspec.Struct, frozen=True):
     trigger: str = ""
     tokens_before: int = 0
     tokens_saved: int = 0
+    in_cache: bool = False  # The provider deleted them from its cached prefix, which stayed
 
 
 RecordedPayload: TypeAlias = Message | Reply | RecordedCompaction | RecordedClearing
@@ -179,6 +184,8 @@ class SessionReader(Protocol):
 
 INTERRUPTED: Final = "interrupted: there is no result of this in the recording"
 CLEARED: Final = "[this result was cleared from the view when the session was recorded]"
+BY_RULE: Final = "recorded by rule"
+"""The author of a recorded compaction that no model was asked for; of all others it is "recorded"."""
 
 
 def convert_recording(recorded: RecordedSession, tip: str | None = None) -> Transcript:
@@ -234,7 +241,9 @@ class _SessionRetelling:
             case RecordedClearing(ids):
                 view = self._get_view()
                 shown = {id: CLEARED for id in ids if view.result_at(id) is not None}
-                if shown:
+                if shown and said.what.in_cache:
+                    self._append(Pin(view[-1].id, {"delete": list(shown)}), "recorded")
+                elif shown:
                     self._append(Results(shown), "recorded")
 
     def _reply(self, said: RecordedEvent, reply: Reply) -> None:
@@ -279,14 +288,19 @@ class _SessionRetelling:
         view = self._get_view()
         facts = {"trigger": compaction.trigger, "tokens_before": compaction.tokens_before}
         self._append(Mark("compacted", facts), "recorded")
-        kept = self.placed.get(compaction.kept_from)
-        at = None if kept is None else view.where(kept)
-        end = len(view) if at is None else at
+        first, end = (self._find(view, uuid) for uuid in (compaction.replaced_from, compaction.kept_from))
+        first, end = first or 0, len(view) if end is None else end
         # A summary calls no tool and answers none, whatever the file says.
         words = tuple(b for b in compaction.summary.content if not isinstance(b, ToolUse | ToolResult))
         summary = Message(compaction.summary.role, words)
-        edit = Replace(view[0].id, view[end - 1].id, (summary,)) if end else summary
-        self._add(said, edit, "recorded")
+        by = tuple(message for message in (summary, *compaction.restored) if message.content)
+        edit = Replace(view[first].id, view[end - 1].id, by) if end > first else summary
+        self._add(said, edit, "recorded" if compaction.asked else BY_RULE)
+
+    def _find(self, view: View, uuid: str) -> int | None:
+        """The place of what was said, if it is in the view."""
+        id = self.placed.get(uuid)
+        return None if id is None else view.where(id)
 
     def _add(self, said: RecordedEvent, what: Message | Reply | Replace, by: str) -> None:
         self.placed[said.uuid] = self._append(what, by)

@@ -17,7 +17,7 @@ from sevenfold.core.errors import Mistake
 from sevenfold.core.messages import THOUGHTS, Block, Message, Text, ToolResult, ToolUse
 from sevenfold.core.request import TTL_SECONDS, Request, Ttl, strip_unsigned_thinking
 from sevenfold.core.tokens import FRAME, MessageSize, Usage, measure_message
-from sevenfold.core.transcript import Entry, Id, PlacedMessage, Replace, Reply, Results
+from sevenfold.core.transcript import Entry, Id, Pin, PlacedMessage, Replace, Reply, Results
 from sevenfold.models.anthropic_wire import MOST_MARKS
 from sevenfold.replay.policies import format_suggestion
 from sevenfold.simulator.cache import CachedPrompt, PromptCache
@@ -274,6 +274,7 @@ class TokenRates:
     shrank: dict[Id, int] = field(default_factory=dict)  # Tokens that the recording itself had cleared
     breaks: dict[Id, int] = field(default_factory=dict)
     """Replies whose request broke the cache before it could expire, and the tokens it still read."""
+    freed: dict[Id, int] = field(default_factory=dict)  # Estimated tokens that each compaction took out
     largest_fixed: int = LARGEST_FIXED
 
     def rate(self, id: Id) -> float:
@@ -323,7 +324,8 @@ def compute_token_rates(entries: Sequence[Entry], fixed: int = LARGEST_FIXED) ->
     """
     known, added, before = TokenRates(largest_fixed=fixed), dict[Id, int](), None
     view = dict[Id, int]()  # The estimate of each message that the recording showed to its model
-    compacted: Id | None = None
+    compacted: Id | None = None  # The compaction since the last request that took away the beginning
+    replaced = False
     for entry in entries:
         message = entry.what.message if isinstance(entry.what, Reply) else entry.what
         if isinstance(entry.what, Reply) and (prompt := entry.what.usage.prompt):
@@ -334,14 +336,16 @@ def compute_token_rates(entries: Sequence[Entry], fixed: int = LARGEST_FIXED) ->
                 usual = median(known.rates.values()) if known.rates else USUAL
                 seen = sum(tokens * known.rates.get(id, usual) for id, tokens in view.items())
                 known.resets[compacted] = max(0, prompt - round(seen))
-            else:
+            elif not replaced:
                 _share_out(known, prompt - before, added)
                 if prompt < SHRANK * before:
                     known.shrank[entry.id] = before - prompt
-            added, before, compacted = {}, prompt, None
+            added, before, compacted, replaced = {}, prompt, None, False
         if isinstance(entry.what, Replace):
-            compacted, added = entry.id, {}
-            view = _replace_estimates(view, entry.id, entry.what)
+            whole, view = sum(view.values()), _replace_estimates(view, entry.id, entry.what)
+            known.freed[entry.id] = whole - sum(view.values())
+            compacted = entry.id if next(iter(view)) == entry.id else compacted
+            added, replaced = {}, True
         elif isinstance(message, Message):
             added[entry.id] = view[entry.id] = estimate_message(message)
     if known.rates:
@@ -354,10 +358,12 @@ def compute_token_rates(entries: Sequence[Entry], fixed: int = LARGEST_FIXED) ->
 
 
 def _replace_estimates(view: dict[Id, int], id: Id, edit: Replace) -> dict[Id, int]:
-    """The estimates after a compaction: the summary, and the messages that stayed behind it."""
+    """The estimates after a compaction: the summary, and the messages that stayed around it."""
     ids = list(view)
+    before = ids[: ids.index(edit.first)] if edit.first in view else []
     kept = ids[ids.index(edit.last) + 1 :] if edit.last in view else []
-    return {id: sum(map(estimate_message, edit.by)), **{one: view[one] for one in kept}}
+    summary = {id: sum(map(estimate_message, edit.by))}
+    return {one: view[one] for one in before} | summary | {one: view[one] for one in kept}
 
 
 def _find_recorded_breaks(entries: Sequence[Entry], shrank: Container[Id]) -> dict[Id, int]:
@@ -369,7 +375,7 @@ def _find_recorded_breaks(entries: Sequence[Entry], shrank: Container[Id]) -> di
     before: Usage | None = None
     replied = sent = 0.0
     for entry in entries:
-        if isinstance(entry.what, Replace | Results):
+        if isinstance(entry.what, Replace | Results | Pin):
             before = None
         elif not isinstance(entry.what, Reply):
             sent = entry.at
@@ -399,7 +405,7 @@ def find_unmarked_losses(entries: Sequence[Entry]) -> list[int]:
     """Tokens by which requests were smaller than the one before, with no compaction or clearing between."""
     found, before = list[int](), 0
     for entry in entries:
-        if isinstance(entry.what, Replace | Results):
+        if isinstance(entry.what, Replace | Results | Pin):
             before = 0
         elif isinstance(entry.what, Reply) and (prompt := entry.what.usage.prompt):
             if prompt < SHRANK * before:

@@ -30,7 +30,7 @@ from sevenfold.core.messages import Block, Message, Text, ToolResult, assistant,
 from sevenfold.core.protocols import Capabilities, Change, Fit, Layers
 from sevenfold.core.request import Frame, Request
 from sevenfold.core.tokens import TEXT_RATE, Pressure, Thresholds, Usage, measure_message
-from sevenfold.core.transcript import Entry, Id, PlacedMessage, Replace, Reply, Results, Transcript
+from sevenfold.core.transcript import Entry, Id, Pin, PlacedMessage, Replace, Reply, Results, Transcript
 from sevenfold.layers.l2_microcompaction.candidates import ViewScan, store_cleared_results
 from sevenfold.layers.l7_agents.forks import ForkRunner
 from sevenfold.layers.ladder import BlockCheck, make_standard_layers
@@ -40,6 +40,7 @@ from sevenfold.layers.shared.facts import IdentityCache
 from sevenfold.layers.shared.idle_gaps import GapCounts
 from sevenfold.layers.shared.restore import RestoredFiles, RestoredNames, Restorer, StartContext
 from sevenfold.models.capabilities import find_capabilities
+from sevenfold.recordings.recorded_session import BY_RULE
 from sevenfold.recordings.windows import find_session_window
 from sevenfold.replay.bookkeeping import COUNTING, RECORDING, EventWatch, ReplayBooks, ReplaySilence
 from sevenfold.replay.costs import (
@@ -47,6 +48,7 @@ from sevenfold.replay.costs import (
     LEAST_INHERITED,
     CacheProvider,
     compute_token_rates,
+    estimate_message,
     estimate_size,
     find_ttl,
     has_thinking,
@@ -222,6 +224,7 @@ class SessionDrive:
         self._turn_began: Id = 0
         self._inherited: Id | None = None
         self._prompt = 0  # Tokens of the last recorded request
+        self._deleted = set[str]()  # Uses whose results the provider took out of its cached prefix
         self._compacted = 0  # Compactions of ours so far
         self._gaps = GapCounts()
         self._disk = ReplayDisk()
@@ -261,6 +264,7 @@ class SessionDrive:
         began, wall = process_time(), perf_counter()
         self._turn = self._open(folder)
         self._add_inherited()
+        clears = not (self._compacts or self._policy.flags.micro_cost)  # as the recording did
         for done, entry in enumerate(self._entries):
             tell(done)
             match entry.what:
@@ -270,7 +274,11 @@ class SessionDrive:
                     await self._replay_message(entry, message)
                 case Replace() as compaction:
                     self._replay_compaction(entry, compaction)
-                case Results() as cleared if not (self._compacts or self._policy.flags.micro_cost):
+                case Pin(payload={"delete": deleted}) if clears:
+                    self._deleted.update(deleted)
+                    self._provider.reweigh(0, self._has_deleted)
+                    self._books.record_action(RECORDING, "results were deleted from the cache")
+                case Results() as cleared if clears:
                     self._transcript.add(cleared, by=entry.by)
                     self._watch.view = self._transcript.view
                     self._books.record_action(RECORDING, "results were cleared", 0, "cleared")
@@ -432,25 +440,35 @@ class SessionDrive:
     def _replay_compaction(self, entry: Entry, compaction: Replace) -> None:
         before = self._provider.unseen + sum(map(self._weigh, self._transcript.view))
         if self._compacts:
-            after = self._counted.resets.get(entry.id, 0)
-            self._books.record_action(RECORDING, "was compacted here, we were not")
-            self._books.record_original_compaction(max(0, before - after))
+            if compaction.by:  # else it belongs to the one before
+                freed = round(self._counted.freed[entry.id] * self._counted.usual)
+                if (after := self._counted.resets.get(entry.id)) is not None:
+                    freed = before - after
+                self._books.record_action(RECORDING, "was compacted here, we were not")
+                self._books.record_original_compaction(max(0, freed))
             return
         first, last = self._ours.get(compaction.first), self._ours.get(compaction.last)
         if first is None or last is None:
             return
-        first = first if self._inherited is None else self._inherited
-        words = sum(estimate_size(measure_message(m)) for m in compaction.by) * self._counted.rate(entry.id)
-        usage = replace(self._ask(), output=round(words * ANALYSIS))  # asked on the whole view
-        self._books.record_request("summary", self._clock.time, usage)
+        opening = next((placed.id for placed in self._transcript.view if placed.id in self._theirs), None)
+        if self._inherited is not None and first == opening:
+            first, self._inherited = self._inherited, None
+        by = BY_RULE if entry.by == BY_RULE else "recorded"
+        if compaction.by and by != BY_RULE:
+            words = estimate_message(compaction.by[0]) * self._counted.rate(entry.id)
+            usage = replace(self._ask(), output=round(words * ANALYSIS))  # asked on the whole view
+            self._books.record_request("summary", self._clock.time, usage)
         self._provider.unseen = self._counted.resets.get(entry.id, self._provider.unseen)
         self._add_entry(entry, replace(compaction, first=first, last=last), entry.by)
-        self._inherited = None
         after = self._provider.unseen + sum(map(self._weigh, self._transcript.view))
-        self._books.record_action(RECORDING, "was compacted", 0, "compacted")
         self._books.record_original_compaction(before - after)
-        self._books.record_compaction("recorded", before, after)
         self._absence.gone.clear()
+        made = self._books.compactions
+        if made and not compaction.by:  # the rest of the one before, behind what the user said last
+            made[-1] = replace(made[-1], tokens_after=after)
+            return
+        self._books.record_action(RECORDING, "was compacted", 0, "compacted")
+        self._books.record_compaction(by, before, after)
 
     # --- our transcript -----------------------------------------------------------------------------------
 
@@ -462,10 +480,16 @@ class SessionDrive:
 
     def _weigh(self, placed: PlacedMessage) -> int:
         """Real tokens. Some models do not get their thinking from before the last user message."""
-        size = placed.size
-        if placed.id < self._turn_began:
-            size = measure_message(remove_thinking(placed.message))
+        size, message = placed.size, placed.message
+        if self._deleted and self._has_deleted(message):
+            left = (b for b in message.content if getattr(b, "tool_use_id", "") not in self._deleted)
+            size = measure_message(Message(message.role, tuple(left)))
+        elif placed.id < self._turn_began:
+            size = measure_message(remove_thinking(message))
         return round(estimate_size(size) * self._rates.get(placed.id, self._counted.usual))
+
+    def _has_deleted(self, message: Message) -> bool:
+        return any(result.tool_use_id in self._deleted for result in message.results)
 
     def _ask(self) -> Usage:
         return self._provider.ask(self._turn.request, self._clock.time)

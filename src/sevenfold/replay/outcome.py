@@ -104,7 +104,7 @@ class ReplayCompaction(msgspec.Struct, frozen=True, omit_defaults=True):
     """The older part of the view was replaced."""
 
     request: int  # The index of the first request after it among the rows
-    by: str  # notes, summary, digest, or recorded
+    by: str  # notes, summary, digest; recorded, or recorded by rule
     tokens_before: int
     tokens_after: int
     fidelity: float | None = None  # The share of the facts that can still be found, if measured
