@@ -64,7 +64,7 @@ def coding_table(quick: bool) -> Table:
     )
     table.notes += [
         "typed texts and replies that count: all that a memory may rest on, by the rules of provenance; "
-        "held: they stand word for word in the lean request",
+        "held: every paragraph stands word for word in the lean request",
         "tokens: our estimate of whole sessions, without the system prompt and the tools of the recorded "
         "client, which a fork carries too",
     ]
@@ -75,11 +75,17 @@ def _percent(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f}" if whole else "-"
 
 
-def _measured(path: Path) -> Seen:
+def read_log(path: Path) -> Transcript:
+    """A recorded session, whole, without its compactions."""
     log = Transcript(lambda: 0.0)
     for entry in convert_recording(read_session(path)).entries:
         if isinstance(entry.what, Message | Reply):
             log.add(entry.what, by=entry.by)
+    return log
+
+
+def _measured(path: Path) -> Seen:
+    log = read_log(path)
     view = log.view
     told = "\n".join(message.text for message in make_lean_messages(view, view))
     sources = SourceMessages(view, log.entries, 0.0).said
@@ -87,11 +93,16 @@ def _measured(path: Path) -> Seen:
     replies = [one.text for one in sources if not one.by_user]
     return Seen(
         len(typed),
-        sum(text.strip() in told for text in typed),
+        sum(_is_held(text, told) for text in typed),
         len(replies),
-        sum(text.strip() in told for text in replies),
+        sum(_is_held(text, told) for text in replies),
         *(anyio.run(_looked, log, path.name, lean) for lean in (False, True)),
     )
+
+
+def _is_held(text: str, told: str) -> bool:
+    """Paragraph by paragraph: what somebody pasted is no source, and leaves a gap between two of them."""
+    return all(part.strip() in told for part in text.split("\n\n"))
 
 
 async def _looked(log: Transcript, name: str, lean: bool) -> Looked:

@@ -86,32 +86,21 @@ class Learner:
         """`lean`: it is asked by a request of its own, else by a fork of the conversation."""
         self._model, self._clock, self._lean = model, Day(), lean
         self.store = MemoryStore(FolderBackend(folder / "memory", folder / "state"), self._clock)
-        self._system = (format_memory_prompt(self.store.path_of(), folder),)
+        self._system = format_memory_prompt(self.store.path_of(), folder)
 
     async def look(self, session: Session) -> Looked:
-        self._clock.at = _noon(session.day)
-        log = Transcript(self._clock.now)
-        for message, by in make_messages(session):
-            log.add(message if by != "model" else Reply(message), by=by)
-        return await self.look_through(log, session.name)
+        return await self.look_through(make_log(session), session.name)
 
     async def look_through(self, log: Transcript, name: str) -> Looked:
         """Look through a conversation of any kind."""
-        view = log.view
         now = self._clock.at = log.entries[-1].at
-        sources = SourceMessages(view, log.entries, now)
+        sources = SourceMessages(log.view, log.entries, now)
         writer = MemoryWriter(self.store, sources, name, Path)
         memories = self.store.newest(NEWEST)
         body = format_extraction_request(memories, self.store.path_of(), name, now, 0, STEPS)
-        frame = Frame(self._model.name, self._system, (READ_SCHEMA, WRITE_SCHEMA, EDIT_SCHEMA))
-        whole = Request(frame, view, max_tokens=ANSWER)
-        if self._lean:
-            times = {entry.id: entry.at for entry in log.entries}
-            question = make_extraction_question(make_lean_messages(view, view, times), (), STEPS)
-            whole = make_lean_request(whole, question, self._model.name, self._clock.now)
+        frame = make_frame(self._model.name, self._system)
+        whole = make_first_request(frame, log, body, lean=self._lean)
         asked = Transcript.on(whole.view, self._clock.now)
-        asked.add(user(write_directive(KIND, "x-1", body)), by="fork")
-        tokens = replace(whole, view=asked.view).tokens
         refused: list[str] = []
         steps = 0
         for _ in range(STEPS):
@@ -123,7 +112,7 @@ class Learner:
                 break
             results = tuple(self._called(use, writer, refused) for use in uses)
             asked.add(Message("user", results), by="tools")
-        return Looked(tuple(self._left(writer)), tuple(refused), steps, tokens)
+        return Looked(tuple(self._left(writer)), tuple(refused), steps, whole.tokens)
 
     async def _reply(self, request: Request) -> Reply:
         async for part in self._model.stream(request):
@@ -161,6 +150,33 @@ class Learner:
                 line.lstrip("> ").strip("“”") for line in topic.body.split("\n") if line.startswith(">")
             ]
             yield Saved(topic.type or "untyped", extract_statement(topic), " ".join(quotes))
+
+
+def make_frame(model: str, system: str) -> Frame:
+    """The system prompt and the tools of a conversation."""
+    return Frame(model, (system,), (READ_SCHEMA, WRITE_SCHEMA, EDIT_SCHEMA))
+
+
+def make_first_request(frame: Frame, log: Transcript, body: str, *, lean: bool) -> Request:
+    """What a look sends first, with its directive: by a fork of the conversation, or lean."""
+    view, now = log.view, log.entries[-1].at
+    request = Request(frame, view, max_tokens=ANSWER)
+    if lean:
+        times = {entry.id: entry.at for entry in log.entries}
+        question = make_extraction_question(make_lean_messages(view, view, times), (), STEPS)
+        request = make_lean_request(request, question, frame.model, lambda: now)
+    asked = Transcript.on(request.view, lambda: now)
+    asked.add(user(write_directive(KIND, "x-1", body)), by="fork")
+    return replace(request, view=asked.view)
+
+
+def make_log(session: Session) -> Transcript:
+    """The conversation as a transcript, at noon of its day."""
+    at = _noon(session.day)
+    log = Transcript(lambda: at)
+    for message, by in make_messages(session):
+        log.add(message if by != "model" else Reply(message), by=by)
+    return log
 
 
 def _noon(day: str) -> float:
