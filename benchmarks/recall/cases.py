@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from sevenfold.layers.l5_durable_memory.recall import extract_asked_text, is_worth_a_search
+from sevenfold.layers.l5_durable_memory.recall import extract_asked_text, has_substance
 from sevenfold.memory.topic_file import read_topic
 
 HERE: Final = Path(__file__).parent
@@ -195,7 +195,7 @@ def coding_prompts() -> list[tuple[str, bool]]:
                     entry = json.loads(line)
                 except ValueError:  # some lines of real sessions are damaged
                     continue
-                if (text := _typed(entry)) and is_worth_a_search(text):
+                if (text := _typed(entry)) and has_substance(text):
                     found.setdefault(extract_asked_text(text), _tuned(path.name))
     return list(found.items())
 

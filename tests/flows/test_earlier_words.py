@@ -90,7 +90,7 @@ async def test_an_open_session_keeps_its_own(wire: tuple[Place, Simulator]) -> N
     async with here.session(MODEL, interactive=True, settings=ONLY) as open:
         await open.ask(AUDIT)
         async with here.session("offline", interactive=True, settings=ONLY) as other:
-            await other.ask("hello")
+            await other.ask("hello there")
         assert list_waiting(open) == [open.id]
         assert read_memories(open) == {}
         assert count_looks(simulator) == 0

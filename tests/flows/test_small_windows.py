@@ -60,18 +60,23 @@ async def test_the_model_sees_how_something_large_begins(tmp_path: Path, window:
     assert len([r for r in model.requests if r.source == "main"]) == 2
 
 
+@pytest.mark.parametrize("interactive", [False, True])
 @pytest.mark.parametrize("window", [8_000, 32_000, 128_000])
-async def test_hello_starts_no_work_in_the_background(tmp_path: Path, window: int) -> None:
+async def test_hello_starts_no_work_in_the_background(
+    tmp_path: Path, window: int, interactive: bool
+) -> None:
     project = tmp_path / "project"
     project.mkdir()
     (project / "CLAUDE.md").write_text("Use tabs, never spaces.\n" * (window // 200), encoding="utf-8")
     model = ScriptedModel(["Hello, how can I help?"] * 4, Capabilities(window=window, max_output=2_000))
-    environ = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
-    async with Session(model, project, home=tmp_path / "home", environ=environ) as session:
-        await session.ask("Hello")
-        await session.tray.drain(10)
+    known: dict[str, Any] = {"environ": {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}}
+    for word in ("Hello", "Thanks!"):  # the next session does not take up the word of the first, either
+        async with Session(
+            model, project, home=tmp_path / "home", interactive=interactive, **known
+        ) as session:
+            await session.ask(word)
 
-    assert [request.source for request in model.requests] == ["main"]
+    assert [request.source for request in model.requests] == ["main", "main"]
 
 
 @pytest.mark.parametrize("one_shot", [False, True])

@@ -137,7 +137,7 @@ def test_the_window_is_what_the_file_allows_and_no_more_than_asked_for(tmp_path:
 def test_it_caches_prompts_and_sees_no_images(tmp_path: Path) -> None:
     able = connect_model(f"local:{gguf(tmp_path)}", ModelAccess()).capabilities
     assert able.caches_prompts
-    assert able == Capabilities(window=8_192, max_output=2_048, images=False)
+    assert able == Capabilities(window=8_192, max_output=2_048, images=False, one_at_a_time=True)
 
 
 def test_a_session_whose_file_has_gone_can_still_be_looked_at(tmp_path: Path) -> None:

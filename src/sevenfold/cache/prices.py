@@ -125,6 +125,11 @@ class Prices:
             self._found[model] = self._find_price(model)
         return self._found[model]
 
+    def is_free(self, model: str) -> bool:
+        """True if its tokens cost nothing, as far as is known."""
+        price = self.of(model)
+        return price is None or not price.input
+
     def _find_price(self, model: str) -> Price | None:
         name = re.sub(PROVIDER_PREFIX, "", model)
         best = max((n for n in self._names if _is_name_match(name, n)), key=len, default=None)

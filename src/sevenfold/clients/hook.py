@@ -122,17 +122,17 @@ class ClientHooks:
         return said | answer_context(event, self._give_back(event) if event.source == "compact" else "")
 
     def _recall(self, event: ClientEvent) -> str:
-        from sevenfold.layers.l5_durable_memory.recall import extract_asked_text, is_worth_a_search
+        from sevenfold.layers.l5_durable_memory.recall import extract_asked_text, has_substance
         from sevenfold.memory.agent_writes import is_memory_ignored
 
         text = event.prompt.strip()
-        if _is_command(text) or not is_worth_a_search(text):
+        if _is_command(text) or not has_substance(text):
             return ""
         memory, notes = self._open_memory(event), self._load_notes(event)
         ignored = is_memory_ignored([text, notes.ignored_by])
         notes.note_ignored((text if is_memory_ignored([text]) else notes.ignored_by) if ignored else "")
         text = extract_asked_text(text)
-        if ignored or not is_worth_a_search(text) or not memory.exists():
+        if ignored or not has_substance(text) or not memory.exists():
             return ""
         skip = notes.list_shown(memory.modified())
         index = _flatten(memory.index_text())

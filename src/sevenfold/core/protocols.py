@@ -34,6 +34,7 @@ class Capabilities(msgspec.Struct, frozen=True):
     server_compaction: bool = False
     caches_prompts: bool = True
     images: bool = True
+    one_at_a_time: bool = False  # It runs on this machine, where a request waits for the one before
 
     @property
     def loses_thinking(self) -> bool:

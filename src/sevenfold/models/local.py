@@ -247,7 +247,9 @@ def read_gguf_capabilities(name: str, window: int | None = None) -> Capabilities
     wanted = window or LOCAL_WINDOW
     with suppress(UnknownModel):
         wanted = min(wanted, read_context_length(Path(name.removeprefix(LOCAL)).expanduser()))
-    return Capabilities(window=wanted, max_output=make_modest_output(wanted), images=False)
+    return Capabilities(
+        window=wanted, max_output=make_modest_output(wanted), images=False, one_at_a_time=True
+    )
 
 
 class LocalModel:

@@ -98,7 +98,7 @@ class OpenAiModel:
         self._wire = ProviderConnection(
             self._provider, url, headers, access, mapped=map_openai_error, clock=clock
         )
-        self.capabilities = limit_capabilities(find_user_capabilities(name, access))
+        self.capabilities = limit_capabilities(find_user_capabilities(name, access), self._local)
 
     def body(self, request: Request) -> bytes:
         """The bytes that `stream` sends."""
@@ -121,9 +121,10 @@ def describe_provider(url: str) -> ProviderInfo:
     return ProviderInfo(who, parse_host(url), "OPENAI_API_KEY", "OPENAI_BASE_URL", is_loopback(url))
 
 
-def limit_capabilities(known: Capabilities) -> Capabilities:
+def limit_capabilities(known: Capabilities, local: bool) -> Capabilities:
     """The capabilities that a model has through chat completions."""
-    return replace(known, context_management=False, server_compaction=False, binds_thinking=False)
+    less = replace(known, context_management=False, server_compaction=False, binds_thinking=False)
+    return replace(less, one_at_a_time=local)
 
 
 def make_request_headers(request: Request, local: bool) -> dict[str, str]:
@@ -148,7 +149,7 @@ class OpenAiSdk:
         url = str(client.base_url)
         self._local, self._official = is_loopback(url), is_official(url)
         self._provider = describe_provider(url)
-        self.capabilities = limit_capabilities(find_capabilities(model, window=window))
+        self.capabilities = limit_capabilities(find_capabilities(model, window=window), self._local)
 
     def stream(self, request: Request) -> AsyncGenerator[str | Block | Reply, None]:
         import openai

@@ -28,6 +28,7 @@ from sevenfold.core.request import Frame, Request
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Mark, Reply, View
 from sevenfold.hooks.hooks import make_prompt_id
+from sevenfold.layers.l3_session_memory.notes_update import NotesUpdater
 from sevenfold.layers.l5_durable_memory.extraction import Extraction
 from sevenfold.layers.l5_durable_memory.recall import Recall
 from sevenfold.layers.l7_agents.roster import Roster
@@ -397,6 +398,7 @@ class Session:
             with self._alone() as scope:
                 self._apply_switches()
                 if message is not None:
+                    await self._make_room()
                     await self._submit(message)
                 await self._begin()
                 if message is not None:
@@ -416,6 +418,11 @@ class Session:
             lines = self.ledger.lines[requests:]
             used = sum((line.usage for line in lines), Usage())
             self.emit(Ended(stop, len(lines), used, perf_counter() - began))
+
+    async def _make_room(self) -> None:
+        """A model on the user's own machine does one thing at a time: what can be begun anew makes room."""
+        if self.interactive and self.model.capabilities.one_at_a_time:
+            await self.tray.stop(Extraction.label, NotesUpdater.label)
 
     def _note_words(self) -> None:
         """Nothing else runs between this note and the user's words in the transcript."""

@@ -117,8 +117,7 @@ def find_side_model(session: Session) -> str:
 
 def _find_chooser(session: Session) -> str | None:
     """The model that chooses memories. That is a request of its own anyway, so the small one is cheaper."""
-    settings, price = session.settings, session.ledger.prices.of(session.model.name)
-    costs = price is not None and price.input > 0
+    settings, costs = session.settings, not session.ledger.prices.is_free(session.model.name)
     small = settings.side_work == "small" or (settings.side_work == "cheapest" and costs)
     return settings.recall.model or (find_side_model(session) if small else None)
 

@@ -23,7 +23,7 @@ from sevenfold.core.protocols import Capabilities, Layers
 from sevenfold.core.request import encode_prefix
 from sevenfold.core.tokens import count_bytes
 from sevenfold.core.transcript import Mark, PlacedMessage, Replace, Transcript, Undo, View
-from sevenfold.layers.l5_durable_memory.recall import RECENT, Recall, is_worth_a_search
+from sevenfold.layers.l5_durable_memory.recall import RECENT, Recall, has_substance
 from sevenfold.layers.l5_durable_memory.selection import (
     LEAST,
     MARK,
@@ -257,7 +257,7 @@ def test_a_single_word_is_not_searched_for(text: str) -> None:
     "text", ["test SQL", "怎么测试数据库", "用SQL测试", "go on", "テストはどうするのですか", "ทดสอบอย่างไร"]
 )
 def test_two_words_are_searched_for_in_scripts_with_and_without_spaces(text: str) -> None:
-    assert is_worth_a_search(text)
+    assert has_substance(text)
 
 
 # --- beside the reply -----------------------------------------------------------------------------------

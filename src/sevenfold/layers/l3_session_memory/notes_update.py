@@ -12,6 +12,8 @@ from itertools import islice
 from pathlib import Path
 from typing import ClassVar, Final
 
+import anyio
+
 from sevenfold.cache.prefix import cut_to_cached
 from sevenfold.core.errors import SevenfoldError
 from sevenfold.core.events import Failed, Progress, Repaired
@@ -118,9 +120,7 @@ _OPENED_BY: Final = SPOKEN - {*TYPED, "model", "tools", "turn"}
 
 def can_take_notes(parts: LayerParts, model: str) -> bool:
     """True where tokens are free. Where they cost money the user has to ask, and a pay-out be possible."""
-    price = parts.prices.of(model)
-    free = price is None or not price.input
-    return free or (parts.settings.notes.priced and parts.switches.payout)
+    return parts.prices.is_free(model) or (parts.settings.notes.priced and parts.switches.payout)
 
 
 def count_conversation_tokens(view: View) -> int:
@@ -170,11 +170,15 @@ class NotesUpdater:
             return ()
         if not self._due(request.view, tokens):
             return ()
+        before = self._low, self._calls
         self._low, self._calls = tokens, 0
         self._failures += 1  # until it has worked: whatever breaks, it does not go on for ever
         with self._book.updating():
             try:
                 marks = await self._updated(whole, request, tokens)
+            except anyio.get_cancelled_exc_class():  # the user is waiting for the model, or it is the end
+                (self._low, self._calls), self._failures = before, self._failures - 1
+                raise
             except (_BadNotesUpdate, SevenfoldError) as why:
                 self._failed(str(why))
                 return ()

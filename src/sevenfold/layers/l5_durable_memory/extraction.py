@@ -17,6 +17,7 @@ from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
 
+import anyio
 import anyio.to_thread
 
 from sevenfold.cache.prefix import cut_to_cached
@@ -27,7 +28,7 @@ from sevenfold.core.messages import Message, ToolUse, strip_half_characters, use
 from sevenfold.core.protocols import BackgroundStep, IdleStep, ToolFailed, Tools
 from sevenfold.core.request import TTL_SECONDS, Request, make_kept_until_mark
 from sevenfold.core.transcript import Entry, Id, Mark, PlacedMessage, Reply, View
-from sevenfold.layers.l5_durable_memory.recall import extract_typed_text
+from sevenfold.layers.l5_durable_memory.recall import extract_typed_text, has_substance
 from sevenfold.layers.l5_durable_memory.selection import format_manifest, read_wording
 from sevenfold.layers.parts import AllowCall, LayerParts
 from sevenfold.layers.shared.facts import TYPED
@@ -103,7 +104,7 @@ class Extraction:
             raise Mistake("extraction needs a memory to save to: give LayerParts an `extraction`")
         self._parts, self._learning, self._set = parts, parts.extraction, parts.settings.extraction
         self._side, self._clock, self._emit = parts.get_side_work(), parts.clock, parts.emit
-        self._state = parts.extraction.progress
+        self._state, self._earlier_waits = parts.extraction.progress, False
         self.refused: Counter[str] = Counter()
         """Calls that were not carried out in this session, by the kind of the reason."""
 
@@ -113,7 +114,10 @@ class Extraction:
         if self._state.busy:
             self._state.newest = request
             return ()
-        return await self._alone(partial(self._looked_through, request, "turn"))
+        marks = await self._alone(partial(self._looked_through, request, "turn"))
+        if self._earlier_waits:
+            self._learning.start(BY, partial(self.take_up, request))
+        return marks
 
     @property
     def waiting(self) -> bool:
@@ -155,6 +159,9 @@ class Extraction:
         state.busy = True
         try:
             return await look()
+        except anyio.get_cancelled_exc_class():  # the user is waiting for the model, or it is the end
+            state.newest, state.waits = None, True
+            raise
         finally:
             newest, state.newest = state.newest, None
             state.busy = newest is not None
@@ -177,7 +184,8 @@ class Extraction:
         if not said:
             self._settle(view)
             return (self._advanced(view),) if saved else ()
-        state.waits = self._costs(request) and not self._is_due(said, moment)
+        requests = sum(isinstance(entry.what, Reply) for entry in self._parts.conversation.entries)
+        state.waits = not self._is_worth_a_look(request, said, requests, last=moment != "turn")
         if state.waits:
             return ()
         if self._learning.hand_over is not None:
@@ -216,6 +224,9 @@ class Extraction:
         state.runs += 1
         try:
             await self._run(side, prepare, id, *hands)
+        except anyio.get_cancelled_exc_class():
+            state.failures -= 1
+            raise
         except SevenfoldError as why:
             over = "; not tried again in this session" if state.failures >= FAILURES else ""
             self._emit(Failed(BY, f"{what} was not looked through: {why}{over}"))
@@ -251,9 +262,12 @@ class Extraction:
 
     async def take_up(self, request: Request) -> Sequence[Mark]:
         """Look through what ended sessions left, if that is worth a request by now."""
-        if not self._state.busy and self.list_earlier():
-            return await self._alone(partial(self._look_at_earlier, request))
-        return ()
+        if self._state.busy or not self.list_earlier():
+            return ()
+        self._earlier_waits = True  # until it has ended
+        marks = await self._alone(partial(self._look_at_earlier, request))
+        self._earlier_waits = False
+        return marks
 
     async def _look_at_earlier(self, request: Request) -> Sequence[Mark]:
         from sevenfold.layers.l5_durable_memory.earlier_words import split_batches
@@ -265,13 +279,13 @@ class Extraction:
             words = await anyio.to_thread.run_sync(self._read_earlier, waiting) if mine else []
             said = [text for one in words for text in one.texts]
             requests = sum(one.requests for one in words)
-            due = not self._costs(request) or is_due(said, requests, self._set, last=True)
-            if said and due and self._learning.hand_over is not None:
+            due = self._is_worth_a_look(request, said, requests, last=True)
+            if due and self._learning.hand_over is not None:
                 for one in words:
                     if (last := await self._hand_over(one)) is not None:
                         all = last >= one.last
                         waiting.settle(one.session, last, self._clock.now, all=all)
-            elif said and due and (hands := await self._find_tools()) is not None:
+            elif due and (hands := await self._find_tools()) is not None:
                 for batch in split_batches(words, self._side.find_lean_room(request)):
                     if not await self._look_at_batch(request, batch, hands):
                         break
@@ -351,13 +365,11 @@ class Extraction:
         except StorageFailure as error:
             self._emit(Failed(BY, str(error)))
 
-    def _costs(self, request: Request) -> bool:
-        price = self._parts.prices.of(request.frame.model)
-        return price is not None and price.input > 0
-
-    def _is_due(self, said: Sequence[str], moment: Moment) -> bool:
-        requests = sum(isinstance(entry.what, Reply) for entry in self._parts.conversation.entries)
-        return is_due(said, requests, self._set, last=moment != "turn")
+    def _is_worth_a_look(self, request: Request, said: Sequence[str], requests: int, *, last: bool) -> bool:
+        """Where tokens are free, all but a bare greeting; else what `is_due` says."""
+        if self._parts.prices.is_free(request.frame.model):
+            return any(map(has_substance, said))
+        return bool(said) and is_due(said, requests, self._set, last=last)
 
     def _cursors(self, view: View) -> list[Id]:
         return [id for id in (find_cursor(view), self._state.cursor) if id is not None and id >= 0]

@@ -100,8 +100,8 @@ def extract_asked_text(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]}\n{text[-LONGEST // 2 :]}"
 
 
-def is_worth_a_search(text: str) -> bool:
-    """More than one word: "ok", "继续" and "continue" ask for nothing that could be remembered."""
+def has_substance(text: str) -> bool:
+    """True for more than one word: "ok", "继续" and "Hello" ask for nothing, and tell nothing."""
     return count_words(text[:LONGEST]) >= 2
 
 
@@ -284,7 +284,7 @@ class Recall:
                 self._emit(Failed(BY, str(error) or repr(error)))
             before.drop()
         text = extract_asked_text(question.text)
-        if not is_worth_a_search(text) or self._limits(seen.shown).left < LEAST or seen.ignored:
+        if not has_substance(text) or self._limits(seen.shown).left < LEAST or seen.ignored:
             return
         wanted = RecallQuery(text, self._settings.limit, seen.files)
         self._search = self._by_a_model(question, wanted)

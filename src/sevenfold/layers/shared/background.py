@@ -36,7 +36,7 @@ class BackgroundTasks:
     def __init__(self, tasks: TaskGroup, emit: Emit) -> None:
         self._tasks, self._emit = tasks, emit
         self._done: list[tuple[str, Sequence[Change]]] = []
-        self._running: dict[int, str] = {}
+        self._running: dict[int, tuple[str, anyio.CancelScope, anyio.Event]] = {}
         self._started = 0
         self._quiet = anyio.Event()
         self._quiet.set()
@@ -44,14 +44,22 @@ class BackgroundTasks:
     @property
     def running(self) -> tuple[str, ...]:
         """The names of what is going on, for the footer."""
-        return tuple(self._running.values())
+        return tuple(name for name, *_ in self._running.values())
 
     def start(self, name: str, work: Work) -> None:
         if not self._running:
             self._quiet = anyio.Event()
         self._started += 1
-        self._running[self._started] = name
-        self._tasks.start_soon(self._run, self._started, name, work)
+        scope = anyio.CancelScope()
+        self._running[self._started] = name, scope, anyio.Event()
+        self._tasks.start_soon(self._run, self._started, name, scope, work)
+
+    async def stop(self, *names: str) -> None:
+        """End the work of these names, which knows how to begin anew. Returns when it has ended."""
+        ends = [(scope, ended) for name, scope, ended in self._running.values() if name in names]
+        for scope, ended in ends:
+            scope.cancel()
+            await ended.wait()
 
     def collect(self) -> list[tuple[str, Sequence[Change]]]:
         done, self._done = self._done, []
@@ -63,16 +71,17 @@ class BackgroundTasks:
             await self._quiet.wait()
         return self.running
 
-    async def _run(self, number: int, name: str, work: Work) -> None:
+    async def _run(self, number: int, name: str, scope: anyio.CancelScope, work: Work) -> None:
         try:
-            if handed := await work():
-                self._done.append((name, handed))
+            with scope:
+                if handed := await work():
+                    self._done.append((name, handed))
         except SevenfoldError as error:
             self._emit(Failed(name, str(error)))
         except Exception as error:
             self._emit(Failed(name, repr(error)))
         finally:
-            del self._running[number]
+            self._running.pop(number)[-1].set()
             if not self._running:
                 self._quiet.set()
 

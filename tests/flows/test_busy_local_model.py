@@ -1,0 +1,104 @@
+"""A model on the user's own machine does one thing at a time: who speaks does not wait for side work."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import anyio
+import pytest
+from flows.test_session import Place
+
+from sevenfold.core.messages import Block, Json
+from sevenfold.core.protocols import Capabilities
+from sevenfold.core.request import Request
+from sevenfold.core.transcript import Reply
+from sevenfold.offline import OfflineEngine
+from sevenfold.session.session import Session
+from sevenfold.storage.waiting_notes import WaitingFolder
+
+pytestmark = pytest.mark.anyio
+AUDIT = "The audit of the accounts ends on 2026-12-01."
+SIDE = ("fork:notes", "fork:extract", "side:extract")
+SETTINGS = {"flags": {"dream": False}, "notes": {"firstAt": 1, "grownBy": 0, "toolCalls": 0}}
+
+
+class BusyModel:
+    """The offline engine, which needs for side work as long as nobody lets it go on."""
+
+    def __init__(self) -> None:
+        self._engine = OfflineEngine(32_000)
+        self.name = "local:busy"
+        self.capabilities = Capabilities(window=32_000, max_output=2_000, one_at_a_time=True)
+        self.go_on = anyio.Event()
+        self._begun = defaultdict[str, anyio.Event](anyio.Event)
+        self.beside: list[tuple[str, ...]] = []  # What was still at work as the user's question came
+        self._working: list[str] = []
+
+    async def stream(self, request: Request) -> AsyncGenerator[str | Block | Reply, None]:
+        source = request.source
+        self._begun[source].set()
+        if source == "main":
+            self.beside.append(tuple(self._working))
+        self._working.append(source)
+        try:
+            if source in SIDE:
+                await self.go_on.wait()
+            async for part in self._engine.stream(request):
+                yield part
+        finally:
+            self._working.remove(source)
+
+    async def wait_until_begun(self, *sources: str) -> None:
+        with anyio.fail_after(30):
+            for source in sources:
+                await self._begun[source].wait()
+
+
+def open_session(
+    here: Place, model: BusyModel, *, interactive: bool = True, **more: Json
+) -> AbstractAsyncContextManager[Session]:
+    return here.session(model, interactive=interactive, settings={**SETTINGS, **more})
+
+
+async def test_notes_and_extraction_make_room_for_a_question_and_are_begun_anew(tmp_path: Path) -> None:
+    here, model = Place(tmp_path, ""), BusyModel()
+    async with open_session(here, model) as session:
+        await session.ask(AUDIT)
+        await model.wait_until_begun("fork:notes", "fork:extract")
+        await session.ask("What is in this folder?")
+        assert model.beside == [(), ()]
+        model.go_on.set()
+
+    assert "audit" in (session.folder / "session-memory" / "summary.md").read_text(encoding="utf-8")
+    memory = session.at.memory.folder
+    assert len([path for path in memory.glob("*.md") if path.name != "MEMORY.md"]) == 1
+    assert WaitingFolder(session.places.project).list_sessions() == []
+
+
+async def test_what_an_earlier_session_left_makes_room_and_is_taken_up_at_the_end(tmp_path: Path) -> None:
+    here, model = Place(tmp_path, ""), BusyModel()
+    async with open_session(here, model, extraction={"drainSeconds": 0}) as first:
+        await first.ask(AUDIT)
+    left = WaitingFolder(first.places.project)
+    assert left.list_sessions() == [first.id]
+
+    async with open_session(here, model) as session:
+        await model.wait_until_begun("side:extract")
+        await session.ask("What is in this folder?")
+        assert model.beside[-1] == ()
+        model.go_on.set()
+
+    assert left.list_sessions() == []
+
+
+async def test_a_program_does_not_wait_and_its_notes_are_not_broken_off(tmp_path: Path) -> None:
+    here, model = Place(tmp_path, ""), BusyModel()
+    async with open_session(here, model, interactive=False) as session:
+        await session.ask(AUDIT)
+        await model.wait_until_begun("fork:notes")
+        await session.ask("What is in this folder?")
+        assert model.beside == [(), ("fork:notes",)]
+        model.go_on.set()
