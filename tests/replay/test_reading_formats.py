@@ -72,11 +72,14 @@ def test_every_format_gives_a_conversation_in_which_each_use_is_answered(name: s
 def test_a_gzipped_file_says_the_same(name: str, tmp_path: Path) -> None:
     plain, packed = tmp_path / "plain", tmp_path / "packed.gz"
     plain.write_bytes(EACH[name])
-    packed.write_bytes(gzip.compress(EACH[name]))
+    half = len(EACH[name]) // 2
+    parts = [gzip.compress(part) for part in (EACH[name][:half], EACH[name][half:], b"")]
     reader = find_reader(EACH[name])
     assert reader is not None
 
-    assert reader.read(packed) == reader.read(plain)
+    for padding in (b"", b"\0" * 100_000):
+        packed.write_bytes(padding.join([*parts, b""]))
+        assert reader.read(packed) == reader.read(plain)
 
 
 def test_usage_is_counted_once_for_a_reply_that_is_several_records() -> None:

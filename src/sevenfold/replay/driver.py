@@ -16,9 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace as with_fields
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from shutil import rmtree
+from tempfile import gettempdir
 from time import perf_counter, process_time
 from typing import ClassVar, Final
+from uuid import uuid4
 
 from msgspec.structs import replace
 
@@ -254,8 +256,11 @@ class SessionDrive:
     def run(
         self, scratch: Path | None = None, tell: Callable[[int], None] = lambda done: None
     ) -> ReplayOutcome:
-        with TemporaryDirectory(prefix="sevenfold-replay-", dir=scratch) as folder:
-            run_sync(self._run, Path(folder), tell)
+        folder = (scratch or Path(gettempdir())) / f"sevenfold-replay-{uuid4().hex[:8]}"
+        try:
+            run_sync(self._run, folder, tell)
+        finally:
+            rmtree(folder, ignore_errors=True)  # Only notes write into it
         dreamt = self._memory.compute_dream_share(self._books.context)
         return replace(self._books.make_outcome(self._spent), recalled=self._memory.recalled, dreamt=dreamt)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import gzip
 import io
 import os
 import stat
@@ -269,6 +268,7 @@ def _read_at(fd: int, length: int, offset: int) -> bytes:
 
 LONGEST_LINE: Final = 64 << 20  # A longer line is skipped: no record is that large, and memory is bounded
 _GZIP: Final = b"\x1f\x8b"
+_GZIP_BITS: Final = 31  # The largest window, and a head and a checksum of gzip around it
 _PIECE: Final = 1 << 18
 BOM: Final = b"\xef\xbb\xbf"
 
@@ -289,7 +289,7 @@ def iterate_lines(source: Path | bytes, problems: list[Problem]) -> Iterator[tup
                     line = line.removeprefix(BOM)
                 if line := line.strip(b" \t\r\n\0"):
                     yield number, line
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+    except (EOFError, zlib.error) as error:
         problems.append(Problem(number + 1, f"the compressed file is damaged from here on: {error}"))
     except OSError as error:
         name = source if isinstance(source, Path) else "the data"
@@ -302,22 +302,34 @@ def open_source(source: Path | bytes) -> Iterator[io.BufferedIOBase]:
     raw = io.BytesIO(source) if isinstance(source, bytes) else source.open("rb", buffering=0)
     with io.BufferedReader(raw) as plain:
         if plain.peek(2).startswith(_GZIP):
-            with gzip.GzipFile(fileobj=plain, mode="rb") as unpacked:
-                yield io.BufferedReader(_UnpackedPieces(unpacked), _PIECE)
+            yield io.BufferedReader(_UnpackedPieces(plain), _PIECE)
         else:
             yield plain
 
 
 class _UnpackedPieces(io.RawIOBase):
-    """Hands on what a gzipped file unpacks at once; line by line it unpacks a few kilobytes each time."""
+    """Hands on what a gzipped file unpacks, in large pieces: the module gzip unpacks a few kilobytes."""
 
-    def __init__(self, unpacked: gzip.GzipFile) -> None:
-        self._unpacked = unpacked
+    def __init__(self, packed: io.BufferedIOBase) -> None:
+        self._packed, self._rest = packed, b""
+        self._member = zlib.decompressobj(_GZIP_BITS)  # A file may have several, one after the other
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        part = self._unpacked.read1(len(buffer))
+        part = b""
+        while not part:
+            packed, self._rest = self._rest or self._packed.read(_CHUNK), b""
+            if not packed and not self._member.eof:
+                raise EOFError("it ends in the middle")
+            if not packed:
+                return 0
+            if self._member.eof:
+                if not (packed := packed.lstrip(b"\0")):
+                    continue
+                self._member = zlib.decompressobj(_GZIP_BITS)
+            part = self._member.decompress(packed, len(buffer))
+            self._rest = self._member.unconsumed_tail or self._member.unused_data
         buffer[: len(part)] = part
         return len(part)
