@@ -47,7 +47,7 @@ LONGEST_ANSWER: Final = 200
 WORK_TOKENS: Final = 1_800
 MEMORIES: Final = 3
 """Of a session, and as many of another session of the persona."""
-SESSIONS: Final = 24
+SESSIONS: Final = 16
 DRAWS: Final = 2_000
 
 
@@ -117,7 +117,8 @@ def choose_sessions(most: int) -> Iterator[tuple[Session, Session]]:
 
 
 def list_gold(session: Session) -> list[str]:
-    return [one.text for one in session.gold if one.by_user][:MEMORIES]
+    """Only ASCII: llama.cpp tells no probability of a token that is a part of a character."""
+    return [one.text for one in session.gold if one.by_user and one.text.isascii()][:MEMORIES]
 
 
 async def measure(weights: Path, most: int) -> list[Scored]:
