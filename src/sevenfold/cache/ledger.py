@@ -152,7 +152,13 @@ class Ledger:
     def before(self, request: Request) -> None:
         source, last, now = request.source, self._find_last_sent(request.source), self._clock.now()
         kept = self.warmth.until(request.frame)  # requests beside the conversation count, too
-        found = diagnose_prefix(last, request, now, kept) if last else PrefixDiagnosis(0, 0)
+        price = self.prices.of(request.frame.model)
+        keeps = price is None or price.keeps_thinking
+        found = (
+            diagnose_prefix(last, request, now, kept, keeps_thinking=keeps)
+            if last
+            else PrefixDiagnosis(0, 0)
+        )
         self.warmth.begin(source, now)
         self._found[source], self._against[source] = found, last
         expected = self._expected.get(source, "")
@@ -162,7 +168,7 @@ class Ledger:
         lost = min(found.lost, left)
         cost = self._price_loss(request.frame, lost, _count_hour_tokens(request.frame, lost, found.shared))
         why = expected or found.why
-        known = bool(expected) or last is None
+        known = bool(expected) or last is None or found.is_by_rule
         self._emit(Sending(source, tokens, found.shared, lost, why, cost, known))
 
     def after(self, request: Request, reply: Reply) -> float | None:
@@ -203,7 +209,8 @@ class Ledger:
         expected = self._expected.get(request.source, "")
         why = expected or (found.why if found else "") or _explain_by_provider(reply)
         cost = self._price_loss(request.frame, missing, min(missing, usage.cache_write_1h))
-        self._emit(CacheBroke(request.source, cached, usage.cache_read, why, cost, bool(expected)))
+        known = bool(expected) or (found is not None and found.is_by_rule)
+        self._emit(CacheBroke(request.source, cached, usage.cache_read, why, cost, known))
         return why
 
     def _price_loss(self, frame: Frame, tokens: int, hour: int) -> float:

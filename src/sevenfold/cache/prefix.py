@@ -12,12 +12,13 @@ more would miss everything, so the old mark stays until the new one is cached.
 
 from __future__ import annotations
 
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
+from sevenfold.core.messages import THOUGHTS, Image, Message, ToolResult
 from sevenfold.core.request import TTL_SECONDS, Frame, Request, encode_view
 from sevenfold.core.tokens import MessageSize, add_sizes
 from sevenfold.core.transcript import Id, Mark, PlacedMessage, View
@@ -42,14 +43,20 @@ def choose_breakpoints(view: View, *, writes: bool = True, sent: Id | None = Non
         return ()
     if sent is not None and (end := view.where(sent)) is not None:
         old = end if old is None else max(old, end)
+    # Some models forget what they thought when something new is said: what stood before that is found here.
+    said = old is not None and (
+        not writes or any(_says_something(p.message) for p in items[old + 2 : new + 1])
+    )
+    thought = find_forgotten(view, old + 1) if said and old is not None else None
+    earlier = {thought - 1} if thought else set[int]()
     if not writes:
-        return (items[old].id,) if old is not None else ()
+        return tuple([items[at].id for at in sorted({old, *earlier})]) if old is not None else ()
     last = find_frontier(view)
     known = [at for at in last[-3:-1] or last if at < new]
     wanted = {new, *(known if view.edited else known[-1:])}
     if old is not None and len(wanted) < MOST:
         added = sum(len(placed.message.content) for placed in items[old + 1 : new + 1])
-        wanted |= {old} if added > LOOKBACK else set()
+        wanted |= {old} if added > LOOKBACK else earlier
     return tuple([items[at].id for at in sorted(wanted)])
 
 
@@ -118,11 +125,28 @@ class PrefixDiagnosis(msgspec.Struct, frozen=True):
     lost: int
     why: str = ""
 
+    @property
+    def is_by_rule(self) -> bool:
+        """True if nothing was changed: what was added has this effect by the provider's rules."""
+        return self.why in (FIRST_PICTURE, FORGOTTEN)
+
+
+FIRST_PICTURE: Final = "the first picture: messages with and without one are cached apart"
+FORGOTTEN: Final = "this model forgets what it thought when something new is said"
+
 
 def diagnose_prefix(
-    last: SentRequest, request: Request, now: float, kept_until: float | None = None
+    last: SentRequest,
+    request: Request,
+    now: float,
+    kept_until: float | None = None,
+    *,
+    keeps_thinking: bool = True,
 ) -> PrefixDiagnosis:
-    """Compare a request with the last one of its kind. Nothing lost: `why` is empty."""
+    """Compare a request with the last one of its kind. Nothing lost: `why` is empty.
+
+    `keeps_thinking`: False for a model that forgets its thinking when something new is said.
+    """
     if not last.cached:
         return PrefixDiagnosis(0, 0)
     idle, ttl = now - last.at, TTL_SECONDS[last.frame.ttl]
@@ -131,7 +155,7 @@ def diagnose_prefix(
         return PrefixDiagnosis(head := _count_kept_head(last, request, idle), last.cached - head, why)
     why, shared = _frame_change(last.frame, request.frame, last.cached)
     if not why:
-        why, shared = _view_change(last, request.view)
+        why, shared = _view_change(last, request.view, keeps_thinking)
     return PrefixDiagnosis(shared, max(0, last.cached - shared), why)
 
 
@@ -180,22 +204,52 @@ def _parts_change(old: Frame, new: Frame) -> str:
     return f"part {', '.join(parts)}"
 
 
-def _view_change(last: SentRequest, view: View) -> tuple[str, int]:
-    was = last.view
-    if was.buffer is view.buffer and was.length <= view.length and _pins_grew(was, view):
-        return "", last.cached  # the same growing buffer: nothing before its end can have changed
-    same = 0
-    for a, b in zip(encode_view(was), encode_view(view), strict=False):
-        if a != b:
+def _view_change(last: SentRequest, view: View, keeps_thinking: bool) -> tuple[str, int]:
+    was, same = last.view, len(last.view)
+    if was.buffer is not view.buffer or was.length > view.length:  # a buffer only grows
+        pairs = enumerate(zip(encode_view(was), encode_view(view), strict=False))
+        same = next((at for at, (a, b) in pairs if a != b), min(len(was), len(view)))
+    if same < len(was):
+        return f"message {same + 1} of {len(was)} changed", _count_shared(last, same)
+    if not _pins_grew(was, view):
+        return "a cache edit changed", last.cached
+    new = [placed.message for placed in view.buffer.items[len(was) : len(view)]]
+    if any(map(_has_picture, new)) and not any(_has_picture(placed.message) for placed in was):
+        return FIRST_PICTURE, _count_shared(last, 0)
+    said = not keeps_thinking and any(map(_says_something, new))
+    if said and (at := find_forgotten(was, len(was))) is not None:
+        return FORGOTTEN, _count_shared(last, at)
+    return "", last.cached
+
+
+def _count_shared(last: SentRequest, messages: int) -> int:
+    """The cached tokens of the frame and so many messages."""
+    was, frame = last.view, last.frame.tokens
+    gone = sum((was[i].size for i in range(messages, len(was))), MessageSize())
+    whole = max(1, was.calibration.tokens(was.size) + frame)
+    share = (was.calibration.tokens(was.size - gone) + frame) / whole
+    return int(last.cached * min(1.0, share))
+
+
+def find_forgotten(view: View, end: int) -> int | None:
+    """The first message with thinking since something was said last before `end`, if there is one."""
+    first = None
+    for at in range(end - 1, -1, -1):
+        if _says_something(view[at].message):
             break
-        same += 1
-    if same == len(was) and _pins_grew(was, view):
-        return "", last.cached
-    kept = sum((was[i].size for i in range(same)), MessageSize())
-    whole = max(1, was.calibration.tokens(was.size) + last.frame.tokens)
-    share = (was.calibration.tokens(kept) + last.frame.tokens) / whole
-    what = f"message {same + 1} of {len(was)}" if same < len(was) else "a cache edit"
-    return f"{what} changed", int(last.cached * min(1.0, share))
+        first = at if any(isinstance(b, THOUGHTS) for b in view[at].message.content) else first
+    return first
+
+
+def _says_something(message: Message) -> bool:
+    return message.role == "user" and any(not isinstance(b, ToolResult) for b in message.content)
+
+
+def _has_picture(message: Message) -> bool:
+    inside = (
+        b.content for b in message.content if isinstance(b, ToolResult) and not isinstance(b.content, str)
+    )
+    return any(isinstance(b, Image) for b in chain(message.content, *inside))
 
 
 def _pins_grew(was: View, view: View) -> bool:

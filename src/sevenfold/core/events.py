@@ -51,7 +51,8 @@ class Sending(Event, frozen=True):
     lost: int  # Tokens that were sent before and will have to be paid for again
     why: str
     cost: float  # The cost of the loss, in the currency of the price table; 0 where no price is known
-    expected: bool  # True if a layer announced this break, or nothing is known to compare with
+    expected: bool
+    """True if a layer announced this break, a rule of the provider brings it, or nothing was sent before."""
 
 
 class CacheBroke(Event, frozen=True):

@@ -137,8 +137,8 @@ class CachedPrompt:
         return f"{section}[{i}] {kind}"
 
 
-def read_prompt(body: Json) -> CachedPrompt:
-    """The blocks of a request. It must have passed validation."""
+def read_prompt(body: Json, *, bare: bool = False) -> CachedPrompt:
+    """The blocks of a request. It must have passed validation. `bare`: hashed without the settings."""
     thinking = body.get("thinking") or {}
     contents = (to_blocks(message.get("content")) for message in body.get("messages") or ())
     settings = {
@@ -159,7 +159,7 @@ def read_prompt(body: Json) -> CachedPrompt:
                 chain.update(b"\0speed:" + encode(body.get("speed") or "standard"))
             if section == "messages":
                 prompt.system_end = len(prompt)
-                chain.update(b"\0settings:" + encode(prompt.settings))
+                chain.update(b"" if bare else b"\0settings:" + encode(prompt.settings))
             current = section
         data = encode(encode_canonical_block(block))
         chain.update(b"%c%d:" % (role, len(data)))

@@ -195,7 +195,7 @@ class BoundThinking:
         """Take down the thinking of a reply to this request."""
         signed = [str(block.get("signature")) for block in content if block["type"] == "thinking"]
         for signature in signed:
-            self._prefixes[signature].add(read_prompt(body).digests[-1])
+            self._prefixes[signature].add(read_prompt(body, bare=True).digests[-1])
 
     def check(self, body: Json, betas: str) -> Json:
         """The request without the thinking that is to be dropped; raises if it is to be refused."""
@@ -214,7 +214,7 @@ class BoundThinking:
     def _unreadable(self, body: Json) -> set[BlockPosition]:
         if not any(_thoughts(i, message) for i, message in enumerate(body["messages"])):
             return set()
-        prompt, wrong, before = read_prompt(body), set[BlockPosition](), b""
+        prompt, wrong, before = read_prompt(body, bare=True), set[BlockPosition](), b""
         for position, (section, i, j, kind) in enumerate(prompt.places):
             if section == "messages" and j == 0:
                 before = prompt.digests[position - 1] if position else b""
