@@ -461,9 +461,19 @@ def answering(body: Json) -> list[Json]:
     return [{"type": "text", "text": about}]
 
 
+def calling(body: Json) -> Sequence[Json]:
+    """The same with a call behind it."""
+    answer = answering(body)
+    use = {"type": "tool_use", "id": f"t{len(body['messages'])}", "name": "look_up", "input": {}}
+    return answer if "<summary>" in str(answer) else [*answer, use]
+
+
 @pytest.mark.real
 @pytest.mark.anyio
-async def test_on_the_wire_preparing_reads_what_the_callers_own_requests_had_cached(tmp_path: Path) -> None:
+@pytest.mark.parametrize("calls", [False, True], ids=["answered", "while a tool runs"])
+async def test_on_the_wire_preparing_reads_what_the_callers_own_requests_had_cached(
+    tmp_path: Path, calls: bool
+) -> None:
     anthropic = pytest.importorskip("anthropic")
     from sevenfold.models.anthropic import AnthropicSdk
 
@@ -471,15 +481,16 @@ async def test_on_the_wire_preparing_reads_what_the_callers_own_requests_had_cac
     events: list[Event] = []
     history: list[Any] = []
     async with (
-        Simulator(clock=ManualClock(), replies=answering) as sim,
+        Simulator(clock=ManualClock(), replies=calling if calls else answering) as sim,
         anthropic.AsyncAnthropic(base_url=sim.url, api_key="any", max_retries=0) as client,
     ):
-        settings = {"flags": NO_NOTES, "autoCompactPercent": 3}
+        settings = {"flags": {**NO_NOTES, "micro_cost": False}, "autoCompactPercent": 3}
         model = AnthropicSdk(client, "claude-sonnet-5")
         ctx = Context(model, settings=settings, environ={"HOME": str(tmp_path)})
         ctx.subscribe(events.append)
         for n in range(120):
-            history.append(said(f"item {n}"))
+            open = history[-1]["content"][-1] if calls and history else None
+            history.append(in_message(result(open.id, "found " * 300)) if open else said(f"item {n}"))
             request = ctx.prepare(history, system=SYSTEM * 5, tools=[tool], max_tokens=500)
             response = await client.messages.create(**request)
             ctx.record(response)

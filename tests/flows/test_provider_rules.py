@@ -31,7 +31,12 @@ def think_and_read(body: Json) -> Sequence[Json]:
     thought = {"type": "thinking", "thinking": f"After {len(said)} messages this is next. " * 40}
     if calls >= 2 * READS:
         return [thought, {"type": "text", "text": "Done."}]
-    use = {"type": "tool_use", "id": f"t{len(said)}", "name": "Read", "input": {"file_path": f"{len(said)}.txt"}}
+    use = {
+        "type": "tool_use",
+        "id": f"t{len(said)}",
+        "name": "Read",
+        "input": {"file_path": f"{len(said)}.txt"},
+    }
     return [thought, use]
 
 

@@ -211,11 +211,13 @@ class PrecomputedSummary:
 
 
 def _answered(request: Request) -> Request:
-    """The request without a reply whose tools are still running."""
+    """The request without a reply whose tools are still running: as it was sent."""
     view, end = request.view, len(request.view)
     while end and find_open_uses(make_view_before(view, end)):
         end -= 1
-    return request if end == len(view) else replace(request, view=make_view_before(view, end))
+    if not end or end == len(view):
+        return request
+    return replace(request, view=make_view_before(view, end), sent=view[end - 1].id)
 
 
 def _enough(planned: CompactionPlan) -> CompactionPlan:
