@@ -461,7 +461,7 @@ def answering(body: Json) -> list[Json]:
     return [{"type": "text", "text": about}]
 
 
-def calling(body: Json) -> Sequence[Json]:
+def calling(body: Json) -> list[Json]:
     """The same with a call behind it."""
     answer = answering(body)
     use = {"type": "tool_use", "id": f"t{len(body['messages'])}", "name": "look_up", "input": {}}

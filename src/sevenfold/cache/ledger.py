@@ -71,6 +71,7 @@ class CacheWarmth:
 BROKEN_BELOW: Final = 0.95  # Reading less than this share of what was cached is a break
 BROKEN_BY: Final = 2_000
 """... if it is also at least this many tokens less; fewer in a window below 200,000."""
+DELETED: Final = 1.25  # Times their estimate that results which were deleted from the cache may have had
 SIDE: Final = "side:"
 """The first part of the source of a lean request: it shares a prefix with no other request."""
 FORK, PLAIN, OF = "fork:", "-plain", "@"
@@ -200,7 +201,7 @@ class Ledger:
         if last is None or not last.cached:
             return ""
         deleted = sum(pin.frees for pin in request.view.pins[len(last.view.pins) :])
-        cached = last.cached - deleted  # tokens that new pins deleted are not missed
+        cached = last.cached - int(DELETED * deleted)  # tokens that new pins deleted are not missed
         if found is not None and request.source.startswith(FORK):
             cached = min(cached, found.shared)  # it may have forked before all of it was sent
         missing = cached - usage.cache_read

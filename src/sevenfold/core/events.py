@@ -52,7 +52,7 @@ class Sending(Event, frozen=True):
     why: str
     cost: float  # The cost of the loss, in the currency of the price table; 0 where no price is known
     expected: bool
-    """True if a layer announced this break, a rule of the provider brings it, or nothing was sent before."""
+    """True if a layer announced this break, a rule of the provider brings it, or nothing was sent yet."""
 
 
 class CacheBroke(Event, frozen=True):

@@ -13,7 +13,7 @@ from sevenfold.core.events import Cleared, Event, Failed
 from sevenfold.core.messages import Message, ToolResult, ToolUse, assistant, user
 from sevenfold.core.protocols import Capabilities, Layers
 from sevenfold.core.request import Frame, Request, encode_prefix
-from sevenfold.core.tokens import Pressure, Thresholds
+from sevenfold.core.tokens import Pressure, Thresholds, Usage, measure_message
 from sevenfold.core.transcript import Pin, Reply, Transcript
 from sevenfold.layers.l2_microcompaction.provider import CacheEditing, find_deleted_uses
 from sevenfold.models.anthropic_wire import encode_body
@@ -27,6 +27,7 @@ pytestmark = pytest.mark.anyio
 SETTINGS = MicroSettings(cache_edit_trigger=8, keep_recent=3)
 ABLE = Capabilities(edits_cache=True)
 PRESSURE = Pressure(1_000, Thresholds.of(200_000, 32_000))
+NOT_TOLD = Usage()
 
 
 def editing(
@@ -43,11 +44,13 @@ def editing(
     )
 
 
-def read(log: Transcript, n: int, path: str = "", content: str = "", tool: str = "Read") -> None:
+def read(
+    log: Transcript, n: int, path: str = "", content: str = "", tool: str = "Read", usage: Usage = NOT_TOLD
+) -> None:
     """One call and its result, as a turn writes them."""
     id = f"t{n}"
     args = {"file_path": path or f"src/f{n}.py"}
-    log.add(Reply(assistant(ToolUse(id, tool, args)), stop="tool_use"), by="model")
+    log.add(Reply(assistant(ToolUse(id, tool, args)), usage, stop="tool_use"), by="model")
     log.add(Message("user", (ToolResult(id, content or f"{n} " * 1_000),)), by="tools")
 
 
@@ -86,6 +89,28 @@ async def test_tokens_drop_and_the_whole_prefix_is_still_read(tmp_path: Path) ->
             assert row.shared is not None
             assert row.shared.blocks == row.shared.of_blocks
             assert row.tokens.input + row.tokens.cache_write_5m < 3_000
+
+
+async def test_where_our_estimate_is_too_high_the_error_does_not_grow_with_each_deletion(
+    tmp_path: Path,
+) -> None:
+    log, layer, frees = talk_of(0), editing(tmp_path), list[int]()
+    for n in range(80):
+        view = log.view
+        gone = [
+            result
+            for p in view
+            for result in p.message.results
+            if result.tool_use_id in find_deleted_uses(view)
+        ]
+        whole = view.size.tokens() - sum(measure_message(Message("user", (one,))).tokens() for one in gone)
+        read(log, n, usage=Usage(input=int(0.7 * whole)))
+        changes = await layer.fit(asked(log), PRESSURE)
+        frees += [change.frees for change in changes if isinstance(change, Pin)]
+        log.add(*changes, by="CacheEditing") if changes else None
+
+    assert len(frees) > 6
+    assert min(frees) > 0.7 * max(frees), "an error does not grow with each deletion"
 
 
 async def test_our_count_follows_what_was_deleted_before_the_provider_says_so(tmp_path: Path) -> None:

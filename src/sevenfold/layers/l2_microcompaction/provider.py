@@ -152,7 +152,7 @@ class CacheEditing:
         self._scan = ViewScan(self._settings.tools, parts.memory_folders)
         self._seen: tuple[object, object] = (None, None)
         self._gone: frozenset[str] = frozenset()
-        self._many = 0
+        self._many, self._deleted = 0, MessageSize()  # Of the results that were deleted
         self._not_before = 0
 
     async def fit(self, request: Request, pressure: Pressure) -> Sequence[Change]:
@@ -172,14 +172,15 @@ class CacheEditing:
         seen = view.pins, view.buffer
         if seen[0] is not self._seen[0] or seen[1] is not self._seen[1]:
             self._seen, self._gone = seen, find_deleted_uses(view)
-            self._many = sum(one.use.id in self._gone for one in self._scan.found)
+            gone = [one.size for one in self._scan.found if one.use.id in self._gone]
+            self._many, self._deleted = len(gone), sum(gone, MessageSize())
 
     def _delete(self, request: Request, left: int) -> Sequence[Change]:
         view = request.view
         here = [one for one in self._scan.found if one.use.id not in self._gone]
         unread = self._scan.requests  # nothing is deleted that the model has not had a chance to read
         old = [one for one in here[: -self._settings.keep_recent] if one.request < unread]
-        if estimate_freed_tokens(old, view) <= LINE * len(old):
+        if estimate_freed_tokens(old, view, self._deleted) <= LINE * len(old):
             return ()
         kept = self._kept(old, view)
         if len(kept) < len(old):  # the disk said no, and would say so again at the next step
@@ -187,7 +188,7 @@ class CacheEditing:
         if not kept:
             return ()
         done = [one for one, _ in kept]
-        ids, frees = tuple(one.use.id for one in done), estimate_freed_tokens(done, view)
+        ids, frees = tuple(one.use.id for one in done), estimate_freed_tokens(done, view, self._deleted)
         self._tell(request, ids, frees)
         lines = (f"- {describe_call(one.use)}: {path}" for one, path in kept)
         # First where they are: a write that is torn between the two deletes nothing.
@@ -225,13 +226,14 @@ def find_deleted_uses(view: View) -> frozenset[str]:
     )
 
 
-def estimate_freed_tokens(candidates: Sequence[Candidate], view: View) -> int:
-    """Tokens that the provider will count less, in the measure of its last count."""
+def estimate_freed_tokens(candidates: Sequence[Candidate], view: View, deleted: MessageSize) -> int:
+    """Tokens that the provider will count less, in the measure of its last count. `deleted`: what it has
+    not counted then any more. By size, not by what was estimated then: an error would grow each time.
+    """
     tokens = view.calibration.tokens(sum((one.size for one in candidates), MessageSize()))
     if view.reported is None:
         return tokens
-    before = sum(pin.frees for pin in view.pins)  # what went earlier is not in that count
-    counted = view.calibration.tokens(view.reported.size) - before
+    counted = view.calibration.tokens(view.reported.size - deleted)
     return int(tokens * min(1.0, view.reported.tokens / max(1, counted)))
 
 
