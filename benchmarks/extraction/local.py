@@ -21,7 +21,7 @@ from typing import Final
 import anyio
 import msgspec
 
-from benchmarks.extraction.answer_scores import AnswerScorer, open_scorer
+from benchmarks.answer_scores import AnswerScorer, open_scorer
 from benchmarks.extraction.coding import read_log
 from benchmarks.extraction.learning import STEPS, Day, make_first_request, make_frame, make_log
 from benchmarks.extraction.personas import Session, names, sessions

@@ -25,6 +25,7 @@ from sevenfold.core.messages import Message, user
 from sevenfold.core.tokens import REFERENCE_WINDOW, TEXT_RATE, count_bytes
 from sevenfold.core.transcript import PlacedMessage, Transcript
 from sevenfold.layers.l4_compaction import summary
+from sevenfold.layers.shared.facts import format_record
 from sevenfold.layers.shared.fidelity import (
     WEIGHTS,
     FoundShare,
@@ -101,7 +102,7 @@ def write_whole(case: Case) -> str:
 
 
 def write_from_record(case: Case, most: int) -> str:
-    record = user(summary.format_record(case.removed, most))
+    record = user(format_record(case.removed, most))
     asked = summary.format_directive(summary.ABOVE)
     reply = offline_reply((record,), summary.PLAIN, asked, room=int(budget(case) * TEXT_RATE))
     return put_words_in(summary.parse_summary(reply), case.removed)
@@ -143,7 +144,7 @@ def measure_lean(path: Path) -> list[LeanResult]:
 
 def measure_case(repository: str, case: Case) -> LeanResult:
     restored = list_restored(case.removed)
-    records = [summary.format_record(case.removed, most) for most in (0, SETTINGS.record_characters)]
+    records = [format_record(case.removed, most) for most in (0, SETTINGS.record_characters)]
     texts: dict[str, list[Message | str]] = {THERE: [records[1]]}
     for way, write in _WRITE.items():
         text = write(case)

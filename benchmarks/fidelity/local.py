@@ -40,6 +40,7 @@ from sevenfold.layers.l4_compaction.plan import split_rounds
 from sevenfold.layers.l7_agents.forks import ForkRunner
 from sevenfold.layers.parts import PlainConversation
 from sevenfold.layers.shared.boundary import TITLES, sum_sizes
+from sevenfold.layers.shared.facts import format_record
 from sevenfold.layers.shared.fidelity import WEIGHTS, FoundShare, extract_user_text, measure_fidelity
 from sevenfold.models import connect_model
 from sevenfold.testing.doubles import FakeClock, NoAccounts
@@ -131,7 +132,7 @@ def _count_unsaid(part: Sequence[PlacedMessage]) -> int:
 
 
 def _measure_record(part: Sequence[PlacedMessage], most: int) -> int:
-    return len(summary.format_record(part, most))
+    return len(format_record(part, most))
 
 
 # --- asking ---------------------------------------------------------------------------------------------

@@ -28,7 +28,14 @@ from sevenfold.core.messages import (
     user,
 )
 from sevenfold.core.protocols import Capabilities, Change, Layers
-from sevenfold.core.request import Frame, Request, complete_changes, has_paired_tools, measure_pressure
+from sevenfold.core.request import (
+    Frame,
+    Request,
+    complete_changes,
+    find_last_loop_thinking,
+    has_paired_tools,
+    measure_pressure,
+)
 from sevenfold.core.tokens import MessageSize, Thresholds, estimate_tokens
 from sevenfold.core.transcript import Mark, Replace, Reply, Transcript, View
 from sevenfold.layers.l3_session_memory.notes import NOTES
@@ -375,7 +382,7 @@ async def test_damaged_notes_are_put_back_before_they_are_used(tmp_path: Path) -
 
 
 @pytest.mark.anyio
-async def test_thinking_that_is_bound_keeps_an_open_loop_as_it_is(tmp_path: Path) -> None:
+async def test_a_loop_whose_thinking_is_bound_is_told_in_words(tmp_path: Path) -> None:
     def thinking(able: Capabilities) -> Noting:
         talk = full(tmp_path)
         talk.able = able
@@ -386,16 +393,30 @@ async def test_thinking_that_is_bound_keeps_an_open_loop_as_it_is(tmp_path: Path
         return talk
 
     bound = thinking(Capabilities(window=32_000, binds_thinking=True))
-    assert await bound.pay() == []
-    assert "thinking" in bound.of(Progress)[0].said
-
-    bound.answer("Done.")
-    bound.say("next")
-    await paid(bound, binds=True)
+    newest = bound.view[-1].message.results[0].text
+    text = await paid(bound, binds=True)
+    record = text[text.index("## What came after these notes") :]
+    assert record.count("[calls ") == record.count("[result: ") >= 2
+    assert newest in record, "what nobody has read yet is there whole"
     assert not any(isinstance(b, THOUGHTS) for m in bound.view.messages for b in m.content)
+    assert not any(message.tool_uses for message in bound.view.messages)
 
     dropped = Capabilities(window=32_000, binds_thinking=True, drops_thinking=True)
-    assert await thinking(dropped).pay()
+    assert "What came after" not in await paid(thinking(dropped))
+
+
+@pytest.mark.anyio
+async def test_thinking_that_is_bound_goes_when_the_loop_has_ended(tmp_path: Path) -> None:
+    talk = full(tmp_path)
+    talk.able = Capabilities(window=32_000, binds_thinking=True)
+    talk.open()
+    for n in range(70, 75):
+        talk.call(n, 0, 1_000, Thinking("hm", "signed"))
+    talk.answer("Done.")
+    talk.say("next")
+    covers(talk, len(talk.view) - 5)
+    assert "What came after" not in await paid(talk, binds=True)
+    assert not any(isinstance(b, THOUGHTS) for m in talk.view.messages for b in m.content)
 
 
 # --- an update on its way -------------------------------------------------------------------------------
@@ -597,9 +618,15 @@ def test_whatever_the_conversation_the_view_obeys_the_laws_afterwards(kept: Noti
     at = old.where(anchor)
     assert at is not None
     ids = {placed.id for placed in t.view}
-    assert all(old[n].id in ids for n in range(at + 1, len(old))), "all after the anchor is there"
-    typed = [placed.id for placed in old if placed.by == "user"]
-    assert not typed or typed[-1] in ids, "what the user said last is a message still"
+    later = [old[n] for n in range(at + 1, len(old))]
+    if lost := [placed for placed in later if placed.id not in ids]:
+        assert able.loses_thinking
+        assert find_last_loop_thinking(old) >= 0, "no cut spares bound thinking"
+        told = "\n".join(placed.message.text for placed in t.view if placed.by == "PayOut")
+        assert all(one.text[:200] in told for placed in lost for one in placed.message.results)
+    typed = [placed for placed in old if placed.by == "user"]
+    said = [placed.message.text for placed in t.view]
+    assert not typed or typed[-1].id in ids or typed[-1].message.text in said, "it is a message still"
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from sevenfold.core.errors import StorageFailure
 from sevenfold.core.events import Notice, Progress
 from sevenfold.core.messages import Message, user
 from sevenfold.core.protocols import Change, Fit
-from sevenfold.core.request import Request, find_last_loop_thinking
+from sevenfold.core.request import Request, find_last_loop_thinking, find_open_uses
 from sevenfold.core.tokens import TEXT_RATE, MessageSize, Pressure, count_bytes, scale_constant
 from sevenfold.core.transcript import Mark, PlacedMessage, Replace, View
 from sevenfold.layers.l3_session_memory.notes import Notebook, NotesLimits
@@ -50,6 +50,7 @@ from sevenfold.layers.shared.facts import (
     enclose_in_tag,
     escape_quote,
     format_quotes,
+    format_record,
     format_transcript_hint,
     level_sizes,
     number_turns,
@@ -120,6 +121,8 @@ _WHAT: Final = (
 _NOTES: Final = "## Notes on this session"
 _SAID: Final = "## What the user said, word for word, as far as it is not in the notes; oldest first"
 _TOLD: Final = "## What the program said about where this takes place"
+_LATER: Final = "## What came after these notes, without thoughts; long calls and results are cut"
+RETOLD, UNREAD = 2_000, 20_000  # Characters of each call and each result in it, and of the newest
 
 
 class NotesMessage(msgspec.Struct, frozen=True):
@@ -134,10 +137,10 @@ class NotesMessage(msgspec.Struct, frozen=True):
 
 
 def make_notes_message(
-    notes: str, gone: Facts, path: Path | None, room: int, *, asking: bool
+    notes: str, gone: Facts, path: Path | None, room: int, *, asking: bool, later: str = ""
 ) -> NotesMessage:
     """The message. `room`: tokens for what is quoted. `asking`: what the user said last is repeated behind
-    it, and is left out.
+    it, and is left out. `later`: a record of what the notes do not cover.
     """
     said = number_turns(gone.said)[: -1 if asking else None]
     told_there = " ".join(notes.split())
@@ -149,6 +152,8 @@ def make_notes_message(
         lines += ["", _TOLD, *told]
     if words := format_quotes(missing, byte - count_line_bytes(told)):
         lines += ["", _SAID, *words]
+    if later:
+        lines += ["", _LATER, escape_quote(later)]
     return NotesMessage(enclose_in_tag(TAG, lines), replace(gone, account=notes))
 
 
@@ -231,7 +236,7 @@ class NotesCompaction:
             tokens_before=pressure.tokens,
             tokens_after=tokens,
             last=draft.edits[-1].last,
-            kept_from=request.view[draft.cut].id,
+            kept_from=request.view[draft.cut].id if draft.cut < len(request.view) else -1,
             fidelity=score,
         )
         if said := await self._hooks.told(boundary, draft.quoted.text):
@@ -262,9 +267,11 @@ class NotesCompaction:
         able = self._parts.conversation.capabilities
         bound = find_last_loop_thinking(view) if able.loses_thinking else -1
         cut = find_tail_start(view, anchor, TailSize(keep, settings.keep_messages, most), loop, bound)
-        if cut is None and bound >= 0:
-            raise NotesNotUsable("the model still needs thinking that is bound to what stands before it")
-        if cut is None:
+        later = ""
+        if cut is None and bound >= 0:  # no cut spares this thinking: what it led to is told in words
+            *before, newest = list(view)[anchor + 1 :] or [view[-1]]
+            cut, later = len(view), f"{format_record(before, RETOLD)}\n{format_record([newest], UNREAD)}"
+        if cut is None or find_open_uses(view):
             raise NotesNotUsable("there is nothing that could leave the view without tearing something")
         apart = find_apart(view, 0, cut, words=True)
         asking = apart is None and is_question_before(view, cut)
@@ -272,7 +279,7 @@ class NotesCompaction:
         removed = [view[at] for at in range(cut) if at != apart]
         gone = collect_removed_facts(removed, view.marks, started=not self._parts.restorer.sources)
         text = make_notes_message(
-            notes, gone, self._parts.conversation.transcript_path, room, asking=asking
+            notes, gone, self._parts.conversation.transcript_path, room, asking=asking, later=later
         )
         question = repeat_question(gone) if asking else ()
         edits = make_replacements(view, 0, cut, apart, user(text.text), question)

@@ -24,18 +24,7 @@ from msgspec.structs import replace
 
 from sevenfold.core.errors import BadRequest, ModelFailure, PromptTooLong
 from sevenfold.core.events import Emit, Progress
-from sevenfold.core.messages import (
-    Block,
-    Document,
-    Image,
-    Message,
-    Opaque,
-    Text,
-    ToolResult,
-    ToolUse,
-    user,
-    write_directive,
-)
+from sevenfold.core.messages import Message, ToolResult, user, write_directive
 from sevenfold.core.protocols import Forker
 from sevenfold.core.request import Frame, Request, find_open_uses
 from sevenfold.core.tokens import Usage
@@ -47,6 +36,7 @@ from sevenfold.layers.shared.facts import (
     enclose_in_tag,
     escape_quote,
     format_quote,
+    format_record,
     format_transcript_hint,
     summarise_call,
 )
@@ -291,41 +281,6 @@ def format_unread(view: View, most: int) -> str:
     newest = find_unread_results(view)
     share = most // max(1, len(newest))
     return "\n".join(f"{call} gave:\n{escape_quote(clip_text(text, share))}" for call, text in newest)
-
-
-# --- as a record --------------------------------------------------------------------------------------
-
-
-def format_record(placed: Sequence[PlacedMessage], most: int = 0) -> str:
-    """A stretch of conversation as plain text, for a request that has nothing else: images as markers.
-
-    `most`: characters of what a tool was given or answered; 0: all of them.
-    """
-    lines = ["<record>"]
-    for one in placed:
-        role = one.message.role if one.by != "tools" else "tools"
-        blocks = [text for block in one.message.content if (text := _plain_summary(block, most))]
-        lines += [f"<{role}>", *blocks, f"</{role}>"]
-    return "\n".join([*lines, "</record>"])
-
-
-def _plain_summary(block: Block, most: int = 0) -> str:
-    match block:
-        case Text(text):
-            return text
-        case ToolUse():
-            text = msgspec.json.encode(block.input).decode("utf-8")
-            return f"[calls {block.name}: {clip_text(text, most) if most else text}]"
-        case ToolResult(_, content, failed):
-            text = content if isinstance(content, str) else "\n".join(map(_plain_summary, content))
-            return f"[{'error' if failed else 'result'}: {clip_text(text, most) if most else text}]"
-        case Image():
-            return "[image]"
-        case Document():
-            return "[document]"
-        case Opaque(kind):
-            return f"[{kind}]"
-    return ""
 
 
 ASKED: Final = 800  # Tokens of the question, about

@@ -20,6 +20,7 @@ from sevenfold.core.messages import (
     Image,
     Json,
     Message,
+    Opaque,
     Text,
     ToolResult,
     ToolUse,
@@ -487,3 +488,38 @@ def enclose_in_tag(tag: str, lines: Iterable[str]) -> str:
     """Between tags, which nothing inside can end before its time."""
     text = "\n".join(lines).replace(f"</{tag}>", f"<\\/{tag}>")
     return strip_half_characters(f"<{tag}>\n{text}\n</{tag}>")
+
+
+# --- as a record --------------------------------------------------------------------------------------
+
+
+def format_record(placed: Sequence[PlacedMessage], most: int = 0) -> str:
+    """A stretch of conversation as plain text, for a request that has nothing else: images as markers.
+
+    `most`: characters of what a tool was given or answered; 0: all of them.
+    """
+    lines = ["<record>"]
+    for one in placed:
+        role = one.message.role if one.by != "tools" else "tools"
+        blocks = [text for block in one.message.content if (text := _format_block(block, most))]
+        lines += [f"<{role}>", *blocks, f"</{role}>"]
+    return "\n".join([*lines, "</record>"])
+
+
+def _format_block(block: Block, most: int = 0) -> str:
+    match block:
+        case Text(text):
+            return text
+        case ToolUse():
+            text = msgspec.json.encode(block.input).decode("utf-8")
+            return f"[calls {block.name}: {clip_text(text, most) if most else text}]"
+        case ToolResult(_, content, failed):
+            text = content if isinstance(content, str) else "\n".join(map(_format_block, content))
+            return f"[{'error' if failed else 'result'}: {clip_text(text, most) if most else text}]"
+        case Image():
+            return "[image]"
+        case Document():
+            return "[document]"
+        case Opaque(kind):
+            return f"[{kind}]"
+    return ""
