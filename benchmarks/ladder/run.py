@@ -241,7 +241,7 @@ async def drive(
         environ = {"HOME": str(folder), "PATH": "/usr/bin:/bin", "ANTHROPIC_API_KEY": "k"}
         environ["ANTHROPIC_BASE_URL"] = simulator.url
         options: Json = {"home": folder / "home", "environ": environ, "clock": clock, "interactive": True}
-        fixed = {"window": task.window, "maxSteps": task.calls_per_turn + 10, "dailyBackgroundLimit": None}
+        fixed = {"window": task.window, "maxSteps": task.calls_per_turn + 10}
         settings = {**fixed, **task.settings}
         model = connect(simulator.url, task.model) if connect else task.model
         async with Session(model, project, settings=settings, **options) as session:

@@ -192,7 +192,6 @@ class RecordedConversation:
                     "flags": ALONE,
                     "window": self.window,
                     "maxSteps": 1_000,
-                    "dailyBackgroundLimit": None,
                 },
             ) as session:
                 session.subscribe(events.append)

@@ -609,6 +609,7 @@ POLICIES: Final[dict[PolicyName, Json]] = {
         "extraction": {"batch": 1, "leastRequests": 0, "patient": False},
         "dream": {"leastRequests": 0},
         "sideWork": "fork",
+        "dailyBackgroundLimit": 200.0,  # Notes on a million tokens: with 5 they end after an hour
         "flags": {"micro_api": False},
     },
     "balanced": {},

@@ -328,7 +328,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         Annotated[float, Meta(ge=0)] | None,
         describe(
             "The most that work in the background may cost in a day, in the currency of the price "
-            "table. null: no limit.",
+            "table; under `specified` 200. null: no limit.",
             1.0,
         ),
     ] = 5.0
