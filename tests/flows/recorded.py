@@ -187,12 +187,7 @@ class RecordedConversation:
                 clock=self.clock,
                 interactive=True,
                 layers=watch.add_to,
-                settings={
-                    "policy": name,
-                    "flags": ALONE,
-                    "window": self.window,
-                    "maxSteps": 1_000,
-                },
+                settings={"policy": name, "flags": ALONE, "window": self.window, "maxSteps": 1_000},
             ) as session:
                 session.subscribe(events.append)
                 session.subscribe(watch.note_event)

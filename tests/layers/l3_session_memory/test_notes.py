@@ -454,6 +454,17 @@ async def test_what_stands_in_every_request_is_no_growth(tmp_path: Path, window:
     assert await talk.reply(), "what the conversation itself grows by counts"
 
 
+async def test_where_no_answer_would_fit_behind_the_conversation_no_model_is_asked(tmp_path: Path) -> None:
+    talk = Noting(tmp_path, able=Capabilities(window=8_000))
+    talk.says(talk.edits(Current_state="begun"))
+    talk.say("Read them all.")
+    for n in range(12):
+        talk.call(n, 0, 2_400)
+
+    assert await talk.reply() == []
+    assert talk.model.requests == []
+
+
 # --- what -----------------------------------------------------------------------------------------------
 
 

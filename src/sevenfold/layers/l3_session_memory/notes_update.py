@@ -170,6 +170,8 @@ class NotesUpdater:
             return ()
         if not self._due(request.view, tokens):
             return ()
+        if self._measure_room(request) < scale_constant(ANSWER, self._parts.window):
+            return ()
         before = self._low, self._calls
         self._low, self._calls = tokens, 0
         self._failures += 1  # until it has worked: whatever breaks, it does not go on for ever
@@ -235,7 +237,8 @@ class NotesUpdater:
         tools = NotesEdits(book.path, notes)
         asked = book.wording.asking(notes, book.path, limits, edits=edits, last=self._refused_for)
         directive = user(write_directive(KIND, f"n-{view[-1].id}", asked))
-        said = await side(directive, tools=tools, max_tokens=2 * limits.total)
+        most = 2 * limits.total if side.lean else min(2 * limits.total, self._measure_room(cached))
+        said = await side(directive, tools=tools, max_tokens=most)
         after = tools.text if edits else book.wording.told(notes, said.reply.message.text)
         after = strip_half_characters(normalise_text(after)).strip("\n") + "\n"
         if generation != self._generation:
@@ -255,6 +258,10 @@ class NotesUpdater:
         new = make_lean_messages(view.since(had.last if had else None), view)
         asked = ASKED + estimate_tokens(notes)
         return SideQuestion(KIND, new, tools=(EDIT,), asked=asked, output=ANSWER)
+
+    def _measure_room(self, request: Request) -> int:
+        """The tokens that a fork of this request may answer with."""
+        return self._parts.window - request.tokens - ASKED - self.limits.total
 
     @property
     def limits(self) -> NotesLimits:
