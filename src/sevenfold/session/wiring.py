@@ -130,6 +130,7 @@ def make_side_work(session: Session, fork: Forker, spending: SpendingFile) -> Si
         CappedForker(lean, prices, spending, emit, cached=False),
         lambda model: find_side_model(session),
         lambda name: find_capabilities(name).window,
+        lean,
     )
     return SideWork(fork, prices, clock, emit, settings.side_work, small)
 

@@ -64,6 +64,7 @@ class SideQuestion(msgspec.Struct, frozen=True):
     output: int = 0  # Tokens of the answer, about
     rounds: int = 1  # Replies that it probably takes
     steps: int = 1  # Replies that it may take
+    awaited: bool = False  # True if the user waits for it: it is no background work
 
 
 class SidePrices(msgspec.Struct, frozen=True):
@@ -182,6 +183,7 @@ class SmallModel:
     ask: Forker
     name: Callable[[str], str]  # Its name, by that of the conversation's model
     window: Callable[[str], int]  # Its window, by its own name
+    ask_now: Forker | None = None  # The way for what the user waits for, whatever background work may cost
 
 
 @dataclass(slots=True)
@@ -204,7 +206,8 @@ class SideWork:
         if self.small is None or prices.way == "fork":
             return SideRequest(self, self.fork, request, question.kind, lean=False)
         lean = self.make_lean_request(request, question)
-        return SideRequest(self, self.small.ask, lean, question.kind, lean=True)
+        ask = (question.awaited and self.small.ask_now) or self.small.ask
+        return SideRequest(self, ask, lean, question.kind, lean=True)
 
     def _find_small(self, request: Request) -> str:
         return self.small.name(request.frame.model) if self.small is not None else ""
