@@ -87,6 +87,7 @@ def is_lasting(text: str) -> bool:
 
 
 BY: Final = "Extraction"
+EARLIER: Final = "EarlierWords"  # The look at what ended sessions left, as work in the background
 KIND: Final = "extract"
 FAILURES: Final = 3  # So many in a row, and nothing is tried until the next session
 ANSWER: Final = 8_000  # Tokens of a reply: a handful of memories
@@ -116,7 +117,7 @@ class Extraction:
             return ()
         marks = await self._alone(partial(self._looked_through, request, "turn"))
         if self._earlier_waits:
-            self._learning.start(BY, partial(self.take_up, request))
+            self._learning.start(EARLIER, partial(self.take_up, request))
         return marks
 
     @property
