@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -115,6 +116,15 @@ def find_side_model(session: Session) -> str:
     return find_small_model(session.ledger.prices, main, wanted)
 
 
+def _find_window(session: Session, name: str) -> int:
+    """The window of a model that side work is asked of, by the rule of the session."""
+    settings, main = session.settings, session.model
+    if name == main.name:
+        return main.capabilities.window
+    own = session.ledger.prices.limits(name)
+    return find_capabilities(name, betas=settings.betas, window=settings.window, own=own).window
+
+
 def _find_chooser(session: Session) -> str | None:
     """The model that chooses memories. That is a request of its own anyway, so the small one is cheaper."""
     settings, costs = session.settings, not session.ledger.prices.is_free(session.model.name)
@@ -126,11 +136,13 @@ def make_side_work(session: Session, fork: Forker, spending: SpendingFile) -> Si
     """The side work of a session: by this fork, or by requests of its own to the small model."""
     settings, prices, clock, emit = session.settings, session.ledger.prices, session.clock, session.emit
     lean = ForkRunner(SideConversation(session, find_side_model), session.ledger, clock, emit, source=SIDE)
+    same = replace(lean, conversation=SessionConversation(session))
     small = SmallModel(
         CappedForker(lean, prices, spending, emit, cached=False),
         lambda model: find_side_model(session),
-        lambda name: find_capabilities(name).window,
+        partial(_find_window, session),
         lean,
+        CappedForker(same, prices, spending, emit, cached=False),
     )
     return SideWork(fork, prices, clock, emit, settings.side_work, small)
 
