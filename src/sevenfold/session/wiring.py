@@ -12,7 +12,7 @@ from sevenfold.cache.ledger import SIDE
 from sevenfold.core.events import Emit, Failed
 from sevenfold.core.messages import Message
 from sevenfold.core.protocols import Accounts, Capabilities, Forker, Model, Tools
-from sevenfold.core.tokens import Thresholds
+from sevenfold.core.tokens import Thresholds, Usage
 from sevenfold.core.transcript import Entry, Transcript
 from sevenfold.hooks.hooks import HookedTools
 from sevenfold.layers.l2_microcompaction.provider import ProviderEdits
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from sevenfold.cache.ledger import Ledger
     from sevenfold.session.session import Session
 
+_CHOICE: Final = Usage(input=1_500, output=200)  # What a choice of memories uses, about
 _TITLED: Final = "What this session is called, by the notes on it."
 
 
@@ -91,8 +92,8 @@ class SessionConversation:
 class SideConversation(SessionConversation):
     """The same with the model for side work, which may be another provider's."""
 
-    def __init__(self, session: Session, wanted: Callable[[Session], str | None]) -> None:
-        """`wanted`: the name of the model to ask; None: the conversation's own."""
+    def __init__(self, session: Session, wanted: Callable[[Session], str]) -> None:
+        """`wanted`: the name of the model to ask."""
         super().__init__(session)
         self._wanted = wanted
 
@@ -125,11 +126,17 @@ def _find_window(session: Session, name: str) -> int:
     return find_capabilities(name, betas=settings.betas, window=settings.window, own=own).window
 
 
-def _find_chooser(session: Session) -> str | None:
-    """The model that chooses memories. That is a request of its own anyway, so the small one is cheaper."""
-    settings, costs = session.settings, not session.ledger.prices.is_free(session.model.name)
-    small = settings.side_work == "small" or (settings.side_work == "cheapest" and costs)
-    return settings.recall.model or (find_side_model(session) if small else None)
+def _find_chooser(session: Session) -> tuple[str, str]:
+    """The model that chooses memories, and why that one. It gets a request of its own in any case."""
+    settings, main, small = session.settings, session.model.name, find_side_model(session)
+    if settings.recall.model:
+        return settings.recall.model, "the setting recall.model says so"
+    if settings.side_work != "cheapest":
+        return small if settings.side_work == "small" else main, "the setting sideWork says so"
+    less, more = map(session.ledger.prices.of, (small, main))
+    if less and more and less.cost(_CHOICE) < more.cost(_CHOICE):
+        return small, f"it costs less than {main}"
+    return main, "no small model is known to cost less"
 
 
 def make_side_work(session: Session, fork: Forker, spending: SpendingFile) -> SideWork:
@@ -154,7 +161,7 @@ def make_layer_parts(session: Session, accounts: Accounts, summaries: ServerSumm
     conversation = SessionConversation(session)
     spending = SpendingFile(at.environment.home, settings.daily_background_limit, clock)
     forks = ForkRunner(conversation, accounts, clock, emit)
-    chooser = ForkRunner(SideConversation(session, _find_chooser), accounts, clock, emit)
+    chooser = ForkRunner(SideConversation(session, lambda s: _find_chooser(s)[0]), accounts, clock, emit)
     capped = CappedForker(forks, ledger.prices, spending, emit)
     parts = LayerParts(
         conversation=conversation,
@@ -198,6 +205,7 @@ def _make_recall_parts(session: Session, chooser: ForkRunner, fork: CappedForker
         newest=store.newest,
         fork=fork,
         model=lambda: chooser.conversation.model.name,
+        why=lambda: _find_chooser(session)[1],
         start=session.tray.start,
     )
 

@@ -319,7 +319,8 @@ class RecallSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     model: Annotated[
         str | None,
         describe(
-            "Which model chooses; a small one will do. Unset: the model of the conversation.",
+            "Which model chooses; a small one will do. Unset: the small model of `sideWork` where it costs "
+            "less, else the model of the conversation.",
             "claude-haiku-4-5",
         ),
     ] = None
