@@ -40,7 +40,7 @@ async def wire(tmp_path: Path) -> AsyncIterator[tuple[Place, Simulator]]:
 async def talk(here: Place, side_work: str, **settings: Any) -> dict[str, str]:
     """A session in which lasting things are said; the memories it leaves behind."""
     here.home = here.home.with_name(f"home-{side_work}")
-    given = {"sideWork": side_work, "flags": NO_NOTES, **settings}
+    given = {"sideWork": side_work, "flags": NO_NOTES, "extraction": {"batch": 1}, **settings}
     async with here.session(MODEL, interactive=True, settings=given) as session:
         for text in SAID:
             await session.ask(text)

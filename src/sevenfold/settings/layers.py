@@ -351,8 +351,8 @@ class ExtractionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
     batch: Annotated[
         Count,
         describe(
-            "Where tokens cost money: after so many of your messages, or at the end of the session; at "
-            "once when you say something lasting. 1: after every turn.",
+            "Where tokens cost money: after so many of your messages, or at the end of the session. 1: "
+            "after every turn.",
             1,
         ),
     ] = 8
