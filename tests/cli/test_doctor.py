@@ -37,7 +37,7 @@ def test_a_fresh_machine_is_fine(here: Here, world: World) -> None:
 def test_it_looks_at_everything(here: Here) -> None:
     assert set(checks(here)) >= {
         *("python", "sevenfold", "home", "project", "trust", "settings", "model", "key", "endpoint"),
-        *("memory", "bash", "git", "rg", "sandbox", "prices", "flags"),
+        *("memory", "bash", "git", "rg", "sandbox", "prices", "policy", "flags"),
     }
 
 
@@ -170,6 +170,12 @@ def test_flags_that_were_changed_are_named(here: Here, world: World) -> None:
     world.settings({"flags": {"notes": False, "snip": True}})
 
     assert checks(here)["flags"][0]["found"] == "notes off, snip on"
+
+
+def test_it_names_the_policy_in_force(here: Here, world: World) -> None:
+    assert checks(here)["policy"][0]["found"] == "balanced"
+    world.settings({"policy": "thrifty"})
+    assert "thrifty" in here("doctor").out
 
 
 def test_a_missing_shell_has_to_be_fixed(here: Here, world: World) -> None:

@@ -6,12 +6,14 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from flows.test_session import Place
 
-from sevenfold.core.messages import Block, Json
+from sevenfold.core.messages import Block
 from sevenfold.core.protocols import Capabilities
 from sevenfold.core.request import Request
 from sevenfold.core.transcript import Reply
@@ -28,14 +30,16 @@ SETTINGS = {"flags": {"dream": False}, "notes": {"firstAt": 1, "grownBy": 0, "to
 class BusyModel:
     """The offline engine, which needs for side work as long as nobody lets it go on."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "local:busy") -> None:
         self._engine = OfflineEngine(32_000)
-        self.name = "local:busy"
+        self.name = name
         self.capabilities = Capabilities(window=32_000, max_output=2_000, one_at_a_time=True)
         self.go_on = anyio.Event()
         self._begun = defaultdict[str, anyio.Event](anyio.Event)
         self.beside: list[tuple[str, ...]] = []  # What was still at work as the user's question came
         self._working: list[str] = []
+        self.lingers: set[str] = set()
+        self.ending = anyio.Event()
 
     async def stream(self, request: Request) -> AsyncGenerator[str | Block | Reply, None]:
         source = request.source
@@ -49,7 +53,17 @@ class BusyModel:
             async for part in self._engine.stream(request):
                 yield part
         finally:
+            if source in self.lingers:  # closing a connection takes its time
+                self.lingers.remove(source)
+                self.ending.set()
+                with anyio.CancelScope(shield=True):
+                    for _ in range(5_000):
+                        await anyio.lowlevel.checkpoint()
             self._working.remove(source)
+
+    def forget(self) -> None:
+        """Wait for requests to come."""
+        self._begun.clear()
 
     async def wait_until_begun(self, *sources: str) -> None:
         with anyio.fail_after(30):
@@ -58,7 +72,7 @@ class BusyModel:
 
 
 def open_session(
-    here: Place, model: BusyModel, *, interactive: bool = True, **more: Json
+    here: Place, model: BusyModel, *, interactive: bool = True, **more: Any
 ) -> AbstractAsyncContextManager[Session]:
     return here.session(model, interactive=interactive, settings={**SETTINGS, **more})
 
@@ -92,6 +106,61 @@ async def test_what_an_earlier_session_left_makes_room_and_is_taken_up_at_the_en
         model.go_on.set()
 
     assert left.list_sessions() == []
+
+
+async def test_what_was_broken_off_twice_is_let_finish(tmp_path: Path) -> None:
+    here, model = Place(tmp_path, ""), BusyModel()
+    async with open_session(here, model) as session:
+        for _ in range(3):
+            model.forget()
+            await session.ask(AUDIT)
+            await model.wait_until_begun("fork:notes", "fork:extract")
+        await session.ask("What is in this folder?")
+        assert model.beside == [(), (), (), ("fork:notes", "fork:extract")]
+        model.go_on.set()
+
+
+async def test_what_several_sessions_left_has_made_room_before(tmp_path: Path) -> None:
+    here, model = Place(tmp_path, ""), BusyModel()
+    for _ in range(3):
+        async with open_session(here, model, extraction={"drainSeconds": 0}) as session:
+            await session.ask(AUDIT)
+    model.forget()
+    async with open_session(here, model) as session:
+        await model.wait_until_begun("side:extract")
+        await session.ask("What is in this folder?")
+        assert model.beside[-1] == ("side:extract",)
+        model.go_on.set()
+
+
+@pytest.mark.parametrize(("name", "small"), [("gpt-5.4", None), ("local:busy", "gpt-5.4-nano")])
+async def test_where_side_work_is_paid_for_it_is_not_asked_for_twice(
+    tmp_path: Path, name: str, small: str | None
+) -> None:
+    """A gateway on this machine, behind which a provider is."""
+    here, model = Place(tmp_path, ""), BusyModel(name)
+    each = {"batch": 1, "leastRequests": 0}
+    async with open_session(here, model, sideWork="fork", sideModel=small, extraction=each) as session:
+        await session.ask(AUDIT)
+        await model.wait_until_begun("fork:extract")
+        await session.ask("What is in this folder?")
+        assert "fork:extract" in model.beside[-1]
+        model.go_on.set()
+
+
+async def test_what_the_user_stopped_while_it_made_room_is_looked_at_in_the_end(tmp_path: Path) -> None:
+    here, model = Place(tmp_path, ""), BusyModel()
+    async with open_session(here, model, flags={"dream": False, "notes": False}) as session:
+        await session.ask(AUDIT)
+        await model.wait_until_begun("fork:extract")
+        model.lingers.add("fork:extract")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(session.ask, "What is in this folder?")
+            await model.ending.wait()
+            model.go_on.set()
+            assert session.stop()
+
+    assert WaitingFolder(session.places.project).list_sessions() == []
 
 
 async def test_a_program_does_not_wait_and_its_notes_are_not_broken_off(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ import pytest
 from flows.test_session import Place
 from flows.wire import SteadySimulator
 
+from sevenfold.cache.prices import Prices
 from sevenfold.core.errors import SevenfoldError
-from sevenfold.core.events import Failed, Notice, SideWorkChosen
+from sevenfold.core.events import CacheBroke, Failed, Notice, SideWorkChosen
 from sevenfold.offline import encode_reply
 from sevenfold.session.session import Session
 from sevenfold.simulator import ManualClock, Simulator
@@ -146,6 +147,52 @@ async def test_words_said_with_memory_off_are_not_looked_at_when_the_session_goe
     saved = "\n".join(read_memories(on).values())
     assert "wedding" in saved.lower()
     assert "audit" not in saved.lower()
+
+
+async def test_where_the_small_model_cannot_be_used_the_model_of_the_conversation_looks_at_once(
+    wire: tuple[Place, Simulator],
+) -> None:
+    here, simulator = wire
+    left = await say(here, AUDIT)
+    simulator.api.models = [MODEL]
+    now = {"extraction": {"leastRequests": 0}, **ONLY}
+    async with here.session(MODEL, interactive=True, settings=now, resume=(await say(here, "Hm.")).id):
+        pass
+
+    assert "audit" in "\n".join(read_memories(left)).lower()
+    assert left.id not in list_waiting(left)
+    rows = [(row.source, row.model, row.status) for row in simulator.ledger.rows if row.source != "main"]
+    assert rows[:2] == [("side:extract", "claude-haiku-4-5", 404), ("side:extract", MODEL, 200)]
+    assert here.of(Failed) == here.of(CacheBroke) == []
+
+
+LONG = " ".join(f"Point {n}: region {n * 7} reports figure {n * 13}." for n in range(300))
+
+
+@pytest.mark.parametrize("model", [MODEL, "openai:qwen3"])
+async def test_no_more_is_asked_at_once_than_fits_the_window_that_the_user_has_named(
+    tmp_path: Path, model: str
+) -> None:
+    table = tmp_path / "prices.toml"
+    table.write_text('[models."claude-haiku-4-5"]\nwindow = 12000\nmax_output = 4000\n', encoding="utf-8")
+    async with Simulator(
+        replies=encode_reply,
+        clock=ManualClock(),
+        prices=Prices.load(table),
+        window=None if model == MODEL else 12_000,
+    ) as simulator:
+        here = Place(tmp_path, simulator.url)
+        here.environ.update(OPENAI_BASE_URL=f"{simulator.url}/v1", OPENAI_API_KEY="k")
+        for text in (AUDIT, WEDDING, AUDIT):
+            left = await say(here, f"{text} {LONG}")
+        assert len(list_waiting(left)) == 3
+        if model != MODEL:
+            here.environ["SEVENFOLD_WINDOW"] = "12000"
+        now = {**ONLY, "prices": str(table), "extraction": {"leastRequests": 0}}
+        async with here.session(model, interactive=True, settings=now):
+            pass
+    assert {row.status for row in simulator.ledger.rows} == {200}
+    assert list_waiting(left) == here.of(Failed) == []
 
 
 async def test_what_waits_is_kept_while_memory_is_off_and_what_is_said_then_never_waits(

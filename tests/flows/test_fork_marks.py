@@ -61,7 +61,8 @@ async def test_a_fork_reads_what_its_parent_marked_though_that_request_added_thi
 ) -> None:
     here, simulator = wire
     flags = {"dream": False, "notes": kind == "notes", "extraction": kind == "extract"}
-    settings = {"flags": flags, "sideWork": "fork", "notes": {"priced": True}}
+    each = {"batch": 1, "leastRequests": 0}
+    settings = {"flags": flags, "sideWork": "fork", "notes": {"priced": True}, "extraction": each}
     options: dict[str, Any] = {"interactive": True, "settings": settings}
     async with (
         anthropic.AsyncAnthropic(api_key="k", base_url=simulator.url) as client,

@@ -40,7 +40,7 @@ async def wire(tmp_path: Path) -> AsyncIterator[tuple[Place, Simulator]]:
 async def talk(here: Place, side_work: str, **settings: Any) -> dict[str, str]:
     """A session in which lasting things are said; the memories it leaves behind."""
     here.home = here.home.with_name(f"home-{side_work}")
-    given = {"sideWork": side_work, "flags": NO_NOTES, **settings}
+    given = {"sideWork": side_work, "flags": NO_NOTES, "extraction": {"batch": 1}, **settings}
     async with here.session(MODEL, interactive=True, settings=given) as session:
         for text in SAID:
             await session.ask(text)
@@ -88,6 +88,40 @@ async def test_lean_notes_tell_what_was_said(wire: tuple[Place, Simulator]) -> N
     first = next(row for row in simulator.ledger.rows if row.source == "side:notes")
     assert first.model == SMALL
     assert here.of(CacheBroke) == []
+
+
+@pytest.mark.parametrize(
+    ("main", "settings", "chosen", "why"),
+    [
+        (MODEL, {}, SMALL, f"it costs less than {MODEL}"),
+        (SMALL, {"sideModel": MODEL}, SMALL, "no small model is known to cost less"),
+        (SMALL, {"sideModel": MODEL, "sideWork": "small"}, MODEL, "the setting sideWork says so"),
+        (MODEL, {"sideWork": "fork"}, MODEL, "the setting sideWork says so"),
+        (
+            MODEL,
+            {"recall": {"selector": "model", "model": MODEL}},
+            MODEL,
+            "the setting recall.model says so",
+        ),
+    ],
+)
+async def test_memories_are_chosen_by_the_small_model_where_it_costs_less_or_you_say_so(
+    wire: tuple[Place, Simulator], main: str, settings: dict[str, Any], chosen: str, why: str
+) -> None:
+    here, simulator = wire
+    given = {"flags": {**NO_NOTES, "extraction": False}, "recall": {"selector": "model"}, **settings}
+    async with here.session(main, interactive=True, settings=given) as session:
+        await session.ask("#")
+        store = session.knowledge.store
+        assert store is not None
+        store.path_of().mkdir(parents=True, exist_ok=True)
+        (store.path_of() / "kiwi.md").write_text("The staging server is called kiwi.\n", encoding="utf-8")
+        await session.ask("what is the staging server called?")
+        await session.tray.drain(30)
+
+    [told] = here.of(SideWorkChosen)
+    assert (told.kind, told.way, told.model, told.why) == ("recall-plain", "lean", chosen, why)
+    assert [row.model for row in simulator.ledger.rows if row.source != "main"] == [chosen]
 
 
 async def test_a_client_of_the_callers_own_is_asked_for_its_own_model(

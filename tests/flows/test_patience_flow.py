@@ -118,11 +118,14 @@ async def test_after_each_turn_by_a_fork_where_it_is_set(wire: Wire) -> None:
     assert [row.source for row in wire.rows] == ["main", "fork:extract"] * 2
 
 
-async def test_what_is_said_for_good_is_looked_at_once(wire: Wire) -> None:
-    async with wire.session() as session:
+async def test_what_is_said_for_good_is_looked_through_at_the_end_of_a_short_session_too(
+    wire: Wire,
+) -> None:
+    async with wire.session(settings={"sideWork": "fork"}) as session:
         await session.ask("From now on always answer in German, please.")
-        await wire.looked()
-    assert len(wire.here.of(Forked)) == 1
+        await session.ask("And never use tabs.")
+        assert len(wire.rows) == 2
+    assert [row.source for row in wire.rows[2:]] == ["fork:extract"]
 
 
 async def test_what_stands_before_the_messages_outlives_them_where_a_person_talks(wire: Wire) -> None:

@@ -144,6 +144,32 @@ async def test_a_small_model_that_is_not_there_is_asked_once_in_a_session(wire: 
     assert {row.source for row in rows[1:]} == {"fork:compact"}
 
 
+@pytest.mark.parametrize("spent", ["all", "no one knows"])
+async def test_a_summary_that_the_user_waits_for_is_not_held_to_the_days_money(
+    wire: Wire, spent: str
+) -> None:
+    wire.here.home.mkdir(exist_ok=True)
+    if spent != "all":
+        (wire.here.home / "spending.json").symlink_to(wire.here.home / "nowhere" / "spending.json")
+    limit = 0.0 if spent == "all" else 5.0
+    [asked] = await wire.work(FACT, "now test it", dailyBackgroundLimit=limit)
+
+    assert (asked.source, asked.model, asked.status) == ("side:compact-plain", SMALL, 200)
+    [compacted] = wire.here.of(Compacted)
+    assert (compacted.by, compacted.trigger) == ("summary", "price")
+
+
+async def test_where_the_small_model_has_no_key_the_turn_goes_on_without_it(wire: Wire) -> None:
+    more = {"sideModel": "openai:gpt-5.4-nano", "compaction": {"repliesApart": 1}}
+    rows = await wire.work(FACT, "now test it", "and again", "and once more", **more)
+
+    assert len(wire.here.of(Compacted)) >= 2
+    assert {(row.source, row.model) for row in rows} == {("fork:compact", MODEL)}
+    tried, *later = wire.here.of(SideWorkChosen)
+    assert tried.way == "lean"
+    assert {(one.way, "needs a key" in one.why) for one in later} == {("fork", True)}
+
+
 async def test_in_the_middle_of_a_task_a_fork_asks_the_model_of_the_conversation(wire: Wire) -> None:
     wire.worker.calls = 2 * CALLS
     [asked] = await wire.work(FACT, maxSteps=3 * CALLS)

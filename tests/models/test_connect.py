@@ -129,6 +129,13 @@ def test_what_is_on_this_machine_is_known() -> None:
     assert parse_host("nonsense") == "nonsense"
 
 
+def test_a_server_on_this_machine_answers_one_request_at_a_time() -> None:
+    for url, local in (("http://127.0.0.1:8080", True), ("https://models.example", False)):
+        access = ModelAccess(anthropic_base_url=url, openai_base_url=f"{url}/v1")
+        models = connect_model("qwen3", access), connect_model("openai:qwen3", access)
+        assert [model.capabilities.one_at_a_time for model in models] == [local, local]
+
+
 def test_importing_and_connecting_loads_nothing_heavy() -> None:
     code = (
         "import sys; from sevenfold.models import connect_model, ModelAccess;"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from replay import sessions
 
-from sevenfold.context.loop import find_measuring_model
+from sevenfold.context.loop import RestModel, find_measuring_model
 from sevenfold.core.messages import Text, assistant, user
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Entry, Reply, Transcript
@@ -20,9 +20,11 @@ from sevenfold.recordings.finder import ReplayFile
 from sevenfold.recordings.windows import SessionWindow, WindowSource, find_session_window
 from sevenfold.replay.policies import load_policy
 from sevenfold.replay.runner import ReplayJob, ReplayResult, replay_file
+from sevenfold.settings.environment import Environment
 from sevenfold.settings.schema import Settings
 from sevenfold.simulator import ManualClock
 from sevenfold.simulator.api import Api
+from sevenfold.testing import FakeClock
 
 RECORDED, MODEL, UNKNOWN = WindowSource.RECORDED, WindowSource.MODEL, WindowSource.UNKNOWN
 
@@ -118,10 +120,13 @@ def test_the_simulator_has_the_window_that_a_session_reckons_with(model: str) ->
 def test_a_context_has_the_window_that_a_session_has(
     model: str, betas: tuple[str, ...], window: int | None
 ) -> None:
-    measured = find_measuring_model(model, Settings(betas=betas, window=window))
+    settings = Settings(betas=betas, window=window, anthropic_base_url="http://127.0.0.1:9")
+    measured = find_measuring_model(model, settings)
+    asked = RestModel.by(model, "anthropic", Environment.read({}), settings, FakeClock()).model
 
     in_session = find_user_capabilities(model, ModelAccess(betas=betas, window=window))
-    assert measured.capabilities.window == in_session.window
+    assert asked is not None
+    assert measured.capabilities.window == asked.capabilities.window == in_session.window
 
 
 # --- in a replay ------------------------------------------------------------------------------------------

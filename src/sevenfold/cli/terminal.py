@@ -33,7 +33,7 @@ from sevenfold.core.events import (
     ToolStarted,
 )
 from sevenfold.layers.l3_session_memory.notes_update import NotesUpdater
-from sevenfold.layers.l5_durable_memory.extraction import Extraction, LateExtraction
+from sevenfold.layers.l5_durable_memory.extraction import EARLIER, Extraction, LateExtraction
 from sevenfold.layers.l6_dreaming.dreaming import Dreaming
 
 if TYPE_CHECKING:
@@ -206,6 +206,7 @@ TASK_NAMES: Final = {
     Dreaming.label: DREAM,
     Extraction.label: "extraction",
     LateExtraction.label: "extraction",
+    EARLIER: "extraction",
     NotesUpdater.label: "notes",
 }
 ASIDE: Final = frozenset({*TASK_NAMES, DREAM})  # Background work, whose progress is in the footer

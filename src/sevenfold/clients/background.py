@@ -51,14 +51,16 @@ class ClientBackground:
             self._start("dream", "run", "--now")
 
     def _has_new_words(self, event: ClientEvent, transcript: Path, notes: ClientNotes) -> bool:
-        from sevenfold.layers.l5_durable_memory.extraction import is_due
+        from sevenfold.layers.l5_durable_memory.extraction import is_due, is_lasting
 
         with transcript.open("rb") as file:
             file.seek(notes.learned_bytes)
             lines = file.read(_MOST).split(b"\n")
         said = list(_read_typed(line for line in lines if _ROLES[0] in line))
         requests = sum(_ROLES[1] in line for line in lines)
-        return bool(said) and is_due(said, requests, self._settings.extraction, last=event.moment == "end")
+        # Nothing writes down that these words wait, and some clients never say that a session ends.
+        last = event.moment == "end" or any(map(is_lasting, said))
+        return bool(said) and is_due(said, requests, self._settings.extraction, last=last)
 
     def _is_dream_due(self, event: ClientEvent, memory: Memory, transcript: Path) -> bool:
         """By the gates of dreams, with the client's sessions counted in place of ours."""

@@ -107,6 +107,7 @@ class RestModel(msgspec.Struct, frozen=True):
             anthropic_base_url=settings.anthropic_base_url,
             openai_key=at.openai_key,
             openai_base_url=settings.openai_base_url,
+            betas=settings.betas,
             window=settings.window,
             limits_of=read_user_limits(settings.prices),
             variables=at.variables,

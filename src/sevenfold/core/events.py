@@ -179,7 +179,7 @@ class SideWorkChosen(Event, frozen=True):
 
     kind: str
     way: Literal["fork", "lean"]
-    model: str  # The small model
+    model: str  # The small model, or another that the lean request goes to
     why: str
     fork: float | None = None  # The expected price of a fork; None: it was not compared
     lean: float | None = None

@@ -119,6 +119,7 @@ class RecallParts:
     """Asks the model that chooses. Without it, and without `start`, the search decides."""
     model: Callable[[], str] = lambda: ""
     """The name of the model that chooses; raises one of our errors where it cannot be asked."""
+    why: Callable[[], str] = lambda: ""  # Why it is that one
     start: StartWork | None = None
 
 

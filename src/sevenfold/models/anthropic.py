@@ -141,7 +141,9 @@ class AnthropicModel:
         self.threads = ThreadTracker() if holds else None
         found = find_user_capabilities(name, access)
         drops = found.binds_thinking and access.drop_thinking
-        self.capabilities = replace(found, edits_cache=access.edits_cache, drops_thinking=drops)
+        self.capabilities = replace(
+            found, edits_cache=access.edits_cache, drops_thinking=drops, one_at_a_time=self._local
+        )
 
     def body(self, request: Request) -> bytes:
         """The bytes that `stream` sends, without `diagnostics`."""
@@ -218,7 +220,8 @@ class AnthropicSdk:
         url = str(client.base_url)
         self._local = is_loopback(url)
         self._provider = describe_provider(url)
-        self.capabilities = find_capabilities(model, window=window)
+        known = find_capabilities(model, window=window)
+        self.capabilities = replace(known, one_at_a_time=self._local)
 
     def stream(self, request: Request) -> AsyncGenerator[str | Block | Reply, None]:
         import anthropic

@@ -29,7 +29,7 @@ from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Mark, Reply, View
 from sevenfold.hooks.hooks import make_prompt_id
 from sevenfold.layers.l3_session_memory.notes_update import NotesUpdater
-from sevenfold.layers.l5_durable_memory.extraction import Extraction
+from sevenfold.layers.l5_durable_memory.extraction import EARLIER, Extraction, LateExtraction
 from sevenfold.layers.l5_durable_memory.recall import Recall
 from sevenfold.layers.l7_agents.roster import Roster
 from sevenfold.layers.ladder import make_standard_layers
@@ -60,7 +60,7 @@ from sevenfold.session.frame import (
 from sevenfold.session.log import CalibrationFile, IdleGapFile, TranscriptFile, make_frame_mark
 from sevenfold.session.memory import SessionMemory, SessionTeamSync
 from sevenfold.session.project import Project, Toolset
-from sevenfold.session.wiring import make_layer_parts, wrap_ledger
+from sevenfold.session.wiring import find_side_model, make_layer_parts, wrap_ledger
 from sevenfold.settings.environment import Environment
 from sevenfold.settings.schema import Settings
 from sevenfold.storage.cleanup import DailyCleanup
@@ -335,8 +335,9 @@ class Session:
         self._cleanup = DailyCleanup(self.places.project, self.id, here, others, self.clock, self.emit)
         self.tray.start("clean-up", self._cleanup)
         self.tray.start("memory", self.knowledge.prepare)
-        if self.extraction is not None and self.extraction.list_earlier():
-            self.tray.start(Extraction.label, partial(self.extraction.take_up, self.request))
+        if self.extraction is not None and (left := self.extraction.list_earlier()):
+            work = partial(self.extraction.take_up, self.request)
+            self.tray.start(EARLIER, work, broken=len(left) - 1)  # it made room in all of them but one
         self._teamwork.start(self._tasks)
         await self.company.start(self.folder, self.view)
         self._watch()
@@ -420,9 +421,13 @@ class Session:
             self.emit(Ended(stop, len(lines), used, perf_counter() - began))
 
     async def _make_room(self) -> None:
-        """A model on the user's own machine does one thing at a time: what can be begun anew makes room."""
-        if self.interactive and self.model.capabilities.one_at_a_time:
-            await self.tray.stop(Extraction.label, NotesUpdater.label)
+        """A model on the user's own machine does one thing at a time: what can be begun anew makes room.
+
+        Behind a server there may be a provider: what is paid for is not asked for twice.
+        """
+        free = map(self.ledger.prices.is_free, (self.model.name, find_side_model(self)))
+        if self.interactive and self.model.capabilities.one_at_a_time and all(free):
+            await self.tray.stop(Extraction.label, LateExtraction.label, EARLIER, NotesUpdater.label)
 
     def _note_words(self) -> None:
         """Nothing else runs between this note and the user's words in the transcript."""
@@ -490,6 +495,8 @@ class Session:
     async def catch_up(self) -> None:
         """Begin now what waits for a silence. A session that ends does so by itself."""
         await anyio.lowlevel.checkpoint()  # what was started with the last turn decides first what waits
+        with anyio.move_on_after(self.settings.extraction.drain_seconds):
+            await self.tray.stop()  # what made room for a question that was stopped then waits, too
         if len(self.view) and self.settings.extraction.drain_seconds:
             ask_idle_layers(self.turn, self.tray, math.inf)
 

@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from sevenfold.cache.prefix import choose_breakpoints
 from sevenfold.cache.prices import Prices
 from sevenfold.core.clock import format_date
-from sevenfold.core.errors import ModelFailure, Refused, SevenfoldError, StorageFailure
+from sevenfold.core.errors import Refused, SevenfoldError, StorageFailure
 from sevenfold.core.events import Emit, Failed, Notice, Replied
 from sevenfold.core.messages import Message, assistant, user, write_directive
 from sevenfold.core.protocols import Accounts, Clock, Forker, ForkReply, Tools
@@ -281,7 +281,7 @@ class CacheWarmer:
         began = perf_counter()
         try:
             reply = await read_reply(self.conversation.model, small)
-        except ModelFailure as error:
+        except SevenfoldError as error:
             self.emit(Failed(SOURCE, str(error)))
             self._settle(id, 0.0)
             return None

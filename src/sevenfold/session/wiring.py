@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -11,7 +12,7 @@ from sevenfold.cache.ledger import SIDE
 from sevenfold.core.events import Emit, Failed
 from sevenfold.core.messages import Message
 from sevenfold.core.protocols import Accounts, Capabilities, Forker, Model, Tools
-from sevenfold.core.tokens import Thresholds
+from sevenfold.core.tokens import Thresholds, Usage
 from sevenfold.core.transcript import Entry, Transcript
 from sevenfold.hooks.hooks import HookedTools
 from sevenfold.layers.l2_microcompaction.provider import ProviderEdits
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from sevenfold.cache.ledger import Ledger
     from sevenfold.session.session import Session
 
+_CHOICE: Final = Usage(input=1_500, output=200)  # What a choice of memories uses, about
 _TITLED: Final = "What this session is called, by the notes on it."
 
 
@@ -90,8 +92,8 @@ class SessionConversation:
 class SideConversation(SessionConversation):
     """The same with the model for side work, which may be another provider's."""
 
-    def __init__(self, session: Session, wanted: Callable[[Session], str | None]) -> None:
-        """`wanted`: the name of the model to ask; None: the conversation's own."""
+    def __init__(self, session: Session, wanted: Callable[[Session], str]) -> None:
+        """`wanted`: the name of the model to ask."""
         super().__init__(session)
         self._wanted = wanted
 
@@ -115,21 +117,39 @@ def find_side_model(session: Session) -> str:
     return find_small_model(session.ledger.prices, main, wanted)
 
 
-def _find_chooser(session: Session) -> str | None:
-    """The model that chooses memories. That is a request of its own anyway, so the small one is cheaper."""
-    settings, costs = session.settings, not session.ledger.prices.is_free(session.model.name)
-    small = settings.side_work == "small" or (settings.side_work == "cheapest" and costs)
-    return settings.recall.model or (find_side_model(session) if small else None)
+def _find_window(session: Session, name: str) -> int:
+    """The window of a model that side work is asked of, by the rule of the session."""
+    settings, main = session.settings, session.model
+    if name == main.name:
+        return main.capabilities.window
+    own = session.ledger.prices.limits(name)
+    return find_capabilities(name, betas=settings.betas, window=settings.window, own=own).window
+
+
+def _find_chooser(session: Session) -> tuple[str, str]:
+    """The model that chooses memories, and why that one. It gets a request of its own in any case."""
+    settings, main, small = session.settings, session.model.name, find_side_model(session)
+    if settings.recall.model:
+        return settings.recall.model, "the setting recall.model says so"
+    if settings.side_work != "cheapest":
+        return small if settings.side_work == "small" else main, "the setting sideWork says so"
+    less, more = map(session.ledger.prices.of, (small, main))
+    if less and more and less.cost(_CHOICE) < more.cost(_CHOICE):
+        return small, f"it costs less than {main}"
+    return main, "no small model is known to cost less"
 
 
 def make_side_work(session: Session, fork: Forker, spending: SpendingFile) -> SideWork:
     """The side work of a session: by this fork, or by requests of its own to the small model."""
     settings, prices, clock, emit = session.settings, session.ledger.prices, session.clock, session.emit
     lean = ForkRunner(SideConversation(session, find_side_model), session.ledger, clock, emit, source=SIDE)
+    same = replace(lean, conversation=SessionConversation(session))
     small = SmallModel(
         CappedForker(lean, prices, spending, emit, cached=False),
         lambda model: find_side_model(session),
-        lambda name: find_capabilities(name).window,
+        partial(_find_window, session),
+        lean,
+        CappedForker(same, prices, spending, emit, cached=False),
     )
     return SideWork(fork, prices, clock, emit, settings.side_work, small)
 
@@ -141,7 +161,7 @@ def make_layer_parts(session: Session, accounts: Accounts, summaries: ServerSumm
     conversation = SessionConversation(session)
     spending = SpendingFile(at.environment.home, settings.daily_background_limit, clock)
     forks = ForkRunner(conversation, accounts, clock, emit)
-    chooser = ForkRunner(SideConversation(session, _find_chooser), accounts, clock, emit)
+    chooser = ForkRunner(SideConversation(session, lambda s: _find_chooser(s)[0]), accounts, clock, emit)
     capped = CappedForker(forks, ledger.prices, spending, emit)
     parts = LayerParts(
         conversation=conversation,
@@ -185,6 +205,7 @@ def _make_recall_parts(session: Session, chooser: ForkRunner, fork: CappedForker
         newest=store.newest,
         fork=fork,
         model=lambda: chooser.conversation.model.name,
+        why=lambda: _find_chooser(session)[1],
         start=session.tray.start,
     )
 

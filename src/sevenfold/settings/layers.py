@@ -319,7 +319,8 @@ class RecallSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     model: Annotated[
         str | None,
         describe(
-            "Which model chooses; a small one will do. Unset: the model of the conversation.",
+            "Which model chooses; a small one will do. Unset: the small model of `sideWork` where it costs "
+            "less, else the model of the conversation.",
             "claude-haiku-4-5",
         ),
     ] = None
@@ -350,8 +351,8 @@ class ExtractionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
     batch: Annotated[
         Count,
         describe(
-            "Where tokens cost money: after so many of your messages, or at the end of the session; at "
-            "once when you say something lasting. 1: after every turn.",
+            "Where tokens cost money: after so many of your messages, or at the end of the session. 1: "
+            "after every turn.",
             1,
         ),
     ] = 8

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from sevenfold.cache.prices import Prices
 from sevenfold.cli.output import EventNarrator
-from sevenfold.core.errors import KeyRefused
+from sevenfold.core.errors import Failure, KeyRefused, StorageFailure
 from sevenfold.core.events import Compacted, Failed, Notice, Progress
 from sevenfold.core.messages import Message, Text, assistant, user
 from sevenfold.core.protocols import Capabilities
@@ -113,8 +113,11 @@ async def test_a_small_context_is_not_worth_it() -> None:
     assert await compacting(long_talk(60_000)).fit() == []
 
 
-async def test_a_failed_try_leaves_everything_as_it_was_and_is_not_made_up_for_by_a_digest() -> None:
-    talk = compacting(long_talk(), script=[KeyRefused("no")] * 9)
+@pytest.mark.parametrize("error", [KeyRefused("no"), StorageFailure("the disk is full")])
+async def test_a_failed_try_leaves_everything_as_it_was_and_is_not_made_up_for_by_a_digest(
+    error: Failure,
+) -> None:
+    talk = compacting(long_talk(), script=[error] * 9)
     handed = await talk.fit()
 
     assert edits(handed) == []

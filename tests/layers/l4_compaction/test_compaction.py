@@ -17,7 +17,15 @@ from layers.l4_compaction.test_digest import random_transcript, said
 from layers.simulated import Conversation, conversation
 from msgspec.structs import replace
 
-from sevenfold.core.errors import BadRequest, KeyRefused, Mistake, Overloaded, PromptTooLong, Refused
+from sevenfold.core.errors import (
+    BadRequest,
+    KeyRefused,
+    Mistake,
+    Overloaded,
+    PromptTooLong,
+    Refused,
+    StorageFailure,
+)
 from sevenfold.core.events import CacheBroke, Compacted, Failed, Forked, Notice, Progress
 from sevenfold.core.messages import (
     THOUGHTS,
@@ -483,6 +491,15 @@ async def test_a_short_conversation_asks_nothing_and_says_why() -> None:
 
     assert await talk.compact() == []
     assert [n.text for n in talk.of(Notice)] == ["there is too little here to compact: nothing was changed"]
+
+
+async def test_whatever_keeps_the_model_from_being_asked_the_turn_goes_on_with_a_digest() -> None:
+    talk = Compacting([StorageFailure("the disk is full")] * 2)
+    with pytest.raises(StorageFailure):
+        await talk.compact()  # by hand: who asked for it is told
+    assert await talk.fit()
+    assert [e.by for e in talk.of(Compacted)] == ["digest"]
+    assert "the disk is full" in str(talk.of(Failed))
 
 
 async def test_by_hand_a_failure_changes_nothing_and_says_why() -> None:

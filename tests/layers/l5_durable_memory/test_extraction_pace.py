@@ -40,6 +40,14 @@ def learner(tmp_path: Path) -> Learner:
         "the code freeze begins on 3 March",
         "以后都用中文回答",
         "我们用的是 pnpm",
+        "can you always answer in German?",
+        "Could you never push to main, please?",
+        "Would it help if we use pnpm from now on?",
+        "Why don't we use pnpm from now on?",
+        "Why does it fail? We use pnpm here.",
+        "When you commit, always sign off, ok?",
+        "the test always fails, right?",
+        "你能总是用中文回答吗？",
         "Запомни, что сервер называется киви",
         "다음부터는 한국어로 대답해 주세요",
     ],
@@ -50,7 +58,22 @@ def test_words_that_mean_more_than_this_session_do_not_wait(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["continue", "ok, and now the tests", "fix the failing build", "why is that?", "继续", "run it again"],
+    [
+        "continue",
+        "ok, and now the tests",
+        "fix the failing build",
+        "why is that?",
+        "继续",
+        "run it again",
+        "why does the loop never end?",
+        "Fix it. And why does app.py always fail?",
+        "which convention is that?",
+        "who calls this whenever the file is saved?",
+        "do we use pnpm, and is it always there?",
+        "When is the deadline?",
+        "wann ist die Deadline?",
+        "为什么总是失败？",
+    ],
 )
 def test_words_about_the_task_at_hand_can_wait(text: str) -> None:
     assert not is_lasting(text)
@@ -76,17 +99,19 @@ async def test_what_lasts_is_looked_at_with_all_that_waited(learner: Learner) ->
     learner.say("Fix the failing build.")
     await learner.rest()
     learner.say("Always run the linter first.")
+    assert await learner.rest() == []
     learner.says("Nothing to save.")
-    assert await learner.rest()
+    assert await learner.silent(math.inf)
     assert '<since entry="0"/>' in learner.asked[-1]
     assert await learner.silent(math.inf) == []
 
 
-async def test_so_many_turns_wait_and_no_more(learner: Learner) -> None:
+@pytest.mark.parametrize("text", ["Step, please.", "Always do it in steps."])
+async def test_so_many_turns_wait_and_no_more(learner: Learner, text: str) -> None:
     learner.says("Nothing to save.")
-    for n in range(ExtractionSettings().batch):
+    for _ in range(ExtractionSettings().batch):
         assert not learner.model.requests
-        learner.say(f"Step {n}, please.")
+        learner.say(text)
         await learner.rest()
     assert len(learner.model.requests) == 1
 
@@ -110,8 +135,9 @@ async def test_a_short_session_in_which_nothing_lasting_was_said_spends_nothing(
 async def test_what_lasts_is_looked_at_in_a_short_session_too(tmp_path: Path) -> None:
     learner = Learner(tmp_path, prices=Prices.load())
     learner.say("Always run the linter first.")
+    assert await learner.rest() == [], "with the batch, or in the end"
     learner.says("Nothing to save.")
-    assert await learner.rest()
+    assert await learner.silent(math.inf)
 
 
 async def test_without_patience_a_silence_is_no_reason_to_look(tmp_path: Path) -> None:
@@ -137,8 +163,9 @@ async def test_after_a_crash_what_waited_is_looked_at_when_the_session_goes_on(l
     await learner.rest()
     learner.resume()
     learner.say("Always run the linter first.")
-    learner.says("Nothing to save.")
     await learner.rest()
+    learner.says("Nothing to save.")
+    await learner.silent(math.inf)
     assert '<since entry="0"/>' in learner.asked[-1]
 
 

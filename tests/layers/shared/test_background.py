@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from sevenfold.core.errors import Refused
@@ -79,3 +80,69 @@ async def test_an_owners_error_comes_out_as_itself_and_ends_the_work() -> None:
 
     with pytest.raises(KeyError):
         await owner()
+
+
+async def test_work_that_is_ended_has_ended_and_so_has_what_began_meanwhile() -> None:
+    async with open_task_group() as tasks:
+        tray = BackgroundTasks(tasks, lambda event: None)
+
+        async def begins_another() -> Sequence[Change]:
+            try:
+                await anyio.sleep_forever()
+            finally:
+                tray.start("notes", for_ever)
+            return ()
+
+        tray.start("notes", begins_another)
+        tray.start("dream", for_ever)
+        await anyio.lowlevel.checkpoint()
+        await tray.stop("notes")
+        assert tray.running == ("dream",)
+
+
+async def test_work_that_was_broken_off_twice_is_let_finish_until_it_has_handed_something_back() -> None:
+    async with open_task_group() as tasks:
+        tray, go_on = BackgroundTasks(tasks, lambda event: None), anyio.Event()
+
+        async def slow() -> Sequence[Change]:
+            await go_on.wait()
+            return await marks()
+
+        for left in ((), (), ("a",)):
+            tray.start("a", nothing)  # a run that finds nothing to do ends nothing
+            tray.start("a", slow)
+            await anyio.lowlevel.checkpoint()
+            await tray.stop("a")
+            assert tray.running == left
+        go_on.set()
+        await tray.drain(5)
+
+        tray.start("a", for_ever)
+        await anyio.lowlevel.checkpoint()
+        await tray.stop("a")
+        assert tray.running == ()
+
+
+async def test_who_stops_nothing_waits_for_what_is_ending() -> None:
+    async with open_task_group() as tasks:
+        tray, order = BackgroundTasks(tasks, lambda event: None), list[str]()
+
+        async def ends_slowly() -> Sequence[Change]:
+            try:
+                await anyio.sleep_forever()
+            finally:
+                with anyio.CancelScope(shield=True):
+                    for _ in range(9):
+                        await anyio.lowlevel.checkpoint()
+                order.append("ended")
+            return ()
+
+        tray.start("a", ends_slowly)
+        tray.start("b", for_ever)
+        await anyio.lowlevel.checkpoint()
+        with anyio.CancelScope() as impatient:
+            tasks.start_soon(tray.stop, "a")
+            await anyio.lowlevel.checkpoint()
+            impatient.cancel()
+        await tray.stop()
+        assert (order, tray.running) == (["ended"], ("b",))

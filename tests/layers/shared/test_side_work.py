@@ -10,7 +10,7 @@ from kit import PRICES, make_forks
 from msgspec.structs import replace
 
 from sevenfold.cache.ledger import SIDE
-from sevenfold.core.errors import ModelNotFound
+from sevenfold.core.errors import ModelFailure, ModelNotFound, PromptTooLong
 from sevenfold.core.events import Event, SideWorkChosen
 from sevenfold.core.messages import Message, Text, ToolResult, ToolUse, assistant, user, write_directive
 from sevenfold.core.protocols import Forker, ForkReply
@@ -217,12 +217,34 @@ async def test_what_is_too_long_for_the_small_model_is_forked() -> None:
     assert "too many" in desk.chosen.why
 
 
-async def test_a_small_model_that_is_not_there_is_asked_once() -> None:
-    async def ask(request: Request, directive: Message, **more: Any) -> ForkReply:
-        raise ModelNotFound("there is no such model")
+GONE = ModelNotFound("there is no such model")
 
-    desk = Desk(ask=ask)
-    with pytest.raises(ModelNotFound):
+
+def fail_with(error: ModelFailure) -> Forker:
+    async def ask(request: Request, directive: Message, **more: Any) -> ForkReply:
+        raise error
+
+    return ask
+
+
+@pytest.mark.parametrize("error", [GONE, PromptTooLong("there is no such room")])
+async def test_a_small_model_that_is_not_there_is_asked_once(error: ModelFailure) -> None:
+    desk = Desk(ask=fail_with(error))
+    with pytest.raises(type(error)):
         await desk.ask(desk.request())
     assert await desk.ask(desk.request()) == "by a fork"
+    assert "no such" in desk.chosen.why
+
+
+async def test_where_no_fork_could_do_it_the_model_of_the_conversation_is_asked_the_same_at_once() -> None:
+    desk = Desk(ask=fail_with(GONE))
+    request = desk.request()
+    question = SideQuestion("extract", make_lean_messages(request.view, request.view), tools=("Edit",))
+    said = await desk.work.choose_lean(request, question)(DIRECTIVE)
+    assert said.reply.message.text == "by a fork"
+    [sent] = desk.main.requests
+    assert (sent.frame.model, sent.frame.tools) == (OPUS, (EDIT,))
+    assert "a long system prompt" not in sent.frame.system
+    told = [(event.model, event.way) for event in desk.events if isinstance(event, SideWorkChosen)]
+    assert told == [(HAIKU, "lean"), (OPUS, "lean")]
     assert "no such model" in desk.chosen.why

@@ -109,6 +109,7 @@ def run_checks(shared: SharedOptions) -> Iterator[DoctorCheck]:
     price = prices.of(at.default_model)
     dated = f"{at.default_model} as of {price.as_of}" if price else f"none is known for {at.default_model}"
     yield DoctorCheck("prices", "ok", f"{sum(1 for _ in prices)} models; {dated}")
+    yield DoctorCheck("policy", "ok", loaded.settings.policy)
     yield _check_flags(loaded.settings.flags)
 
 

@@ -172,8 +172,8 @@ async def _select_by_model(
     ledger = Ledger(Prices.load(at.settings.prices), clock, _ignore_event)
     conversation = PlainConversation(model, thresholds=make_thresholds(model, at.settings))
     forks = ForkRunner(conversation, ledger, clock, _print_problem)
-    choose = ModelSelector(forks, lambda: model.name, at.settings.recall, _print_problem)
-    sources = RecallParts(memory.path_of(), memory.recall, newest=memory.newest)
+    sources = RecallParts(memory.path_of(), memory.recall, memory.newest, model=lambda: model.name)
+    choose = ModelSelector(forks, sources, at.settings.recall, _print_problem)
     try:
         return await ByModel(sources, choose, selector, _print_problem)(wanted)
     finally:

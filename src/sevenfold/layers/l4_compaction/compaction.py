@@ -20,6 +20,7 @@ from typing import ClassVar, Final, TypeAlias
 import anyio
 from msgspec.structs import replace
 
+from sevenfold.core.errors import SevenfoldError
 from sevenfold.core.events import Failed, Notice, Progress
 from sevenfold.core.messages import Message
 from sevenfold.core.protocols import Capabilities, Change, Fit
@@ -256,7 +257,12 @@ class Compaction:
         self, planned: CompactionPlan, instructions: str, by: Summariser | None = None
     ) -> Draft:
         self._say(f"summarising about {planned.tokens:,} tokens")
-        return self.draft(planned, await self.written(planned, instructions, by))
+        try:
+            return self.draft(planned, await self.written(planned, instructions, by))
+        except SevenfoldError as error:
+            if by is not None or not planned.automatic:
+                raise  # no turn waits for it
+            raise NoSummary(str(error)) from error
 
     async def written(
         self, planned: CompactionPlan, instructions: str, summarise: Summariser | None = None

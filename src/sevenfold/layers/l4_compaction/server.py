@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final
 from msgspec.structs import replace
 
 from sevenfold.cache.prefix import choose_breakpoints
-from sevenfold.core.errors import BadReply, ModelFailure
+from sevenfold.core.errors import BadReply, SevenfoldError
 from sevenfold.core.events import Emit, Failed, Replied
 from sevenfold.core.messages import Json, Message, Opaque, assistant, user
 from sevenfold.core.protocols import Accounts, BackgroundStep, Capabilities, Change, Fit
@@ -249,7 +249,7 @@ class RequestedCompaction:
         except CompactionRefused as refused:
             self._hooks.decline(str(refused), self._emit)
             return ()
-        except ModelFailure as error:
+        except SevenfoldError as error:
             self._emit(Failed(BY, f"the provider made no summary: {error}"))
             return (_breaker(request, failed + 1),)
         return await self._put_in(request, pressure, cut, block, reply, wanted)

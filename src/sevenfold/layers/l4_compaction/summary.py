@@ -22,7 +22,7 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.core.errors import BadRequest, ModelFailure, PromptTooLong
+from sevenfold.core.errors import BadRequest, ModelFailure, PromptTooLong, SevenfoldError
 from sevenfold.core.events import Emit, Progress
 from sevenfold.core.messages import Message, ToolResult, user, write_directive
 from sevenfold.core.protocols import Forker
@@ -346,7 +346,7 @@ class Summariser:
             trying = _SummaryAttempt(chosen.ask, self._settings, self._emit, small)
             try:
                 return WrittenSummary(await trying.by_all_means(), trying.used)
-            except (NoSummary, ModelFailure, TimeoutError) as error:
+            except (NoSummary, SevenfoldError, TimeoutError) as error:
                 chosen.note_error(error)
                 self._emit(Progress("compaction", f"asking the model of the conversation, because {error}"))
                 asking.used = trying.used
@@ -363,7 +363,8 @@ class Summariser:
         if self._side is None or not wanted.small:
             return None
         record = user(format_record(wanted.stretch, self._settings.record_characters))
-        question = SideQuestion(PLAIN, (record,), (read_prompt("plain"),), asked=ASKED, output=ANSWER)
+        system = (read_prompt("plain"),)
+        question = SideQuestion(PLAIN, (record,), system, asked=ASKED, output=ANSWER, awaited=True)
         chosen = self._side.choose(wanted.request, question)
         return chosen if chosen.lean else None
 

@@ -2,9 +2,10 @@
 
 It runs off the user's path, one run at a time, by a fork or by a lean request (`shared/side_work.py`); a
 mark records how far it has looked. A turn that ends meanwhile leaves its request (the newest counts), and
-one more run follows. Words that last are looked through at once; where tokens cost money the rest waits
-for a batch or for the end of the session. What still waits then is written down, and the next session of
-the project takes it up (`earlier_words.py`). `provenance.py` decides what may be saved.
+one more run follows. Where tokens cost money, words wait for a batch or for the end of the session, and
+those of a short session are looked through only if some of them last. What still waits then is written
+down, and the next session of the project takes it up (`earlier_words.py`). `provenance.py` decides what may
+be saved.
 """
 
 from __future__ import annotations
@@ -62,6 +63,14 @@ _LASTING: Final = (
     r"|我是|我叫|我们用|我們用|我们不|我們不|决定|決定|截止|规定|規定|约定|約定"
 )
 """Words for something that lasts beyond this session. They decide the time of a look, nothing else."""
+_QUESTION: Final = (
+    r"(?im)(?:^|(?<=[.!?。！？]))\s*(?:(?:and|but|so|ok),? )?(?:"
+    r"(?:why(?! (?:not|don['’]?t)\b)|how(?! about\b)|what(?! (?:about|if)\b)|which|who|is|are|was|were|does"
+    r"|do|did|has|have|(?:when|where)(?= (?:is|are|was|were|do|does|did|has|have|will)\b)"
+    r"|warum|wieso|wie|wann|wo|wer|welche\w*|ist|sind|hat|haben)\b(?:[^.!?\n]|[.!?](?=\S))*\?"
+    r"|(?:为什么|為什麼|为何|為何|怎么|怎麼|什么|什麼|哪|谁|誰)[^。！？?\n]*[？?])"
+)
+"""A sentence that only asks: nothing in it lasts. "Could you always …?" and "why not …?" are wishes."""
 _UNKNOWN: Final = r"[^\W\d_\u0000-\u024f\u3400-\u9fff\uf900-\ufaff]"
 """Letters of scripts for which there are no such words here."""
 
@@ -71,9 +80,8 @@ def is_due(said: Sequence[str], requests: int, settings: ExtractionSettings, *, 
 
     `requests`: those of the session so far. `last`: it is the end, or a silence; nothing more will come.
     """
-    if any(map(is_lasting, said)):
-        return True
-    return requests >= settings.least_requests and (last or len(said) >= settings.batch)
+    is_time = last or len(said) >= settings.batch
+    return is_time and (requests >= settings.least_requests or any(map(is_lasting, said)))
 
 
 OWN_WORDS: Final = 500  # Characters at either end of a long text that are looked at
@@ -83,10 +91,12 @@ OWN_WORDS: Final = 500  # Characters at either end of a long text that are looke
 def is_lasting(text: str) -> bool:
     """True for words about something that lasts. Of a long text, which is mostly pasted, the ends count."""
     text = text if len(text) <= 2 * OWN_WORDS else f"{text[:OWN_WORDS]}\n{text[-OWN_WORDS:]}"
-    return bool(re.search(_LASTING, text)) or len(re.findall(_UNKNOWN, text)) * 2 > len(text)
+    told = re.sub(_QUESTION, " ", text)
+    return bool(re.search(_LASTING, told)) or len(re.findall(_UNKNOWN, text)) * 2 > len(text)
 
 
 BY: Final = "Extraction"
+EARLIER: Final = "EarlierWords"  # The look at what ended sessions left, as work in the background
 KIND: Final = "extract"
 FAILURES: Final = 3  # So many in a row, and nothing is tried until the next session
 ANSWER: Final = 8_000  # Tokens of a reply: a handful of memories
@@ -116,7 +126,7 @@ class Extraction:
             return ()
         marks = await self._alone(partial(self._looked_through, request, "turn"))
         if self._earlier_waits:
-            self._learning.start(BY, partial(self.take_up, request))
+            self._learning.start(EARLIER, partial(self.take_up, request))
         return marks
 
     @property

@@ -334,7 +334,7 @@ class Recall:
         selector, sources = self._settings.selector, self._sources
         if selector == "hybrid" or sources.fork is None:
             return None
-        choose = ModelSelector(sources.fork, sources.model, self._settings, self._emit)
+        choose = ModelSelector(sources.fork, sources, self._settings, self._emit)
         return ByModel(sources, choose, selector, self._emit)
 
     # --- handing back -----------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ with name, type, age and path, and cut to size.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -23,7 +23,7 @@ import msgspec
 
 from sevenfold.core.clock import format_date
 from sevenfold.core.errors import SevenfoldError
-from sevenfold.core.events import Emit, Failed, Notice, Repaired
+from sevenfold.core.events import Emit, Failed, Notice, Repaired, SideWorkChosen
 from sevenfold.core.messages import Json, Message, ToolUse, strip_half_characters, user, write_directive
 from sevenfold.core.protocols import Forker
 from sevenfold.core.request import Frame, Request
@@ -139,19 +139,18 @@ SHOWN: Final = 50  # Files in view already that are named to the model
 class ModelSelector:
     """Asks, and takes of the answer what is in the manifest."""
 
-    def __init__(
-        self, fork: Forker, model: Callable[[], str], settings: RecallSettings, emit: Emit
-    ) -> None:
-        self._fork, self._model, self._settings, self._emit = fork, model, settings, emit
+    def __init__(self, fork: Forker, sources: RecallParts, settings: RecallSettings, emit: Emit) -> None:
+        self._fork, self._sources, self._settings, self._emit = fork, sources, settings, emit
 
     async def __call__(
         self, wanted: RecallQuery, candidates: Sequence[Recalled], *, standing: bool
     ) -> tuple[Recalled, ...]:
         from anyio import fail_after
 
-        listed = format_manifest(candidates)
+        listed, model = format_manifest(candidates), self._sources.model()
         system = (read_wording("select.md"), *((listed,) if standing else ()))
-        request = Request(Frame(self._model(), system, (_tool(wanted.limit),), _FORCED), View())
+        request = Request(Frame(model, system, (_tool(wanted.limit),), _FORCED), View())
+        self._emit(SideWorkChosen(KIND, "lean", model, self._sources.why()))
         body = _asking(wanted, "" if standing else listed)
         directive = user(write_directive(KIND, "r-1", body))
         seconds = self._settings.timeout_seconds

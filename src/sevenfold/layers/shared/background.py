@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -30,6 +31,9 @@ async def open_task_group() -> AsyncIterator[TaskGroup]:
         raise failed
 
 
+BREAKS: Final = 2  # So often in a row work is broken off; then it is let finish, or it never would
+
+
 class BackgroundTasks:
     """Runs work in the session's task group and keeps what it hands back until the turn collects it."""
 
@@ -37,6 +41,7 @@ class BackgroundTasks:
         self._tasks, self._emit = tasks, emit
         self._done: list[tuple[str, Sequence[Change]]] = []
         self._running: dict[int, tuple[str, anyio.CancelScope, anyio.Event]] = {}
+        self._broken = Counter[str]()  # How often work of a name was broken off since it came to something
         self._started = 0
         self._quiet = anyio.Event()
         self._quiet.set()
@@ -46,7 +51,9 @@ class BackgroundTasks:
         """The names of what is going on, for the footer."""
         return tuple(name for name, *_ in self._running.values())
 
-    def start(self, name: str, work: Work) -> None:
+    def start(self, name: str, work: Work, *, broken: int = 0) -> None:
+        """Start it. `broken`: how often the same work was broken off before."""
+        self._broken[name] += broken
         if not self._running:
             self._quiet = anyio.Event()
         self._started += 1
@@ -55,11 +62,16 @@ class BackgroundTasks:
         self._tasks.start_soon(self._run, self._started, name, scope, work)
 
     async def stop(self, *names: str) -> None:
-        """End the work of these names, which knows how to begin anew. Returns when it has ended."""
-        ends = [(scope, ended) for name, scope, ended in self._running.values() if name in names]
-        for scope, ended in ends:
-            scope.cancel()
-            await ended.wait()
+        """End the work of these names, which knows how to begin anew, unless it is to finish now.
+
+        Returns when all that is ending has ended, and what began meanwhile.
+        """
+        names = tuple(name for name in names if self._broken[name] < BREAKS)
+        while ends := [one for one in self._running.values() if one[0] in names or one[1].cancel_called]:
+            for _, scope, _ in ends:
+                scope.cancel()
+            for *_, ended in ends:
+                await ended.wait()
 
     def collect(self) -> list[tuple[str, Sequence[Change]]]:
         done, self._done = self._done, []
@@ -76,11 +88,13 @@ class BackgroundTasks:
             with scope:
                 if handed := await work():
                     self._done.append((name, handed))
+                    self._broken[name] = 0
         except SevenfoldError as error:
             self._emit(Failed(name, str(error)))
         except Exception as error:
             self._emit(Failed(name, repr(error)))
         finally:
+            self._broken[name] += scope.cancelled_caught
             self._running.pop(number)[-1].set()
             if not self._running:
                 self._quiet.set()

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
@@ -22,7 +22,7 @@ import msgspec
 
 from sevenfold.cache.prices import PROVIDER_PREFIX, Price, Prices
 from sevenfold.core.clock import format_date
-from sevenfold.core.errors import BadRequest, KeyRefused, ModelNotFound, NoKey, UnknownModel
+from sevenfold.core.errors import BadRequest, KeyRefused, ModelNotFound, NoKey, PromptTooLong, UnknownModel
 from sevenfold.core.events import Emit, SideWorkChosen
 from sevenfold.core.messages import (
     Message,
@@ -49,8 +49,8 @@ _TARGETS: Final = ("file_path", "path", "command", "pattern", "url", "query", "d
 SURROUNDINGS: Final = "surroundings"  # The mark with folder, branch and system, as they were told last
 NO_TIMES: Final[Mapping[Id, float]] = MappingProxyType({})
 _BEFORE: Final = "[What was said before this is left out.]"
-_UNUSABLE: Final = (BadRequest, KeyRefused, ModelNotFound, NoKey, UnknownModel)
-"""Errors of a small model that will come again each time."""
+_UNUSABLE: Final = (BadRequest, KeyRefused, ModelNotFound, NoKey, PromptTooLong, UnknownModel)
+"""Errors of a small model that will come again each time, or whose window is not what was said of it."""
 
 
 class SideQuestion(msgspec.Struct, frozen=True):
@@ -64,6 +64,7 @@ class SideQuestion(msgspec.Struct, frozen=True):
     output: int = 0  # Tokens of the answer, about
     rounds: int = 1  # Replies that it probably takes
     steps: int = 1  # Replies that it may take
+    awaited: bool = False  # True if the user waits for it: it is no background work
 
 
 class SidePrices(msgspec.Struct, frozen=True):
@@ -182,6 +183,8 @@ class SmallModel:
     ask: Forker
     name: Callable[[str], str]  # Its name, by that of the conversation's model
     window: Callable[[str], int]  # Its window, by its own name
+    ask_now: Forker | None = None  # The way for what the user waits for, whatever background work may cost
+    ask_main: Forker | None = None  # The way to ask the model of the conversation the same instead
 
 
 @dataclass(slots=True)
@@ -204,7 +207,8 @@ class SideWork:
         if self.small is None or prices.way == "fork":
             return SideRequest(self, self.fork, request, question.kind, lean=False)
         lean = self.make_lean_request(request, question)
-        return SideRequest(self, self.small.ask, lean, question.kind, lean=True)
+        ask = (question.awaited and self.small.ask_now) or self.small.ask
+        return SideRequest(self, ask, lean, question.kind, lean=True)
 
     def _find_small(self, request: Request) -> str:
         return self.small.name(request.frame.model) if self.small is not None else ""
@@ -232,19 +236,27 @@ class SideWork:
         )
 
     def choose_lean(self, request: Request, question: SideQuestion) -> SideRequest:
-        """A request of its own in any case. `request` says which model and tools the conversation has."""
-        usable = self.small is not None and not self._unusable
-        ask = self.small.ask if self.small is not None and usable else self.fork
-        name = self._find_small(request) if usable else request.frame.model
+        """A request of its own in any case. `request` says which model and tools the conversation has.
+
+        The model of the conversation is asked where the small one cannot be, at once.
+        """
+        main, why = request.frame.model, "there is no prefix that a fork could use"
+        small = None if self._unusable else self.small
+        if small is not None:
+            name, ask = self._find_small(request), small.ask
+        else:
+            name, ask = main, (self.small and self.small.ask_main) or self.fork
+            why += f"; the small model cannot be asked: {self._unusable}" if self._unusable else ""
+        self.emit(SideWorkChosen(question.kind, "lean", name, why))
         lean = make_lean_request(request, question, name, self.clock.now)
-        self.emit(SideWorkChosen(question.kind, "lean", name, "there is no prefix that a fork could use"))
-        return SideRequest(self, ask, lean, question.kind, lean=usable)
+        again = partial(self.choose_lean, request, question) if name != main else None
+        return SideRequest(self, ask, lean, question.kind, lean=small is not None, again=again)
 
     def find_lean_room(self, request: Request) -> int:
-        """The tokens that a lean request may hold."""
+        """The tokens that a lean request may hold, whichever model is asked in the end."""
         if self.small is None:
             return LEAST_ROOM
-        return int(FULL * self.small.window(self._find_small(request)))
+        return int(FULL * min(map(self.small.window, (self._find_small(request), request.frame.model))))
 
     def make_lean_request(self, request: Request, question: SideQuestion) -> Request:
         """The lean request for this question, to the small model of the moment."""
@@ -264,6 +276,8 @@ class SideRequest:
     request: Request
     kind: str
     lean: bool
+    again: Callable[[], SideRequest] | None = None
+    """Chooses anew after an error that will come again; None: who asks next does."""
 
     async def __call__(
         self, directive: Message, *, steps: int = 1, tools: Tools | None = None, max_tokens: int = 0
@@ -274,7 +288,9 @@ class SideRequest:
             )
         except _UNUSABLE as error:
             self.note_error(error)
-            raise
+            if self.again is None:
+                raise
+        return await self.again()(directive, steps=steps, tools=tools, max_tokens=max_tokens)
 
     def note_error(self, error: BaseException) -> None:
         """Take note of an error: after one that will come again the small model is not asked again."""
