@@ -454,6 +454,7 @@ async def test_what_stands_in_every_request_is_no_growth(tmp_path: Path, window:
     assert await talk.reply(), "what the conversation itself grows by counts"
 
 
+@pytest.mark.anyio
 async def test_where_no_answer_would_fit_behind_the_conversation_no_model_is_asked(tmp_path: Path) -> None:
     talk = Noting(tmp_path, able=Capabilities(window=8_000))
     talk.says(talk.edits(Current_state="begun"))
