@@ -57,7 +57,7 @@ class SessionReplay(msgspec.Struct, frozen=True, kw_only=True):
     robust: int = 0  # Of these, those that were needed beyond doubt
     summaries: int = 0
     written: float = 0.0  # The output of summaries
-    removed: int = 0  # Parts of at least 150 tokens that left the view
+    removed: int = 0  # Tool results of at least 150 tokens that left the view
     needed: int = 0  # Of these, those that were needed beyond doubt
     memory: float = 0.0  # Recall and dreams, beside the cost
     spent: TimeSpent = TimeSpent()

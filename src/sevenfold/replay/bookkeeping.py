@@ -20,7 +20,7 @@ from sevenfold.core.messages import Message, Text, assistant
 from sevenfold.core.request import KEPT_WARM, TTL_SECONDS, Frame, Request, Ttl, make_kept_until_mark
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import PlacedMessage, Replace, Reply, Results, Transcript, Unthink, View
-from sevenfold.layers.l2_microcompaction.microcompaction import Microcompaction
+from sevenfold.layers.l2_microcompaction.microcompaction import Microcompaction, OldThinking
 from sevenfold.layers.l3_session_memory.notes_compaction import NotesCompaction
 from sevenfold.layers.l3_session_memory.notes_update import NotesUpdater
 from sevenfold.layers.l4_compaction.compaction import Compaction
@@ -30,7 +30,6 @@ from sevenfold.replay.costs import CacheProvider, has_thinking
 from sevenfold.replay.needs import AbsenceTracker, LostItem, MissedSource
 from sevenfold.replay.outcome import (
     BESIDE,
-    LARGE,
     CacheBreak,
     Kind,
     LayerAction,
@@ -92,7 +91,7 @@ class ReplayBooks:
                 known,
                 removed=known.removed + 1,
                 removed_tokens=known.removed_tokens + one.tokens,
-                large_removed=known.large_removed + (one.tokens >= LARGE),
+                large_removed=known.large_removed + one.is_large,
             )
 
     def record_needed(self, missed: MissedSource, lost: LostItem) -> None:
@@ -104,7 +103,7 @@ class ReplayBooks:
             needed=known.needed + 1,
             robust=known.robust + missed.robust,
             needed_tokens=known.needed_tokens + lost.tokens,
-            large_needed=known.large_needed + (missed.robust and lost.tokens >= LARGE),
+            large_needed=known.large_needed + (missed.robust and lost.is_large),
         )
         self._actions.append(LayerAction(READ_BACK, f"needed again: {missed.use_id}", -lost.tokens))
 
@@ -210,6 +209,7 @@ class ReplayBooks:
 COUNTING: Final = "Counting"  # The label of the rule that clears by counting
 LAYER_NAMES: Final = {  # The names of layers in the books, by their labels
     Microcompaction.label: MICRO,
+    OldThinking.label: MICRO,
     COUNTING: MICRO,
     NotesCompaction.label: NOTES,
     NotesUpdater.label: NOTES,
@@ -265,13 +265,15 @@ class EventWatch:
         freed = self._measure_freed(before, after)
         for edit in edits:
             if isinstance(edit, Results):
-                lost = self._absence.remove_results(edit.shown, layer)
-                self._books.record_removed(lost)
-                self._books.record_action(layer, f"cleared {len(lost)} results", freed, "cleared")
+                self._books.record_removed(self._absence.remove_results(edit.shown, layer))
+                self._books.record_action(layer, f"cleared {len(edit.shown)} results", freed, "cleared")
         if any(isinstance(edit, Unthink) for edit in edits):
             thought = ((p.id, after.where(p.id)) for p in before if has_thinking(p.message))
             went = [id for id, at in thought if at is not None and not has_thinking(after[at].message)]
-            self._absence.remove_thoughts(went, layer)
+            self._books.record_removed(self._absence.remove_thoughts(went, layer))
+            if all(isinstance(edit, Unthink) for edit in edits):  # else it is freed with the others
+                what = f"dropped the thinking of {len(went)} replies"
+                self._books.record_action(layer, what, freed, "thinking dropped")
         if any(isinstance(edit, Replace) for edit in edits):
             self._record_replacement(before, after, layer, by, freed)
 

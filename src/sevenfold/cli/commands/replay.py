@@ -572,7 +572,7 @@ def _format_legend(known: Sequence[ReplayResult], names: Sequence[str]) -> str:
         "  k and M: thousand and million base-price tokens",
         "  robust, by tokens: of what was cleared, needed again; extra/100: requests to read it back",
         "  fidelity: of summaries by rule; those that models wrote in recordings have 61.5 % on average",
-        f"  {LARGE_COLUMN}: the same for parts of at least {LARGE} tokens",
+        f"  {LARGE_COLUMN}: the same for tool results of at least {LARGE} tokens",
         "  window: as recorded, else that of the model; dearer: cost over 2 % more than append-only",
         f"  charged: {CHARGED}",
         f"  {LOOKS}",
