@@ -8,17 +8,19 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from cli.conftest import Here
+from cli.terminal import Terminal
 from cli.world import World
 from replay import sessions
 
+from benchmarks.policy.replays import SessionJob, replay_session
 from sevenfold.cli.commands.replay import check_report, format_columns, format_replay_tables
 from sevenfold.core.errors import Mistake
 from sevenfold.replay.outcome import TimeSpent
+from sevenfold.replay.policies import load_policy
 from sevenfold.replay.results import LayerFigure, ReplayCost, ReplayFigures
 from sevenfold.replay.runner import ReplayResult
 
@@ -58,6 +60,30 @@ def test_a_line_break_in_a_name_breaks_no_line(here: Here, world: World) -> None
     assert "a b.jsonl: the file is empty" in ran.err
     assert "policy x y: these flags change nothing" in ran.err
     assert any(line.startswith("x y ") for line in ran.out.splitlines())
+
+
+# --- one measure ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("policy", "by"), [("specified", "notes"), ("append-only", "summary")])
+def test_a_session_costs_here_what_it_costs_in_the_benchmark_and_wherever_files_go(
+    here: Here, world: World, policy: str, by: str
+) -> None:
+    path = world.project / "long.jsonl"
+    path.write_bytes(sessions.claude_code(rounds=190))
+    [measured] = replay_session(SessionJob("a/a", path, (load_policy(policy),)))
+
+    for folder in (world.project / "t", world.project / ("t" * 100)):
+        folder.mkdir()
+        world.variables["TMPDIR"] = str(folder)
+        [found] = here("replay", str(path), "--policy", policy, "--json").json["files"]
+
+        assert {one["by"] for one in found["compactions"]} == {by}
+        assert found["simulated_cost"]["units"] == pytest.approx(measured.cost, rel=1e-12)
+        assert found["paid_cost"]["units"] == pytest.approx(measured.paid, rel=1e-12)
+        assert (found["turns"], found["extra_requests"]) == (measured.turns, measured.extra)
+        assert found["regret"]["large_cleared"] == measured.removed
+        assert found["recall_cost"] + found["dream_cost"] == pytest.approx(measured.memory)
 
 
 # --- policies ---------------------------------------------------------------------------------------------
@@ -436,13 +462,10 @@ def test_being_ended_leaves_nothing_behind(world: World) -> None:
     scratch.mkdir()
     world.variables["TMPDIR"] = str(scratch)
 
-    running = world.start("replay", ".", "--jobs", "2")
-    deadline = time.monotonic() + 60
-    while not list(scratch.glob("*/*")) and time.monotonic() < deadline:
-        assert running.poll() is None, "it ended before it could be ended"
-    os.kill(running.pid, signal.SIGTERM)
-    _, err = running.communicate(timeout=60)
+    with Terminal(("replay", ".", "--jobs", "2"), world.env, world.project) as terminal:
+        terminal.wait_for("requests/s")
+        os.kill(terminal.process.pid, signal.SIGTERM)
 
-    assert running.returncode == 128 + signal.SIGTERM
-    assert b"Traceback" not in err
-    assert list(scratch.glob("sevenfold-replay-*")) == []
+        assert terminal.wait_for_end() == 128 + signal.SIGTERM
+        assert "Traceback" not in terminal.text
+    assert list(scratch.iterdir()) == []

@@ -16,11 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace as with_fields
 from functools import partial
 from pathlib import Path
-from shutil import rmtree
-from tempfile import gettempdir
 from time import perf_counter, process_time
 from typing import ClassVar, Final
-from uuid import uuid4
 
 from msgspec.structs import replace
 
@@ -34,6 +31,7 @@ from sevenfold.core.request import Frame, Request
 from sevenfold.core.tokens import TEXT_RATE, Pressure, Thresholds, Usage, measure_message
 from sevenfold.core.transcript import Entry, Id, Pin, PlacedMessage, Replace, Reply, Results, Transcript
 from sevenfold.layers.l2_microcompaction.candidates import ViewScan, store_cleared_results
+from sevenfold.layers.l3_session_memory.notes import Notebook, NotesCoverage
 from sevenfold.layers.l7_agents.forks import ForkRunner
 from sevenfold.layers.ladder import BlockCheck, make_standard_layers
 from sevenfold.layers.parts import LayerParts, PlainConversation
@@ -74,8 +72,9 @@ from sevenfold.testing.doubles import FakeClock, FakeTools, NoAccounts, Postpone
 from sevenfold.tools.file_tools import EDIT_SCHEMA
 from sevenfold.turn import Turn
 
-# A path of about the usual length
-FOLDER: Final = Path("~/.sevenfold/projects/a-project/20260101-120000-session/tool-results")
+# What layers tell of files: absolute paths of about the usual length
+TRANSCRIPT: Final = Path("/home/a-user/.sevenfold/projects/a-project/20260101-120000-session.jsonl")
+FOLDER: Final = TRANSCRIPT.with_suffix("") / "tool-results"
 
 
 class UnwrittenResults(ResultStore):
@@ -86,6 +85,16 @@ class UnwrittenResults(ResultStore):
 
     def keep(self, use_id: str, content: str | tuple[Block, ...], *, lasting: bool = True) -> Path:
         return FOLDER / f"{use_id}.txt"
+
+
+class UnwrittenNotes(Notebook):
+    """Keeps the notes in memory, and tells the path that they would have."""
+
+    def read(self, *, expected: bool = False) -> str | None:
+        return self._good
+
+    def write(self, text: str, before: str | None, covered: NotesCoverage) -> None:
+        self._good, self._covered = text, covered
 
 
 def make_policy_layers(policy: Policy, parts: LayerParts) -> Layers:
@@ -162,7 +171,6 @@ def drive_session(
     *,
     window: int | None = None,
     prices: Prices | None = None,
-    scratch: Path | None = None,
     fixed: int = LARGEST_FIXED,
     tell: Callable[[int], None] = lambda done: None,
 ) -> ReplayOutcome:
@@ -181,7 +189,7 @@ def drive_session(
     gc.disable()
     try:
         made = SessionDrive(entries, policy, frame, limits, price, able=able, prices=prices, fixed=fixed)
-        outcome = made.run(scratch, tell)
+        outcome = made.run(tell)
         del made
         return outcome
     finally:
@@ -253,21 +261,15 @@ class SessionDrive:
         self._background = Postponed()
         self._model = RuleModel(self._able, self._charge_request, self._record_side_request)
 
-    def run(
-        self, scratch: Path | None = None, tell: Callable[[int], None] = lambda done: None
-    ) -> ReplayOutcome:
-        folder = (scratch or Path(gettempdir())) / f"sevenfold-replay-{uuid4().hex[:8]}"
-        try:
-            run_sync(self._run, folder, tell)
-        finally:
-            rmtree(folder, ignore_errors=True)  # Only notes write into it
+    def run(self, tell: Callable[[int], None] = lambda done: None) -> ReplayOutcome:
+        run_sync(self._run, tell)
         dreamt = self._memory.compute_dream_share(self._books.context)
         return replace(self._books.make_outcome(self._spent), recalled=self._memory.recalled, dreamt=dreamt)
 
-    async def _run(self, folder: Path, tell: Callable[[int], None]) -> None:
+    async def _run(self, tell: Callable[[int], None]) -> None:
         """Returns nothing: an event loop that ends formats what its task returned, however long it is."""
         began, wall = process_time(), perf_counter()
-        self._turn = self._open(folder)
+        self._turn = self._open()
         self._add_inherited()
         clears = not (self._compacts or self._policy.flags.micro_cost)  # as the recording did
         for done, entry in enumerate(self._entries):
@@ -299,12 +301,12 @@ class SessionDrive:
         other = max(0.0, whole - layers - asking - simulator - self._traced)
         self._spent += TimeSpent(0.0, self._traced, layers, asking, simulator, other)
 
-    def _open(self, folder: Path) -> Turn:
+    def _open(self) -> Turn:
         return Turn(
             model=self._model,
             frame=self._frame,
             tools=FakeTools(),
-            layers=self._make(self._make_parts(folder)),
+            layers=self._make(self._make_parts()),
             transcript=self._transcript,
             background=self._background,
             accounts=NoAccounts(),
@@ -313,12 +315,9 @@ class SessionDrive:
             thresholds=self._thresholds,
         )
 
-    def _make_parts(self, folder: Path) -> LayerParts:
+    def _make_parts(self) -> LayerParts:
         conversation = PlainConversation(
-            self._model,
-            capabilities=self._able,
-            thresholds=self._thresholds,
-            transcript_path=folder / "session.jsonl",
+            self._model, capabilities=self._able, thresholds=self._thresholds, transcript_path=TRANSCRIPT
         )
         forks = ForkRunner(conversation, NoAccounts(), self._clock, self._heard)
         again = self._policy.compaction
@@ -339,6 +338,7 @@ class SessionDrive:
             clock=self._clock,
             prices=self._prices,
             results=UnwrittenResults(),
+            make_notebook=UnwrittenNotes,
             fork=forks,
             side_work=side_work,
             restorer=Restorer(sources),

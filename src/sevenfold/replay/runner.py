@@ -57,7 +57,6 @@ class ReplayJob(msgspec.Struct, frozen=True):
     price: str | None = None  # Count with the price of this model, whatever the file says
     prices: Path | None = None  # The user's own price table
     drawn: bool = False  # True if each request is wanted, for a drawing
-    scratch: Path | None = None  # A folder for the files of layers
     shared_reads: frozenset[int] = frozenset()  # First reads from the cache that other sessions had too
     copied: frozenset[str] = frozenset()  # Ids of its requests that are counted in another file
 
@@ -235,7 +234,6 @@ def _drive_policy(
         at.price,
         window=window.tokens,
         prices=at.prices,
-        scratch=job.scratch,
         fixed=find_largest_fixed(entries, job.shared_reads),
         tell=told,
     )

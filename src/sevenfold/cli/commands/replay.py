@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import msgspec
@@ -712,14 +711,12 @@ def _replay_all(
     try:
         if progress is not None:
             progress.start()
-        with end_on_sigterm(), TemporaryDirectory(prefix="sevenfold-replay-") as scratch:
+        with end_on_sigterm():
             firsts = read_first_requests(files)
             reads, copied = find_repeated_reads(firsts.values()), find_copied_requests(firsts)
-            drawn, folder, none = wanted.html is not None, Path(scratch), frozenset[str]()
+            drawn, none = wanted.html is not None, frozenset[str]()
             jobs = [
-                ReplayJob(
-                    n, one, policies, wanted.price, prices, drawn, folder, reads, copied.get(one.path, none)
-                )
+                ReplayJob(n, one, policies, wanted.price, prices, drawn, reads, copied.get(one.path, none))
                 for n, one in enumerate(files)
             ]
             with closing(
