@@ -15,7 +15,7 @@ from sevenfold.replay.costs import find_session_price
 from sevenfold.replay.driver import drive_session
 from sevenfold.replay.outcome import ReplayOutcome
 from sevenfold.replay.policies import load_policy
-from sevenfold.replay.stand_ins import adjust_to_person, has_person
+from sevenfold.replay.stand_ins import adjust_to_session
 from sevenfold.settings.layers import PolicyName
 
 LAYERS = {MICRO: "2", NOTES: "3 pays", COMPACTION: "4"}
@@ -36,7 +36,7 @@ def predict_actions(path: Path, policy: PolicyName) -> list[PredictedAction]:
     entries, prices = convert_recording(recorded).entries, Prices.load()
     at = find_session_price(entries, prices, None)
     window = find_session_window(entries, at.model, recorded=recorded.window)
-    chosen = adjust_to_person(load_policy(policy), has_person(recorded))
+    chosen = adjust_to_session(load_policy(policy), recorded)
     outcome = drive_session(entries, chosen, at.model, at.price, window=window.tokens, prices=at.prices)
     return list(_list_actions(outcome))
 

@@ -202,7 +202,8 @@ def test_the_input_of_a_call_counts_as_removed_where_it_counts_as_needed() -> No
     assert (found.large_removed, found.large_needed) == (0, 0), "inputs are no results"
 
 
-def test_thinking_counts_as_removed_where_it_counts_as_needed() -> None:
+def long_thinking() -> Talk:
+    """Much is thought, and one of the thoughts is needed after a silence."""
     talk = Talk()
     talk.says("find out why")
     for n in range(16):
@@ -213,7 +214,11 @@ def test_thinking_counts_as_removed_where_it_counts_as_needed() -> None:
     talk.says("go on", after=8_000.0)
     talk.calls_tool(ToolUse("g", "Bash", {"command": "grep cause_2 handler_2"}))
     talk.replies(Text("done"))
-    outcome = driven(talk)
+    return talk
+
+
+def test_thinking_counts_as_removed_where_it_counts_as_needed() -> None:
+    outcome = driven(long_thinking())
 
     removed, needed = outcome.regret.by_layer["microcompaction"]
     assert (removed, needed) == (16 + 1 - 10, 1)
@@ -223,6 +228,19 @@ def test_thinking_counts_as_removed_where_it_counts_as_needed() -> None:
     assert outcome.layers["microcompaction"].saved > 0
     [did] = [did for row in outcome.rows for did in row.happened if did.tokens > 0]
     assert did.what == "dropped the thinking of 7 replies"
+
+
+def test_an_agent_compacts_at_the_limit_and_drops_no_thinking() -> None:
+    price = Prices.load().of(MODEL)
+    assert price
+    talk = long_talk(needed=False, limit=None)
+    agent, full = (drive_session(talk.entries, under, MODEL, price, role="agent") for under in (OURS, FULL))
+    thinks = drive_session(long_thinking().entries, OURS, MODEL, price, role="agent")
+
+    assert agent.compactions == ()
+    assert len(full.compactions) == 1
+    assert full.compactions[0].tokens_after < driven(talk, FULL).compactions[0].tokens_after, "no files"
+    assert not any(row.happened for row in thinks.rows)
 
 
 def test_inherited_history_is_conversation_that_a_summary_can_take_away() -> None:

@@ -69,6 +69,7 @@ class OwnRecordedSession(RecordedSession, frozen=True):
     """A session of ours, with the facts that only our files have."""
 
     interactive: bool | None = None  # True if a person talked in it; None if the file does not say
+    one_shot: bool = False  # True if one question was asked and no more
     forked: bool = False  # True for an agent that went on from the conversation of its session
 
 
@@ -235,8 +236,9 @@ class _OwnParse:
             self.thread.make_session(session=id, folder=root, window=size if isinstance(size, int) else 0)
         ) | {"undone": tuple(self._undone)}
         if not agent:
-            said = self._about.get("interactive")
-            return OwnRecordedSession(**known, interactive=said if isinstance(said, bool) else None)
+            said, one_shot = self._about.get("interactive"), self._about.get("oneShot") is True
+            person = said if isinstance(said, bool) else None
+            return OwnRecordedSession(**known, interactive=person, one_shot=one_shot)
         forked = isinstance(agent, dict) and agent.get("kind") == FORK
         # An agent is asked by a session, never by a person.
         return OwnRecordedSession(**known | {"agent": own}, interactive=False, forked=forked)

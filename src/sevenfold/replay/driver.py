@@ -33,7 +33,7 @@ from sevenfold.core.transcript import Entry, Id, Pin, PlacedMessage, Replace, Re
 from sevenfold.layers.l2_microcompaction.candidates import ViewScan, store_cleared_results
 from sevenfold.layers.l3_session_memory.notes import Notebook, NotesCoverage
 from sevenfold.layers.l7_agents.forks import ForkRunner
-from sevenfold.layers.ladder import BlockCheck, make_standard_layers
+from sevenfold.layers.ladder import BlockCheck, LayerRole, make_standard_layers
 from sevenfold.layers.parts import LayerParts, PlainConversation
 from sevenfold.layers.shared.boundary import SPOKEN, STANDS_FOR, record_name
 from sevenfold.layers.shared.facts import IdentityCache
@@ -97,7 +97,7 @@ class UnwrittenNotes(Notebook):
         self._good, self._covered = text, covered
 
 
-def make_policy_layers(policy: Policy, parts: LayerParts) -> Layers:
+def make_policy_layers(policy: Policy, parts: LayerParts, role: LayerRole = "main") -> Layers:
     """The layers of the product under this policy, without the check that stops a session."""
     on, micro = policy.flags, policy.micro
     if not policy.compacts:
@@ -112,7 +112,7 @@ def make_policy_layers(policy: Policy, parts: LayerParts) -> Layers:
         notes=policy.notes,
         compaction=policy.compaction,
     )
-    made = make_standard_layers("main", with_fields(parts, switches=on, settings=settings))
+    made = make_standard_layers(role, with_fields(parts, switches=on, settings=settings))
     fit = tuple(layer for layer in made.fit if not isinstance(layer, BlockCheck))
     rule: tuple[Fit, ...] = (CountingClear(parts.emit, policy.clear),) if policy.clear else ()
     return with_fields(made, fit=(*rule, *fit), attach=(), rest=())
@@ -172,14 +172,16 @@ def drive_session(
     window: int | None = None,
     prices: Prices | None = None,
     fixed: int = LARGEST_FIXED,
+    role: LayerRole = "main",
     tell: Callable[[int], None] = lambda done: None,
 ) -> ReplayOutcome:
     """Replay one session under one policy; `tell` is called with the number of entries done.
 
     `fixed` is the largest system prompt with tools that it can have had.
     """
-    ttl = find_ttl(entries) if policy.cache_ttl == "recorded" else policy.cache_ttl
-    frame = Frame(model, tools=({**EDIT_SCHEMA},), ttl=ttl, system_ttl=policy.system_ttl)
+    lives = policy.cache_ttl, policy.system_ttl or "1h"
+    ttl, system = (find_ttl(entries) if life == "recorded" else life for life in lives)
+    frame = Frame(model, tools=({**EDIT_SCHEMA},), ttl=ttl, system_ttl=system)
     able = replace(find_capabilities(model), window=window or find_session_window(entries, model).tokens)
     limits = Thresholds.of(able.window, able.max_output, compact_percent=policy.auto_compact_percent)
     # A drive has reference cycles that hold the texts of a view. They are looked for once, at its end, and
@@ -188,7 +190,9 @@ def drive_session(
     gc.freeze()
     gc.disable()
     try:
-        made = SessionDrive(entries, policy, frame, limits, price, able=able, prices=prices, fixed=fixed)
+        made = SessionDrive(
+            entries, policy, frame, limits, price, able=able, prices=prices, fixed=fixed, role=role
+        )
         outcome = made.run(tell)
         del made
         return outcome
@@ -214,9 +218,10 @@ class SessionDrive:
         able: Capabilities | None = None,
         prices: Prices | None = None,
         fixed: int = LARGEST_FIXED,
+        role: LayerRole = "main",
     ) -> None:
         self._entries, self._policy, self._compacts = entries, policy, policy.compacts
-        self._make = layers or partial(make_policy_layers, policy)
+        self._make, self._role = layers or partial(make_policy_layers, policy, role=role), role
         self._frame, self._thresholds, self._price = frame, thresholds, price
         self._able = able or Capabilities(window=thresholds.window)
         self._prices = prices or Prices.load()
@@ -313,6 +318,7 @@ class SessionDrive:
             clock=self._clock,
             emit=self._heard,
             thresholds=self._thresholds,
+            source=self._role,
         )
 
     def _make_parts(self) -> LayerParts:
@@ -341,7 +347,7 @@ class SessionDrive:
             make_notebook=UnwrittenNotes,
             fork=forks,
             side_work=side_work,
-            restorer=Restorer(sources),
+            restorer=Restorer(sources if self._role == "main" else ()),
             cached_until=self._silence.until,
             idle_gaps=lambda: self._gaps,
             keep_warm=self._silence.kept_warm,

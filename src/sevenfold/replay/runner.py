@@ -23,9 +23,10 @@ from msgspec.structs import replace
 from sevenfold.cache.prices import Prices
 from sevenfold.core.errors import SevenfoldError
 from sevenfold.core.transcript import Entry, Problem, Reply
+from sevenfold.layers.ladder import LayerRole
 from sevenfold.recordings.finder import ReplayFile, read_recording
 from sevenfold.recordings.messages import FORMAT as MESSAGES
-from sevenfold.recordings.own_sessions import OwnRecordedSession, iterate_sessions
+from sevenfold.recordings.own_sessions import iterate_sessions
 from sevenfold.recordings.reader import ALWAYS
 from sevenfold.recordings.recorded_session import RecordedSession, retell_recording
 from sevenfold.recordings.windows import SessionWindow, find_session_window
@@ -36,14 +37,12 @@ from sevenfold.replay.costs import (
     find_unmarked_losses,
 )
 from sevenfold.replay.driver import drive_session
-from sevenfold.replay.policies import Policy, exclude_layers
+from sevenfold.replay.policies import Policy
 from sevenfold.replay.results import LeftBranches, ReplayFigures, compute_figures, drop_turns, sum_costs
-from sevenfold.replay.stand_ins import UNKNOWN, adjust_to_person, has_person, is_extraction_uncertain
+from sevenfold.replay.stand_ins import UNKNOWN, adjust_to_session, find_role, is_extraction_uncertain
 
 MOST_ERRORS: Final = 20  # Errors that are listed of one file; the rest is counted
 TELL_EVERY: Final = 0.2  # Seconds between two progress reports of a file
-MAIN_ONLY: Final = ("micro", "notes", "keep_warm", "extraction", "recall", "dream")
-"""Layers that no agent has."""
 # Errors that an unexpected file may raise: they end this session, and the others go on
 BROKEN: Final = (ValueError, LookupError, ArithmeticError, RecursionError, MemoryError)
 
@@ -163,8 +162,8 @@ def _drive_policies(
     for n, policy in enumerate(job.policies if copied < asked else ()):
         told = _make_progress_callback(job, entries, n, tell)
         try:
-            under = adjust_to_person(_adjust_to_agent(policy, recorded), has_person(recorded))
-            done[policy.name] = _drive_policy(under, job, entries, at, window, parsing, told)
+            under, role = adjust_to_session(policy, recorded), find_role(recorded)
+            done[policy.name] = _drive_policy(under, job, entries, at, window, parsing, told, role)
         except (SevenfoldError, *BROKEN) as error:
             errors += (f"{policy.name}: {_format_error(error, job.found.path)}",)
     return ReplayResult(
@@ -209,15 +208,6 @@ def _describe_shrinking(entries: Sequence[Entry]) -> str:
     )
 
 
-def _adjust_to_agent(policy: Policy, recorded: RecordedSession) -> Policy:
-    """The policy with the layers that the product gives to an agent; a fork has the first one alone."""
-    if not recorded.agent:
-        return policy
-    forked = isinstance(recorded, OwnRecordedSession) and recorded.forked
-    less = exclude_layers(policy, [*MAIN_ONLY, *(["compaction"] if forked else [])])
-    return replace(less, name=policy.name)
-
-
 def _drive_policy(
     policy: Policy,
     job: ReplayJob,
@@ -226,6 +216,7 @@ def _drive_policy(
     window: SessionWindow,
     parsing: float,
     told: Callable[[int], None],
+    role: LayerRole,
 ) -> ReplayFigures:
     outcome = drive_session(
         entries,
@@ -235,6 +226,7 @@ def _drive_policy(
         window=window.tokens,
         prices=at.prices,
         fixed=find_largest_fixed(entries, job.shared_reads),
+        role=role,
         tell=told,
     )
     outcome = replace(outcome, spent=replace(outcome.spent, parsing=parsing))

@@ -121,6 +121,7 @@ def choose_proxy_policies(shared: SharedOptions, wanted: ReplayOptions) -> tuple
             name=name,
             description=description,
             cache_ttl="recorded",
+            system_ttl="recorded",
             compactions="recorded",
             flags=settings.flags,
             tool_results=settings.tool_results,
