@@ -16,12 +16,12 @@ from benchmarks.policy.samples import SESSIONS, session_files
 from sevenfold.cache.prices import Prices
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Entry, Reply
-from sevenfold.recordings.claude_code import read_session
 from sevenfold.recordings.finder import (
     ReplayFile,
     find_copied_requests,
     find_repeated_reads,
     read_first_requests,
+    read_recording,
 )
 from sevenfold.recordings.recorded_session import RecordedSession, retell_recording
 from sevenfold.recordings.windows import find_session_window
@@ -29,7 +29,8 @@ from sevenfold.replay.costs import find_largest_fixed, find_session_price
 from sevenfold.replay.driver import drive_session
 from sevenfold.replay.outcome import TimeSpent
 from sevenfold.replay.policies import Policy
-from sevenfold.replay.results import compute_figures, drop_turns
+from sevenfold.replay.results import compute_figures
+from sevenfold.replay.runner import count_copied
 
 FIRST: Final = "entireio/cli"
 DATA: Final = SESSIONS.parent
@@ -109,12 +110,12 @@ def replay_repositories(
 def replay_session(job: SessionJob) -> list[SessionReplay]:
     """One session under each policy; nothing for a file in which all is copied, or no model answered."""
     began = process_time()
-    recorded = read_session(job.path)
+    recorded = read_recording(ReplayFile(str(job.path)))
+    assert recorded is not None, f"{job.path} is no session"
     entries = retell_recording(recorded).entries
     parsing = process_time() - began
-    ids = list_request_ids(entries)
-    before = next((n for n, id in enumerate(ids) if id not in job.copied), len(ids))
-    if before == len(ids) or (before and job.first):
+    before, asked = count_copied(entries, job.copied)
+    if before == asked or (before and job.first):
         return []
     if job.first is not None:
         entries = _cut_beginning(entries, job.first)
@@ -125,10 +126,6 @@ def _cut_beginning(entries: Sequence[Entry], requests: int) -> list[Entry]:
     """The entries up to the last reply of so many."""
     replies = [n for n, entry in enumerate(entries) if isinstance(entry.what, Reply)]
     return list(entries[: replies[:requests][-1] + 1])
-
-
-def list_request_ids(entries: Sequence[Entry]) -> list[str]:
-    return [str(e.what.diagnostics.get("request_id")) for e in entries if isinstance(e.what, Reply)]
 
 
 def _replay_policy(
@@ -142,7 +139,7 @@ def _replay_policy(
     prices = _load_prices()
     at = find_session_price(entries, prices, None)
     own = prices.limits(at.model).window
-    whole = drive_session(
+    outcome = drive_session(
         entries,
         policy,
         at.model,
@@ -150,8 +147,8 @@ def _replay_policy(
         window=find_session_window(entries, at.model, recorded=recorded.window, own=own).tokens,
         prices=at.prices,
         fixed=find_largest_fixed(entries, job.shared_reads),
+        copied=before,
     )
-    outcome = drop_turns(whole, before)
     figures = compute_figures(outcome, at.price, priced=at.known, others=at.others)
     paid, compared = figures.paid, figures.compared
     written = sum(row.usage.output for row in outcome.rows if row.kind == "summary")

@@ -195,63 +195,6 @@ def test_a_report_says_that_a_named_path_is_missing(here: Here, world: World, se
     assert "there is no such file" in page.read_text(encoding="utf-8")
 
 
-# --- copies -----------------------------------------------------------------------------------------------
-
-
-def write_fork(path: Path, rounds: int, of: int) -> None:
-    """A session whose requests have ids; the first ones are those of every such session."""
-    lines = [json.loads(line) for line in sessions.claude_code(rounds).splitlines()]
-    for line in lines:
-        line["sessionId"] = path.stem
-        if line["type"] == "assistant":
-            number = line["message"]["id"]
-            shared = number.removeprefix("m") in map(str, range(of))
-            line["requestId"] = number if shared else f"{path.stem} {number}"
-    path.write_bytes(sessions.jsonl(lines))
-
-
-def test_requests_that_a_fork_copied_are_paid_once(here: Here, world: World) -> None:
-    folder = world.project / "forks"
-    folder.mkdir()
-    write_fork(folder / "longer.jsonl", 6, of=4)
-    write_fork(folder / "fork.jsonl", 5, of=4)
-    words = ("--policy", "append-only", "--json")
-
-    ran = here("replay", str(folder), *words)
-
-    files = {Path(file["path"]).stem: file for file in ran.json["files"]}
-    alone = here("replay", str(folder / "longer.jsonl"), *words).json["files"][0]
-    fork = here("replay", str(folder / "fork.jsonl"), *words).json["files"][0]
-    assert files["longer"]["turns"] == alone["turns"] == 7
-    assert (files["fork"]["turns"], fork["turns"]) == (2, 6)
-    assert files["fork"]["paid_cost"]["units"] < 0.5 * fork["paid_cost"]["units"]
-    assert files["fork"]["notes"] == [
-        "the first 4 of 6 requests are in another file too, from which this one was copied or forked: "
-        "they count there"
-    ]
-    assert ran.code == 0
-
-
-def test_a_file_that_another_one_goes_on_from_counts_there_alone(here: Here, world: World) -> None:
-    folder = world.project / "resumed"
-    folder.mkdir()
-    write_fork(folder / "later.jsonl", 6, of=6)
-    write_fork(folder / "first.jsonl", 3, of=6)
-    lines = (folder / "first.jsonl").read_bytes().splitlines(keepends=True)
-    (folder / "first.jsonl").write_bytes(b"".join(lines[:-1]))  # the later file has no such last reply
-    page = world.project / "report.html"
-
-    ran = here("replay", str(folder), "--policy", "append-only", "--json")
-    told = here("replay", str(folder), "--html", str(page))
-
-    first, later = ran.json["files"]
-    assert (first["turns"], later["turns"], ran.json["total"]["turns"]) == (0, 7, 7)
-    assert first["notes"][0].startswith("all 3 requests are in another file too")
-    assert (ran.code, told.code) == (0, 0)
-    assert "first: all 3 requests are in another file too" in told.err
-    assert "all 3 requests are in another file too" in page.read_text(encoding="utf-8")
-
-
 # --- beside append-only, and windows apart ----------------------------------------------------------------
 
 

@@ -139,7 +139,7 @@ class _OwnParse:
     def __init__(self) -> None:
         self.thread = RecordedThread(FORMAT)
         self._about: dict[str, object] = {}
-        self._undone: list[Reply] = []
+        self._undone: list[RecordedEvent] = []
         self._compacted_by = ""  # The layer that compacted, until the model is asked again
         self._visible: list[tuple[int, str]] = []
         """What the model saw, in order: its id in the file, which edits name, and its id here."""
@@ -149,7 +149,7 @@ class _OwnParse:
         if entry.id in undone:
             self.thread.skipped["undone"] += 1
             if isinstance(entry.what, Reply):
-                self._undone.append(entry.what)
+                self._undone.append(RecordedEvent(str(entry.id), None, line, entry.at, entry.what))
             return
         match entry.what:
             case Reply() as reply:

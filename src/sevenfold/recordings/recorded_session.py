@@ -7,6 +7,7 @@ the active branch, with its compactions as edits; `retell_recording` makes its e
 from __future__ import annotations
 
 from collections.abc import Iterable
+from hashlib import blake2b
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
@@ -118,7 +119,8 @@ class RecordedSession(msgspec.Struct, frozen=True):
     tip: str = ""  # The end of the active branch
     sidechains: dict[str, tuple[RecordedEvent, ...]] = {}
     """Conversations of sub-agents, by their id or by the first thing said in them."""
-    undone: tuple[Reply, ...] = ()  # Replies that the user went back behind, where they are on no branch
+    undone: tuple[RecordedEvent, ...] = ()
+    """Replies that the user went back behind, where they are on no branch."""
     results: dict[str, ToolNote] = {}  # By tool-use id
     api_errors: tuple[RecordedApiError, ...] = ()
     skipped: dict[str, int] = {}  # The number of records of each kind that no model saw
@@ -148,15 +150,39 @@ class RecordedSession(msgspec.Struct, frozen=True):
         return tuple(s for s in self.entries if isinstance(s.what, Reply))
 
     @property
-    def abandoned(self) -> tuple[Reply, ...]:
+    def all_requests(self) -> tuple[RecordedEvent, ...]:
+        """The same, with those of sub-agents and those that were undone."""
+        sides = (s for said in self.sidechains.values() for s in said if isinstance(s.what, Reply))
+        return (*self.requests, *sides, *self.undone)
+
+    @property
+    def abandoned(self) -> tuple[RecordedEvent, ...]:
         """The replies that are not on the active branch: the user went back and on from there."""
         active = {said.uuid for said in self.active}
-        left = (s.what for s in self.entries if s.uuid not in active)
-        return (*(what for what in left if isinstance(what, Reply)), *self.undone)
+        return (*(said for said in self.requests if said.uuid not in active), *self.undone)
 
     def branch(self, tip: str) -> tuple[RecordedEvent, ...]:
         """From the beginning to this one, following what each of them follows."""
         return trace_branch(tip, self.entries)
+
+
+def name_requests(recorded: RecordedSession) -> RecordedSession:
+    """The session with a name for each request that has none: a digest of all up to it, as in any copy."""
+    sides = {agent: _name_events(said) for agent, said in recorded.sidechains.items()}
+    entries, undone = _name_events(recorded.entries), _name_events(recorded.undone)
+    return replace(recorded, entries=entries, undone=undone, sidechains=sides)
+
+
+def _name_events(events: tuple[RecordedEvent, ...]) -> tuple[RecordedEvent, ...]:
+    if all(said.request_id for said in events if isinstance(said.what, Reply)):
+        return events
+    digests, named = dict[str, bytes](), list[RecordedEvent]()
+    for said in events:
+        upto = digests.get(said.parent or "", b"") + _encode((said.at, said.what))
+        digest = digests[said.uuid] = blake2b(upto, digest_size=16).digest()
+        asked = isinstance(said.what, Reply) and not said.request_id
+        named.append(replace(said, request_id=digest.hex()) if asked else said)
+    return tuple(named)
 
 
 def trace_branch(tip: str, entries: Iterable[RecordedEvent]) -> tuple[RecordedEvent, ...]:
@@ -182,6 +208,7 @@ class SessionReader(Protocol):
     def read(self, source: Path | bytes) -> RecordedSession: ...
 
 
+_encode: Final = msgspec.json.Encoder().encode
 INTERRUPTED: Final = "interrupted: there is no result of this in the recording"
 CLEARED: Final = "[this result was cleared from the view when the session was recorded]"
 BY_RULE: Final = "recorded by rule"

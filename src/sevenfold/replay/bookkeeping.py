@@ -74,6 +74,15 @@ class ReplayBooks:
         self._cost: dict[str, float] = defaultdict(float)
         self._removed_by_layer: dict[str, list[int]] = defaultdict(lambda: [0, 0])
         self._regret = ReplayRegret()
+        self._open = set[str]()  # What was counted as removed and not as needed yet
+
+    def begin_anew(self) -> None:
+        """Forget what was booked so far: those requests are counted in another file."""
+        for known in (self.rows, self.breaks, self.compactions, self._actions, self._open):
+            known.clear()
+        for by_layer in (self._saved, self._cost, self._removed_by_layer):
+            by_layer.clear()
+        self._regret = ReplayRegret()
 
     def record_action(self, layer: str, what: str, tokens: int = 0, why: str = "") -> None:
         """Record an action before the next request. `why`: in a word, if it breaks the prefix."""
@@ -85,6 +94,7 @@ class ReplayBooks:
     def record_removed(self, lost: Iterable[LostItem]) -> None:
         """Record what left the view and could be asked for again."""
         for one in lost:
+            self._open.add(one.source)
             self._removed_by_layer[one.layer][0] += 1
             known = self._regret
             self._regret = replace(
@@ -95,8 +105,12 @@ class ReplayBooks:
             )
 
     def record_needed(self, missed: MissedSource, lost: LostItem) -> None:
-        self._removed_by_layer[lost.layer][1] += 1
+        self._actions.append(LayerAction(READ_BACK, f"needed again: {missed.use_id}", -lost.tokens))
         self._spared[lost.layer] -= lost.tokens
+        if lost.source not in self._open:
+            return
+        self._open.remove(lost.source)
+        self._removed_by_layer[lost.layer][1] += 1
         known = self._regret
         self._regret = replace(
             known,
@@ -105,7 +119,6 @@ class ReplayBooks:
             needed_tokens=known.needed_tokens + lost.tokens,
             large_needed=known.large_needed + (missed.robust and lost.is_large),
         )
-        self._actions.append(LayerAction(READ_BACK, f"needed again: {missed.use_id}", -lost.tokens))
 
     def record_compaction(self, by: str, before: int, after: int, fidelity: float | None = None) -> None:
         self.compactions.append(ReplayCompaction(len(self.rows), by, before, after, fidelity))

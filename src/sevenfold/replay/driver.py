@@ -173,11 +173,13 @@ def drive_session(
     prices: Prices | None = None,
     fixed: int = LARGEST_FIXED,
     role: LayerRole = "main",
+    copied: int = 0,
     tell: Callable[[int], None] = lambda done: None,
 ) -> ReplayOutcome:
     """Replay one session under one policy; `tell` is called with the number of entries done.
 
-    `fixed` is the largest system prompt with tools that it can have had.
+    `fixed` is the largest system prompt with tools that it can have had; the first `copied` requests are
+    replayed, and counted in another file.
     """
     lives = policy.cache_ttl, policy.system_ttl or "1h"
     ttl, system = (find_ttl(entries) if life == "recorded" else life for life in lives)
@@ -193,7 +195,7 @@ def drive_session(
         made = SessionDrive(
             entries, policy, frame, limits, price, able=able, prices=prices, fixed=fixed, role=role
         )
-        outcome = made.run(tell)
+        outcome = made.run(tell, copied)
         del made
         return outcome
     finally:
@@ -266,9 +268,10 @@ class SessionDrive:
         self._background = Postponed()
         self._model = RuleModel(self._able, self._charge_request, self._record_side_request)
 
-    def run(self, tell: Callable[[int], None] = lambda done: None) -> ReplayOutcome:
+    def run(self, tell: Callable[[int], None] = lambda done: None, copied: int = 0) -> ReplayOutcome:
+        self._copied = copied
         run_sync(self._run, tell)
-        dreamt = self._memory.compute_dream_share(self._books.context)
+        dreamt = 0.0 if copied else self._memory.compute_dream_share(self._books.context)
         return replace(self._books.make_outcome(self._spent), recalled=self._memory.recalled, dreamt=dreamt)
 
     async def _run(self, tell: Callable[[int], None]) -> None:
@@ -401,6 +404,9 @@ class SessionDrive:
 
     async def _replay_reply(self, entry: Entry, reply: Reply) -> None:
         self._absence.add_message(reply.message, entry.id)
+        if self._copied and self._books.turns == self._copied:
+            self._books.begin_anew()
+            self._memory.recalled = self._compacted = 0
         if shrank := self._counted.shrank.get(entry.id):
             self._books.record_action(RECORDING, f"left out {shrank:,} tokens by itself")
             self._books.record_original_compaction(shrank)

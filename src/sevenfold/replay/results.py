@@ -171,22 +171,6 @@ CHANGING = frozenset({TOOL_RESULTS, MICRO, NOTES, READ_BACK})  # They make it an
 MOST_POINTS = 600  # Points of one session in a drawing; a longer one is thinned out, events kept
 
 
-def drop_turns(outcome: ReplayOutcome, turns: int) -> ReplayOutcome:
-    """The outcome without these first requests of the session; layers and regret are of all of it."""
-    if not turns:
-        return outcome
-    own = [n for n, row in enumerate(outcome.rows) if row.kind == "turn"]
-    cut = own[turns - 1] + 1 if turns <= len(own) else len(outcome.rows)
-    return replace(
-        outcome,
-        rows=outcome.rows[cut:],
-        breaks=tuple(replace(b, request=b.request - cut) for b in outcome.breaks if b.request >= cut),
-        compactions=tuple(
-            replace(c, request=c.request - cut) for c in outcome.compactions if c.request >= cut
-        ),
-    )
-
-
 def compute_figures(
     outcome: ReplayOutcome,
     price: Price,

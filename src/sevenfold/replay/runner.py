@@ -38,7 +38,7 @@ from sevenfold.replay.costs import (
 )
 from sevenfold.replay.driver import drive_session
 from sevenfold.replay.policies import Policy
-from sevenfold.replay.results import LeftBranches, ReplayFigures, compute_figures, drop_turns, sum_costs
+from sevenfold.replay.results import LeftBranches, ReplayFigures, compute_figures, sum_costs
 from sevenfold.replay.stand_ins import UNKNOWN, adjust_to_session, find_role, is_extraction_uncertain
 
 MOST_ERRORS: Final = 20  # Errors that are listed of one file; the rest is counted
@@ -155,7 +155,7 @@ def _drive_policies(
     unnamed = recorded.format == MESSAGES and not at.model  # such files mostly name none
     if answered and is_extraction_uncertain(recorded, job.policies):
         notes += (UNKNOWN,)
-    copied, asked = _count_copied(entries, job.copied)
+    copied, asked = count_copied(entries, job.copied)
     if answered:
         told_of = (window.problem, _describe_shrinking(entries), _describe_copied(copied, asked))
         notes += tuple(filter(None, told_of))
@@ -163,7 +163,7 @@ def _drive_policies(
         told = _make_progress_callback(job, entries, n, tell)
         try:
             under, role = adjust_to_session(policy, recorded), find_role(recorded)
-            done[policy.name] = _drive_policy(under, job, entries, at, window, parsing, told, role)
+            done[policy.name] = _drive_policy(under, job, entries, at, window, parsing, told, role, copied)
         except (SevenfoldError, *BROKEN) as error:
             errors += (f"{policy.name}: {_format_error(error, job.found.path)}",)
     return ReplayResult(
@@ -178,13 +178,13 @@ def _drive_policies(
         began=entries[0].at if entries else 0.0,
         recorded=sum(isinstance(entry.what, Reply) for entry in entries),
         by_policy=done,
-        left=_price_left_branches(recorded, at),
+        left=_price_left_branches(recorded, at, job.copied),
         errors=(*errors, at.error) if at.error and answered and not unnamed else errors,
         notes=(*notes, at.error) if at.error and answered and unnamed else notes,
     )
 
 
-def _count_copied(entries: Sequence[Entry], copied: frozenset[str]) -> tuple[int, int]:
+def count_copied(entries: Sequence[Entry], copied: frozenset[str]) -> tuple[int, int]:
     """The requests at the beginning that are counted in another file, and all requests."""
     ids = [entry.what.diagnostics.get("request_id") for entry in entries if isinstance(entry.what, Reply)]
     return next((n for n, id in enumerate(ids) if id not in copied), len(ids)), len(ids)
@@ -217,6 +217,7 @@ def _drive_policy(
     parsing: float,
     told: Callable[[int], None],
     role: LayerRole,
+    copied: int,
 ) -> ReplayFigures:
     outcome = drive_session(
         entries,
@@ -227,10 +228,10 @@ def _drive_policy(
         prices=at.prices,
         fixed=find_largest_fixed(entries, job.shared_reads),
         role=role,
+        copied=copied,
         tell=told,
     )
     outcome = replace(outcome, spent=replace(outcome.spent, parsing=parsing))
-    outcome = drop_turns(outcome, _count_copied(entries, job.copied)[0])
     return compute_figures(
         outcome, at.price, priced=at.known, drawn=job.drawn, others=at.others, paid_at=job.price or ""
     )
@@ -253,11 +254,15 @@ def _make_progress_callback(
     return told
 
 
-def _price_left_branches(recorded: RecordedSession, at: SessionPrice) -> LeftBranches:
+def _price_left_branches(
+    recorded: RecordedSession, at: SessionPrice, copied: frozenset[str]
+) -> LeftBranches:
     """The requests on branches that were left, and their price if it is known."""
-    used = [(r.model, replace(r.usage, output=0)) for r in recorded.abandoned if r.usage.prompt]
+    left = [one.what for one in recorded.abandoned if one.request_id not in copied]
+    replies = [one for one in left if isinstance(one, Reply)]
+    used = [(r.model, replace(r.usage, output=0)) for r in replies if r.usage.prompt]
     paid = sum_costs(used, at.price, priced=at.known, others=at.others) if used else None
-    return LeftBranches(len(recorded.abandoned), paid)
+    return LeftBranches(len(replies), paid)
 
 
 _load_prices = cache(Prices.load)
