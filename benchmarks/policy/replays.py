@@ -23,14 +23,11 @@ from sevenfold.recordings.finder import (
     read_first_requests,
     read_recording,
 )
-from sevenfold.recordings.recorded_session import RecordedSession, retell_recording
-from sevenfold.recordings.windows import find_session_window
-from sevenfold.replay.costs import find_largest_fixed, find_session_price
-from sevenfold.replay.driver import drive_session
+from sevenfold.recordings.recorded_session import retell_recording
 from sevenfold.replay.outcome import TimeSpent
 from sevenfold.replay.policies import Policy
 from sevenfold.replay.results import compute_figures
-from sevenfold.replay.runner import count_copied
+from sevenfold.replay.runner import RecordedDrive
 
 FIRST: Final = "entireio/cli"
 DATA: Final = SESSIONS.parent
@@ -114,12 +111,15 @@ def replay_session(job: SessionJob) -> list[SessionReplay]:
     assert recorded is not None, f"{job.path} is no session"
     entries = retell_recording(recorded).entries
     parsing = process_time() - began
-    before, asked = count_copied(entries, job.copied)
-    if before == asked or (before and job.first):
-        return []
     if job.first is not None:
         entries = _cut_beginning(entries, job.first)
-    return [_replay_policy(job, recorded, entries, policy, before, parsing) for policy in job.policies]
+    drive = RecordedDrive(
+        recorded, entries, _load_prices(), shared_reads=job.shared_reads, copied=job.copied
+    )
+    if drive.copied == drive.asked or (drive.copied and job.first):
+        return []
+    long = max(e.what.usage.prompt for e in entries if isinstance(e.what, Reply)) > USUAL
+    return [_replay_policy(job, drive, policy, long, parsing) for policy in job.policies]
 
 
 def _cut_beginning(entries: Sequence[Entry], requests: int) -> list[Entry]:
@@ -129,26 +129,9 @@ def _cut_beginning(entries: Sequence[Entry], requests: int) -> list[Entry]:
 
 
 def _replay_policy(
-    job: SessionJob,
-    recorded: RecordedSession,
-    entries: Sequence[Entry],
-    policy: Policy,
-    before: int,
-    parsing: float,
+    job: SessionJob, drive: RecordedDrive, policy: Policy, long: bool, parsing: float
 ) -> SessionReplay:
-    prices = _load_prices()
-    at = find_session_price(entries, prices, None)
-    own = prices.limits(at.model).window
-    outcome = drive_session(
-        entries,
-        policy,
-        at.model,
-        at.price,
-        window=find_session_window(entries, at.model, recorded=recorded.window, own=own).tokens,
-        prices=at.prices,
-        fixed=find_largest_fixed(entries, job.shared_reads),
-        copied=before,
-    )
+    outcome, at = drive.replay(policy), drive.at
     figures = compute_figures(outcome, at.price, priced=at.known, others=at.others)
     paid, compared = figures.paid, figures.compared
     written = sum(row.usage.output for row in outcome.rows if row.kind == "summary")
@@ -156,7 +139,7 @@ def _replay_policy(
         repository=job.repository,
         path=job.path.name,
         policy=policy.name,
-        long=max(e.what.usage.prompt for e in entries if isinstance(e.what, Reply)) > USUAL,
+        long=long,
         turns=outcome.turns,
         cost=figures.cost.units,
         compared=compared.units if compared is not None else 0.0,

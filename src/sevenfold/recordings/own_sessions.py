@@ -233,7 +233,9 @@ class _OwnParse:
             id, own = get_text(self._about.get("session")), id
         size = self._about.get("window")
         known = asdict(
-            self.thread.make_session(session=id, folder=root, window=size if isinstance(size, int) else 0)
+            self.thread.make_session(
+                session=id, folder=root, windows=(size,) if isinstance(size, int) and size > 0 else ()
+            )
         ) | {"undone": tuple(self._undone)}
         if not agent:
             said, one_shot = self._about.get("interactive"), self._about.get("oneShot") is True

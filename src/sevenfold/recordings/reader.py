@@ -469,7 +469,13 @@ class RecordedThread:
         return own
 
     def make_session(
-        self, *, session: str = "", version: str = "", folder: str = "", branch: str = "", window: int = 0
+        self,
+        *,
+        session: str = "",
+        version: str = "",
+        folder: str = "",
+        branch: str = "",
+        windows: tuple[int, ...] = (),
     ) -> RecordedSession:
         """The session as a value."""
         entries = self._entries()
@@ -481,7 +487,7 @@ class RecordedThread:
             version=version,
             folder=folder,
             git_branch=branch,
-            window=window,
+            windows=windows,
             entries=tuple(entries),
             tip=entries[-1].uuid if entries else "",
             results=self._facts,

@@ -112,7 +112,8 @@ class RecordedSession(msgspec.Struct, frozen=True):
     folder: str = ""
     git_branch: str = ""
     title: str = ""
-    window: int = 0  # The window of the client, where the file says or shows it
+    windows: tuple[int, ...] = ()
+    """The windows of the client, the most frequent first, where the file says or shows them."""
     continues: str = ""  # The event before the first one, if that is in another file
     entries: tuple[RecordedEvent, ...] = ()
     """All branches of the main conversation, in the order of the file."""

@@ -22,7 +22,7 @@ from typing import ClassVar, Final
 from msgspec.structs import replace
 
 from sevenfold.cache.ledger import SIDE
-from sevenfold.cache.prices import Price, Prices
+from sevenfold.cache.prices import LimitsOf, ModelLimits, Price, Prices
 from sevenfold.core.clock import run_sync
 from sevenfold.core.events import Cleared, Emit, Event, get_label
 from sevenfold.core.messages import Block, Message, Text, ToolResult, assistant, user
@@ -171,6 +171,7 @@ def drive_session(
     *,
     window: int | None = None,
     prices: Prices | None = None,
+    limits_of: LimitsOf = lambda model: ModelLimits(),
     fixed: int = LARGEST_FIXED,
     role: LayerRole = "main",
     copied: int = 0,
@@ -178,13 +179,14 @@ def drive_session(
 ) -> ReplayOutcome:
     """Replay one session under one policy; `tell` is called with the number of entries done.
 
-    `fixed` is the largest system prompt with tools that it can have had; the first `copied` requests are
-    replayed, and counted in another file.
+    `limits_of`: the limits in the user's own table. `fixed` is the largest system prompt with tools that it
+    can have had; the first `copied` requests are replayed, and counted in another file.
     """
     lives = policy.cache_ttl, policy.system_ttl or "1h"
     ttl, system = (find_ttl(entries) if life == "recorded" else life for life in lives)
     frame = Frame(model, tools=({**EDIT_SCHEMA},), ttl=ttl, system_ttl=system)
-    able = replace(find_capabilities(model), window=window or find_session_window(entries, model).tokens)
+    window = window or find_session_window(entries, model, limits_of=limits_of).tokens
+    able = replace(find_capabilities(model, window=window, own=limits_of(model)), window=window)
     limits = Thresholds.of(able.window, able.max_output, compact_percent=policy.auto_compact_percent)
     # A drive has reference cycles that hold the texts of a view. They are looked for once, at its end, and
     # in what it has made alone: what was there before is many times as much, and stays.
@@ -193,7 +195,16 @@ def drive_session(
     gc.disable()
     try:
         made = SessionDrive(
-            entries, policy, frame, limits, price, able=able, prices=prices, fixed=fixed, role=role
+            entries,
+            policy,
+            frame,
+            limits,
+            price,
+            able=able,
+            prices=prices,
+            limits_of=limits_of,
+            fixed=fixed,
+            role=role,
         )
         outcome = made.run(tell, copied)
         del made
@@ -219,6 +230,7 @@ class SessionDrive:
         layers: Make | None = None,
         able: Capabilities | None = None,
         prices: Prices | None = None,
+        limits_of: LimitsOf = lambda model: ModelLimits(),
         fixed: int = LARGEST_FIXED,
         role: LayerRole = "main",
     ) -> None:
@@ -226,7 +238,7 @@ class SessionDrive:
         self._make, self._role = layers or partial(make_policy_layers, policy, role=role), role
         self._frame, self._thresholds, self._price = frame, thresholds, price
         self._able = able or Capabilities(window=thresholds.window)
-        self._prices = prices or Prices.load()
+        self._prices, self._limits_of = prices or Prices.load(), limits_of
         began = process_time()
         self._counted = compute_token_rates(entries, fixed)
         self._spent = TimeSpent(tracing=process_time() - began)
@@ -338,7 +350,7 @@ class SessionDrive:
             RestoredNames(again.names),
         )
         side_work = make_replay_side_work(
-            self._policy, self._prices, conversation, self._clock, self._heard, forks
+            *(self._policy, self._prices, self._limits_of, conversation, self._clock, self._heard, forks)
         )
         self._extraction.side_work = side_work
         parts = LayerParts(

@@ -16,7 +16,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from sevenfold.cache.ledger import SIDE
-from sevenfold.cache.prices import Price, Prices
+from sevenfold.cache.prices import LimitsOf, Price, Prices
 from sevenfold.core.events import Emit
 from sevenfold.core.messages import Block, Message, ToolResult, ToolUse
 from sevenfold.core.protocols import Capabilities, Forker, Model
@@ -98,14 +98,20 @@ _check: type[Model] = RuleModel
 
 
 def make_replay_side_work(
-    policy: Policy, prices: Prices, conversation: Conversation, clock: FakeClock, emit: Emit, fork: Forker
+    policy: Policy,
+    prices: Prices,
+    limits_of: LimitsOf,
+    conversation: Conversation,
+    clock: FakeClock,
+    emit: Emit,
+    fork: Forker,
 ) -> SideWork:
     """The side work of the product, asked of the stand-in for a model."""
     lean = ForkRunner(conversation, NoAccounts(), clock, emit, source=SIDE)
     small = SmallModel(
         lean,
         lambda model: find_small_model(prices, model, None),
-        lambda name: find_capabilities(name).window,
+        lambda name: find_capabilities(name, own=limits_of(name)).window,
     )
     return SideWork(fork, prices, clock, emit, policy.side_work, small)
 
