@@ -29,7 +29,7 @@ from sevenfold.core.protocols import Capabilities
 from sevenfold.core.request import Request
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Mark, Pin, Replace, Reply, Results, Transcript
-from sevenfold.layers.shared.boundary import BoundaryRecord
+from sevenfold.layers.shared.boundary import Boundary, BoundaryRecord
 from sevenfold.layers.shared.facts import Facts
 from sevenfold.offline import encode_reply
 from sevenfold.offline.conversation import OfflineConversation
@@ -154,6 +154,31 @@ def test_what_a_compaction_put_beside_its_summary_is_no_part_of_the_summary() ->
 
     [compaction] = read_compactions(log.read())
     assert (compaction.summary, compaction.restored) == (summary, (given_back,))
+
+
+@pytest.mark.parametrize(
+    ("used", "lean"),
+    [(Usage(input=9_000, output=600), True), (Usage(10, 200, 8_800, 600), False), (Usage(), False)],
+    ids=["a request of its own on the small model", "on the prefix", "not recorded"],
+)
+def test_a_recorded_summary_is_charged_as_it_was_asked_for(used: Usage, lean: bool) -> None:
+    log = question_log(reads=6)
+    view, words = log.transcript.view, "<summary>" + "as it was, word for word " * 80 + "</summary>"
+    model = "claude-haiku-4-5" if lean else "claude-sonnet-4-5"
+    asked = Boundary("summary", "price", last=view[-1].id, model=model, usage=used)
+    edit = Replace(view[0].id, view[-1].id, (user(words),))
+    log.transcript.add(edit, asked.mark, by="Compaction")
+    log.answers()
+    entries = retell_recording(log.read()).entries
+    at = find_session_price(entries, Prices.load(), None)
+    outcome = drive_session(entries, RECORDED, at.model, at.price, prices=at.prices)
+
+    [row] = [row for row in outcome.rows if row.kind == "summary"]
+    if lean:  # the small model costs a third, and shares no prefix
+        assert (row.model, row.usage) == ("side:claude-haiku-4-5", Usage(input=3_000, output=200))
+    else:
+        assert row.usage.cache_read > 5_000
+        assert row.usage.output == (used.output or pytest.approx(945))
 
 
 def test_context_given_back_behind_a_compaction_in_two_parts_belongs_to_its_summary() -> None:

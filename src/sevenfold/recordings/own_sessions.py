@@ -26,7 +26,7 @@ from sevenfold.core.transcript import (
     decode_entry,
 )
 from sevenfold.layers.l4_compaction.digest import TAG as DIGEST
-from sevenfold.layers.shared.boundary import COMPACTIONS, STANDS_FOR, record_name
+from sevenfold.layers.shared.boundary import COMPACTIONS, STANDS_FOR, parse_boundary, record_name
 from sevenfold.recordings.reader import (
     RecordedThread,
     describe_left_out,
@@ -168,6 +168,8 @@ class _OwnParse:
                 self.thread.add_change(clearing, line, entry.at, uuid=str(entry.id))
             case Mark("session", dict() as about):
                 self._about = about
+            case Mark("compacted", value) if (known := parse_boundary(value)) is not None:
+                self.thread.add_asked(known.model, known.usage)
             case Mark(name) if name.startswith(STANDS_FOR):
                 self._records.add(name)
             case _:

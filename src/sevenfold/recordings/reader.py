@@ -427,6 +427,14 @@ class RecordedThread:
         self._open = None
         self._add(line, at, uuid).event = event
 
+    def add_asked(self, model: str, usage: Usage | None) -> None:
+        """Add the model that wrote the last summary, and the usage of asking it."""
+        for node in reversed(self._nodes[-2:]):
+            event = node.event
+            if isinstance(event, RecordedCompaction) and event.summary and event.summary.content:
+                node.event = replace(event, model=model, usage=usage)
+                return
+
     def add_restored(self, message: Message) -> bool:
         """Add a message that the compaction before it gave back; False if there is none."""
         for node in reversed(self._nodes[-2:]):

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from sevenfold.core.messages import Message, ToolResult, ToolUse
-from sevenfold.core.tokens import measure_message
+from sevenfold.core.tokens import Usage, measure_message
 from sevenfold.core.transcript import (
     Entry,
     Id,
@@ -41,6 +41,8 @@ class RecordedCompaction(msgspec.Struct, frozen=True):
     replaced_from: str = ""  # The first thing that it replaced, where something before that stayed
     restored: tuple[Message, ...] = ()  # Put beside the summary, and not written for it
     asked: bool = True  # False for one made by rule: no model was asked
+    model: str = ""  # The model that wrote the summary, and ...
+    usage: Usage | None = None  # ... the usage of asking it, where the file says so
 
 
 class RecordedClearing(msgspec.Struct, frozen=True):
@@ -315,6 +317,8 @@ class _SessionRetelling:
             return
         view = self._get_view()
         facts = {"trigger": compaction.trigger, "tokens_before": compaction.tokens_before}
+        if compaction.usage is not None:
+            facts |= {"model": compaction.model, "usage": msgspec.to_builtins(compaction.usage)}
         self._append(Mark("compacted", facts), "recorded")
         first, end = (self._find(view, uuid) for uuid in (compaction.replaced_from, compaction.kept_from))
         first, end = first or 0, len(view) if end is None else end

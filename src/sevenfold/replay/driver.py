@@ -19,17 +19,28 @@ from pathlib import Path
 from time import perf_counter, process_time
 from typing import ClassVar, Final
 
+from msgspec import convert
 from msgspec.structs import replace
 
 from sevenfold.cache.ledger import SIDE
 from sevenfold.cache.prices import LimitsOf, ModelLimits, Price, Prices
 from sevenfold.core.clock import run_sync
 from sevenfold.core.events import Cleared, Emit, Event, get_label
-from sevenfold.core.messages import Block, Message, Text, ToolResult, assistant, user
+from sevenfold.core.messages import Block, Json, Message, Text, ToolResult, assistant, user
 from sevenfold.core.protocols import Capabilities, Change, Fit, Layers
 from sevenfold.core.request import Frame, Request
 from sevenfold.core.tokens import TEXT_RATE, Pressure, Thresholds, Usage, measure_message
-from sevenfold.core.transcript import Entry, Id, Pin, PlacedMessage, Replace, Reply, Results, Transcript
+from sevenfold.core.transcript import (
+    Entry,
+    Id,
+    Mark,
+    Pin,
+    PlacedMessage,
+    Replace,
+    Reply,
+    Results,
+    Transcript,
+)
 from sevenfold.layers.l2_microcompaction.candidates import ViewScan, store_cleared_results
 from sevenfold.layers.l3_session_memory.notes import Notebook, NotesCoverage
 from sevenfold.layers.l7_agents.forks import ForkRunner
@@ -252,9 +263,9 @@ class SessionDrive:
         self._theirs: dict[Id, Id] = {}  # Entries of the recording by ours
         self._turn_began: Id = 0
         self._inherited: Id | None = None
-        self._prompt = 0  # Tokens of the last recorded request
+        self._prompt = self._compacted = 0  # Tokens of the last recorded request, our compactions so far
         self._deleted = set[str]()  # Uses whose results the provider took out of its cached prefix
-        self._compacted = 0  # Compactions of ours so far
+        self._asked_for: Json = {}  # What is recorded about the next compaction
         self._gaps = GapCounts()
         self._disk = ReplayDisk()
         self._provider = CacheProvider(self._counted.fixed, self._weigh, self._counted.known)
@@ -299,6 +310,8 @@ class SessionDrive:
                     await self._replay_reply(entry, reply)
                 case Message() as message:
                     await self._replay_message(entry, message)
+                case Mark("compacted", dict() as facts):
+                    self._asked_for = facts
                 case Replace() as compaction:
                     self._replay_compaction(entry, compaction)
                 case Pin(payload={"delete": deleted}) if clears:
@@ -484,9 +497,7 @@ class SessionDrive:
             first, self._inherited = self._inherited, None
         by = BY_RULE if entry.by == BY_RULE else "recorded"
         if compaction.by and by != BY_RULE:
-            words = estimate_message(compaction.by[0]) * self._counted.rate(entry.id)
-            usage = replace(self._ask(), output=round(words * ANALYSIS))  # asked on the whole view
-            self._books.record_request("summary", self._clock.time, usage)
+            self._charge_recorded_summary(compaction.by[0], self._counted.rate(entry.id))
         self._provider.unseen = self._counted.resets.get(entry.id, self._provider.unseen)
         self._add_entry(entry, replace(compaction, first=first, last=last), entry.by)
         after = self._provider.unseen + sum(map(self._weigh, self._transcript.view))
@@ -498,6 +509,16 @@ class SessionDrive:
             return
         self._books.record_action(RECORDING, "was compacted", 0, "compacted")
         self._books.record_compaction(by, before, after)
+
+    def _charge_recorded_summary(self, summary: Message, rate: float) -> None:
+        """Charge it as it was asked for: by a request of its own, else on the whole view."""
+        used = convert(self._asked_for.get("usage", {}), Usage)
+        if 0 < used.input == used.prompt:
+            price = self._prices.of(self._asked_for["model"])
+            self._books.record_lean("summary", self._clock.time, used, price)
+            return
+        output = used.output or round(estimate_message(summary) * rate * ANALYSIS)
+        self._books.record_request("summary", self._clock.time, replace(self._ask(), output=output))
 
     # --- our transcript -----------------------------------------------------------------------------------
 
