@@ -15,6 +15,7 @@ from msgspec.structs import asdict, replace
 from sevenfold.core.messages import Block, Message, ToolResult
 from sevenfold.core.transcript import (
     Entry,
+    Id,
     Mark,
     Pin,
     Replace,
@@ -22,6 +23,7 @@ from sevenfold.core.transcript import (
     Results,
     Undo,
     Unknown,
+    Unthink,
     check_format,
     decode_entry,
 )
@@ -41,6 +43,7 @@ from sevenfold.recordings.recorded_session import (
     RecordedCompaction,
     RecordedEvent,
     RecordedSession,
+    RecordedThoughtDrop,
     SessionReader,
 )
 from sevenfold.storage.jsonl import iterate_lines
@@ -143,6 +146,7 @@ class _OwnParse:
         self._compacted_by = ""  # The layer that compacted, until the model is asked again
         self._visible: list[tuple[int, str]] = []
         """What the model saw, in order: its id in the file, which edits name, and its id here."""
+        self._replies: set[str] = set()  # Those among them that a model gave
         self._records: set[str] = set()  # Names of the records of messages that stand for others
 
     def take(self, line: int, entry: Entry, undone: set[int]) -> None:
@@ -166,6 +170,8 @@ class _OwnParse:
                 ids = tuple(self.thread.resolve_id(str(id)) for id in deleted)
                 clearing = RecordedClearing(ids, entry.by, in_cache=True)
                 self.thread.add_change(clearing, line, entry.at, uuid=str(entry.id))
+            case Unthink(first, last):
+                self._unthought(line, entry, first, last)
             case Mark("session", dict() as about):
                 self._about = about
             case Mark("compacted", value) if (known := parse_boundary(value)) is not None:
@@ -184,6 +190,7 @@ class _OwnParse:
         for block in reply.message.content:
             self.thread.add_block(block, line, entry.at, model=model, uuid=str(entry.id))
         self.thread.add_usage(reply.usage)
+        self._replies.add(str(entry.id))
         self._visible.append((entry.id, str(entry.id)))
 
     def _message(self, line: int, entry: Entry, message: Message) -> None:
@@ -227,6 +234,16 @@ class _OwnParse:
         self.thread.add_change(compaction, line, entry.at, uuid=str(entry.id))
         self._visible[first:end] = [(entry.id, str(entry.id))] if edit.by else []
         self._compacted_by = entry.by
+
+    def _unthought(self, line: int, entry: Entry, first: Id, last: Id | None) -> None:
+        ids = [id for id, _ in self._visible]
+        if first not in ids or (last is not None and last not in ids):
+            return
+        end = len(ids) if last is None else len(ids) - ids[::-1].index(last)
+        replies = [uuid for _, uuid in self._visible[ids.index(first) : end] if uuid in self._replies]
+        if replies:
+            change = RecordedThoughtDrop(replies[0], replies[-1])
+            self.thread.add_change(change, line, entry.at, uuid=str(entry.id))
 
     def make_session(self) -> RecordedSession:
         id, root = get_text(self._about.get("id")), get_text(self._about.get("root"))

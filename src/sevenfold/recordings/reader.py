@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -25,7 +25,7 @@ from sevenfold.core.messages import Block, Json, Message, ToolResult, ToolUse
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Problem, Reply
 from sevenfold.recordings.recorded_session import (
-    RecordedClearing,
+    RecordedChange,
     RecordedCompaction,
     RecordedEvent,
     RecordedSession,
@@ -329,9 +329,6 @@ def _without_times(recorded: RecordedSession) -> RecordedSession:
 
 def _times(number: int) -> str:
     return "1 time" if number == 1 else f"{number:,} times"
-
-
-RecordedChange: TypeAlias = RecordedCompaction | RecordedClearing
 
 
 @dataclass(slots=True)

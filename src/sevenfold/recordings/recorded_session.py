@@ -26,6 +26,7 @@ from sevenfold.core.transcript import (
     Reply,
     Results,
     Transcript,
+    Unthink,
     View,
     What,
 )
@@ -55,7 +56,15 @@ class RecordedClearing(msgspec.Struct, frozen=True):
     in_cache: bool = False  # The provider deleted them from its cached prefix, which stayed
 
 
-RecordedPayload: TypeAlias = Message | Reply | RecordedCompaction | RecordedClearing
+class RecordedThoughtDrop(msgspec.Struct, frozen=True):
+    """The thinking of the replies between these two left the view."""
+
+    first: str
+    last: str
+
+
+RecordedChange: TypeAlias = RecordedCompaction | RecordedClearing | RecordedThoughtDrop
+RecordedPayload: TypeAlias = Message | Reply | RecordedChange
 
 
 class RecordedEvent(msgspec.Struct, frozen=True):
@@ -275,6 +284,11 @@ class _SessionRetelling:
                     self._append(Pin(view[-1].id, {"delete": list(shown)}), "recorded")
                 elif shown:
                     self._append(Results(shown), "recorded")
+            case RecordedThoughtDrop(first, last):
+                view = self._get_view()
+                places = self._find(view, first), self._find(view, last)
+                if None not in places:
+                    self._append(Unthink(self.placed[first], self.placed[last]), "recorded")
 
     def _reply(self, said: RecordedEvent, reply: Reply) -> None:
         if not reply.message.content:

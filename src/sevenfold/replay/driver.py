@@ -40,6 +40,7 @@ from sevenfold.core.transcript import (
     Reply,
     Results,
     Transcript,
+    Unthink,
 )
 from sevenfold.layers.l2_microcompaction.candidates import ViewScan, store_cleared_results
 from sevenfold.layers.l3_session_memory.notes import Notebook, NotesCoverage
@@ -319,9 +320,10 @@ class SessionDrive:
                     self._provider.reweigh(0, self._has_deleted)
                     self._books.record_action(RECORDING, "results were deleted from the cache")
                 case Results() as cleared if clears:
-                    self._transcript.add(cleared, by=entry.by)
-                    self._watch.view = self._transcript.view
-                    self._books.record_action(RECORDING, "results were cleared", 0, "cleared")
+                    self._carry_out(cleared, entry.by, "results were cleared")
+                case Unthink(first, last) if clears and last is not None:
+                    ours = Unthink(self._ours[first], self._ours[last])
+                    self._carry_out(ours, entry.by, "thinking was cleared")
                 case _:
                     pass
         await self._silence.pass_until(self._clock.time + AFTERWARDS, lambda: self._turn)
@@ -478,6 +480,11 @@ class SessionDrive:
             self._background.start(get_label(layer), partial(layer, request))
         await self._background.run()
         self._add_layer_time(began)
+
+    def _carry_out(self, recorded: Results | Unthink, by: str, what: str) -> None:
+        self._transcript.add(recorded, by=by)
+        self._watch.view = self._transcript.view
+        self._books.record_action(RECORDING, what, 0, "cleared")
 
     def _replay_compaction(self, entry: Entry, compaction: Replace) -> None:
         before = self._provider.unseen + sum(map(self._weigh, self._transcript.view))
