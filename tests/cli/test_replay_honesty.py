@@ -17,7 +17,12 @@ from cli.world import World
 from replay import sessions
 
 from benchmarks.policy.replays import SessionJob, replay_session
-from sevenfold.cli.commands.replay import check_report, format_columns, format_replay_tables
+from sevenfold.cli.commands.replay import (
+    check_report,
+    describe_promise,
+    format_columns,
+    format_replay_tables,
+)
 from sevenfold.core.errors import Mistake
 from sevenfold.replay.outcome import TimeSpent
 from sevenfold.replay.policies import load_policy
@@ -151,8 +156,11 @@ def test_a_list_that_names_no_model_is_no_error(here: Here, world: World) -> Non
     assert any(note.startswith("it names no model") for note in file["notes"])
 
 
-def test_percent_and_dollars_of_several_models_agree(here: Here, world: World) -> None:
-    for model, rounds in (("claude-opus-4-5", 1), ("claude-haiku-4-5", 40)):
+@pytest.mark.parametrize("others", [(), (("who-knows", 25),)], ids=["priced", "one without a price"])
+def test_percent_and_dollars_of_several_models_agree(
+    here: Here, world: World, others: tuple[tuple[str, int], ...]
+) -> None:
+    for model, rounds in (("claude-opus-4-5", 1), ("claude-haiku-4-5", 40), *others):
         (world.project / f"{model}.jsonl").write_bytes(sessions.claude_code(rounds, model=model))
     policy = ("--policy", "clear-every-10")
 
@@ -164,10 +172,21 @@ def test_percent_and_dollars_of_several_models_agree(here: Here, world: World) -
     assert abs(cost["units"] / paid["units"] - cost["amount"] / paid["amount"]) > 0.001
     assert total["of_paid"] == pytest.approx(cost["amount"] / paid["amount"], abs=1e-4)
     assert f"{100 * total['of_paid']:.1f}%" in next(
-        line for line in told.splitlines() if line.startswith("all 2 ")
+        line for line in told.splitlines() if line.startswith(f"all {2 + len(others)} ")
     )
     change = cost["amount"] / paid["amount"] - 1
     assert f"{abs(change):.1%} (${abs(paid['amount'] - cost['amount']):.2f})" in page.read_text("utf-8")
+
+
+def test_the_promise_of_the_proxy_gives_the_percent_of_its_dollars() -> None:
+    def figures(units: float, amount: float) -> ReplayFigures:
+        return ReplayFigures(cost=ReplayCost(units, amount, "USD"), files=1, priced_files=1)
+
+    dear = {"direct": figures(1_000, 10.0), "proxy": figures(500, 5.0)}
+    cheap = {"direct": figures(9_000, 10.0), "proxy": figures(9_000, 10.0)}
+    done = [ReplayResult(number=n, path="a", by_policy=one) for n, one in enumerate((dear, cheap))]
+
+    assert describe_promise(done).startswith("through the proxy 9.5k $15.00 instead of 10k $20.00 (-25.0%)")
 
 
 # --- paths that are not there -----------------------------------------------------------------------------

@@ -91,9 +91,9 @@ class ReplayRegret(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.robust / self.removed if self.removed else 0.0
 
     @property
-    def large_share(self) -> float:
+    def large_share(self) -> float | None:
         """Of the tool results that are worth removing, those that were needed beyond doubt."""
-        return self.large_needed / self.large_removed if self.large_removed else 0.0
+        return self.large_needed / self.large_removed if self.large_removed else None
 
     @property
     def token_share(self) -> float:

@@ -44,14 +44,14 @@ class ReplayCost(msgspec.Struct, frozen=True):
         return ReplayCost(self.units + other.units, amount, self.currency if known else None)
 
 
-def compute_cost_share(cost: ReplayCost, base: ReplayCost | None, *, in_money: bool) -> float | None:
-    """A cost as a share of another: in money, or in base-price tokens where not every price is known.
+def compute_cost_share(cost: ReplayCost, base: ReplayCost | None) -> float | None:
+    """A cost as a share of another: in money where that is known, else in base-price tokens.
 
     Base-price tokens of models with different prices do not add up to the same share as their money.
     """
     if base is None:
         return None
-    if in_money and cost.amount is not None and base.amount and cost.currency == base.currency:
+    if cost.amount is not None and base.amount and cost.currency == base.currency:
         return cost.amount / base.amount
     return cost.units / base.units if base.units else None
 
@@ -151,12 +151,12 @@ class ReplayFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def of_paid(self) -> float | None:
-        """The simulated cost as a share of the recorded one, for the sessions that have it."""
-        return compute_cost_share(self.compared or self.cost, self.paid, in_money=self.has_all_prices)
+        """The simulated cost as a share of the recorded one, for the sessions that have it, and a price."""
+        return compute_cost_share(self.compared or self.cost, self.paid)
 
     @property
     def has_all_prices(self) -> bool:
-        """True if every session has a price: amounts are of all of them, and shares are of amounts."""
+        """True if every session has a price: amounts are of all of them."""
         return self.priced_files == self.files
 
     @property
