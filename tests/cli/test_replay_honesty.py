@@ -192,6 +192,19 @@ def test_the_promise_of_the_proxy_gives_the_percent_of_its_dollars() -> None:
 # --- paths that are not there -----------------------------------------------------------------------------
 
 
+def test_where_nothing_could_be_replayed_no_report_is_written(here: Here, world: World) -> None:
+    (world.project / "empty.jsonl").write_bytes(b"")
+    page = world.project / "report.html"
+    page.write_text("<html>of last week", encoding="utf-8")
+
+    ran = here("replay", "empty.jsonl", "nowhere.jsonl", "--html", str(page))
+
+    assert ran.code == 1
+    assert "empty.jsonl: the file is empty" in ran.err
+    assert f"nothing was replayed: {page} was not written" in ran.err
+    assert page.read_text(encoding="utf-8") == "<html>of last week"
+
+
 def test_where_no_path_exists_nothing_is_written(here: Here, world: World) -> None:
     page = world.project / "report.html"
 

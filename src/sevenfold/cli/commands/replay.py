@@ -676,8 +676,10 @@ def run_replay(shared: SharedOptions, wanted: ReplayOptions) -> int:
     print_result(shared, format_replay_tables(done, list(notes), width), replay_to_json(done, notes))
     if wanted.host is not None:
         print_message(shared, describe_promise(done))
-    if wanted.html is not None:
+    if wanted.html is not None and any(one.by_policy for one in done):
         write_report(shared, wanted.html.expanduser(), done, policies, notes)
+    elif wanted.html is not None:
+        print_warning(f"nothing was replayed: {wanted.html} was not written")
     return _print_errors(shared, done, notes)
 
 
