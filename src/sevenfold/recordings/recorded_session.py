@@ -221,6 +221,7 @@ class SessionReader(Protocol):
 
 
 _encode: Final = msgspec.json.Encoder().encode
+LEFT: Final = "left"  # The mark of a request on a branch that was left
 INTERRUPTED: Final = "interrupted: there is no result of this in the recording"
 CLEARED: Final = "[this result was cleared from the view when the session was recorded]"
 BY_RULE: Final = "recorded by rule"
@@ -248,7 +249,10 @@ class RetoldSession(msgspec.Struct, frozen=True):
 def retell_recording(recorded: RecordedSession, tip: str | None = None) -> RetoldSession:
     """Makes the entries of that branch. To work out its view as well takes as long as all the rest."""
     retelling = _SessionRetelling(recorded)
+    left = sorted(recorded.abandoned, key=lambda said: -said.at)
     for said in recorded.branch(recorded.tip if tip is None else tip):
+        while left and left[-1].at <= said.at:
+            retelling.note_left(left.pop())
         retelling.tell(said)
     return RetoldSession(retelling.entries, retelling.problems)
 
@@ -266,6 +270,8 @@ class _SessionRetelling:
             if isinstance(said.what, Message) and said.what.results
         }
         self.told: set[str] = set()
+        self._prompt = 0  # Tokens of the last request
+        self._parted = False  # True if a branch that was left since then was compacted
 
     def tell(self, said: RecordedEvent) -> None:
         self.at = max(self.at, said.at)
@@ -290,9 +296,18 @@ class _SessionRetelling:
                 if None not in places:
                     self._append(Unthink(self.placed[first], self.placed[last]), "recorded")
 
+    def note_left(self, said: RecordedEvent) -> None:
+        """Mark a request on a branch that was left, while that holds all that both have in common."""
+        prompt = said.what.usage.prompt if isinstance(said.what, Reply) else 0
+        self._parted = self._parted or prompt < self._prompt
+        if 0 < self.at < said.at and not self._parted:
+            self.at = said.at
+            self._append(Mark(LEFT, None), "recorded")
+
     def _reply(self, said: RecordedEvent, reply: Reply) -> None:
         if not reply.message.content:
             return
+        self._prompt, self._parted = reply.usage.prompt, False
         diagnostics = {"request_id": said.request_id} if said.request_id else {}
         if not said.counted:  # noted while it streamed: what it says of its output is too little
             output = max(reply.usage.output, measure_message(reply.message).tokens())

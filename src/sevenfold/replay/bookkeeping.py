@@ -326,6 +326,7 @@ class ReplaySilence:
         self._provider, self._books, self._times = provider, books, times
         self._life = TTL_SECONDS[frame.ttl]
         self._catch_up = catch_up
+        self._left_at = 0.0  # The last time that a branch was asked which the user left
         self._read_at = 0.0  # The last time that a request beside the conversation read the prefix
 
     def until(self, frame: Frame) -> float | None:
@@ -333,9 +334,17 @@ class ReplaySilence:
         replied = self._transcript.view.replied_at
         return None if replied is None else max(replied, self._read_at) + self._life
 
+    def note_left(self, at: float) -> None:
+        """A request on a branch that was left has read the common prefix."""
+        self._clock.time = max(self._clock.time, at)
+        self._provider.note_reply_end(at)
+        self._books.record_reply(at)
+        self._read_at = self._left_at = at
+
     async def pass_until(self, then: float, turn: Callable[[], Turn]) -> None:
         """Let a silence pass; the idle layers are asked as the session's timer would."""
         last = self._transcript.view.replied_at
+        last = None if last is None else max(last, self._left_at)
         rests = last is not None and is_at_rest(self._transcript.view)
         if last is not None and rests and last + LULL < then:
             self._clock.time = max(self._clock.time, last + LULL)

@@ -52,7 +52,7 @@ from sevenfold.layers.shared.facts import IdentityCache
 from sevenfold.layers.shared.idle_gaps import GapCounts
 from sevenfold.layers.shared.restore import RestoredFiles, RestoredNames, Restorer, StartContext
 from sevenfold.models.capabilities import find_capabilities
-from sevenfold.recordings.recorded_session import BY_RULE
+from sevenfold.recordings.recorded_session import BY_RULE, LEFT
 from sevenfold.recordings.windows import find_session_window
 from sevenfold.replay.bookkeeping import COUNTING, RECORDING, EventWatch, ReplayBooks, ReplaySilence
 from sevenfold.replay.costs import (
@@ -311,6 +311,8 @@ class SessionDrive:
                     await self._replay_reply(entry, reply)
                 case Message() as message:
                     await self._replay_message(entry, message)
+                case Mark(name) if name == LEFT:
+                    self._silence.note_left(entry.at)
                 case Mark("compacted", dict() as facts):
                     self._asked_for = facts
                 case Replace() as compaction:
