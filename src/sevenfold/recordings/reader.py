@@ -242,16 +242,18 @@ def drop_impossible_usage(recorded: RecordedSession) -> RecordedSession:
     """The session without usage that cannot be: what it says of a request is not known then."""
     problems, entries = list(recorded.problems), list[RecordedEvent]()
     for said in recorded.entries:
-        if isinstance(said.what, Reply):
-            counts = msgspec.structs.astuple(said.what.usage)
-            if not all(0 <= count <= MOST_TOKENS for count in counts):
-                problems.append(Problem(said.line, "its usage cannot be: it is left out"))
-                said = replace(said, what=replace(said.what, usage=Usage()))
+        if isinstance(said.what, Reply) and not _is_possible(said.what.usage):
+            problems.append(Problem(said.line, "its usage cannot be: it is left out"))
+            said = replace(said, what=replace(said.what, usage=Usage()))
         entries.append(said)
     if len(problems) == len(recorded.problems):
         return recorded
     problems.sort(key=lambda problem: problem.line)
     return replace(recorded, entries=tuple(entries), problems=tuple(problems))
+
+
+def _is_possible(usage: Usage) -> bool:
+    return all(0 <= count <= MOST_TOKENS for count in msgspec.structs.astuple(usage))
 
 
 def _wrong(why: str) -> list[str] | None:
@@ -426,6 +428,7 @@ class RecordedThread:
 
     def add_asked(self, model: str, usage: Usage | None) -> None:
         """Add the model that wrote the last summary, and the usage of asking it."""
+        usage = usage if usage is not None and _is_possible(usage) else None
         for node in reversed(self._nodes[-2:]):
             event = node.event
             if isinstance(event, RecordedCompaction) and event.summary and event.summary.content:
