@@ -65,6 +65,7 @@ def test_what_is_recorded_counts_else_what_the_model_has(
         ("claude-opus-9", 1_000, (), 200_000, UNKNOWN, "the window of claude-opus-9 is not known"),
         ("who", 250_000, (), 1_000_000, UNKNOWN, "is not known, and a prompt has 250,000 tokens"),
         ("claude-opus-4-5", 300_000, (), 1_000_000, RECORDED, "larger than the window of claude-opus-4-5"),
+        ("claude-opus-4-5", 3_000_000, (), 3_000_000, UNKNOWN, "a prompt of 3,000,000 tokens is larger"),
         ("gpt-4o", 140_000, (), 200_000, UNKNOWN, "larger than the window of gpt-4o (128,000)"),
         ("claude-opus-4-6", 300_000, (200_000,), 1_000_000, MODEL, "than the recorded window (200,000)"),
         ("local:x.gguf", 8_300, (8_192,), 8_300, RECORDED, "than the recorded window (8,192)"),

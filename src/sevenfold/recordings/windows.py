@@ -54,7 +54,8 @@ def find_session_window(
     else:
         tokens = next((size for size in (DEFAULT_WINDOW, LONG_WINDOW) if largest <= size), largest)
         # A model with the usual window is also offered with the long one, and with no other.
-        source = WindowSource.RECORDED if known == DEFAULT_WINDOW else WindowSource.UNKNOWN
+        shown = known == DEFAULT_WINDOW and tokens == LONG_WINDOW
+        source = WindowSource.RECORDED if shown else WindowSource.UNKNOWN
     named = " and ".join(f"{size:,}" for size in recorded)
     doubts = (
         _describe_excess(largest, own, known, model),
