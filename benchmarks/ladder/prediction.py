@@ -9,13 +9,10 @@ from pathlib import Path
 from sevenfold.cache.prices import Prices
 from sevenfold.recordings.finder import ReplayFile, read_recording
 from sevenfold.recordings.recorded_session import convert_recording
-from sevenfold.recordings.windows import find_session_window
 from sevenfold.replay.bookkeeping import COMPACTION, MICRO, NOTES
-from sevenfold.replay.costs import find_session_price
-from sevenfold.replay.driver import drive_session
 from sevenfold.replay.outcome import ReplayOutcome
 from sevenfold.replay.policies import load_policy
-from sevenfold.replay.stand_ins import adjust_to_person, has_person
+from sevenfold.replay.runner import RecordedDrive
 from sevenfold.settings.layers import PolicyName
 
 LAYERS = {MICRO: "2", NOTES: "3 pays", COMPACTION: "4"}
@@ -33,12 +30,8 @@ def predict_actions(path: Path, policy: PolicyName) -> list[PredictedAction]:
     """The actions of layers 2, 3 and 4 in a replay of this file."""
     recorded = read_recording(ReplayFile(str(path)))
     assert recorded is not None, f"{path} is no session"
-    entries, prices = convert_recording(recorded).entries, Prices.load()
-    at = find_session_price(entries, prices, None)
-    window = find_session_window(entries, at.model, recorded=recorded.window)
-    chosen = adjust_to_person(load_policy(policy), has_person(recorded))
-    outcome = drive_session(entries, chosen, at.model, at.price, window=window.tokens, prices=at.prices)
-    return list(_list_actions(outcome))
+    drive = RecordedDrive(recorded, convert_recording(recorded).entries, Prices.load())
+    return list(_list_actions(drive.replay(load_policy(policy))))
 
 
 def _list_actions(outcome: ReplayOutcome) -> Iterator[PredictedAction]:

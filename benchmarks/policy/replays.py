@@ -16,20 +16,18 @@ from benchmarks.policy.samples import SESSIONS, session_files
 from sevenfold.cache.prices import Prices
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Entry, Reply
-from sevenfold.recordings.claude_code import read_session
 from sevenfold.recordings.finder import (
     ReplayFile,
     find_copied_requests,
     find_repeated_reads,
     read_first_requests,
+    read_recording,
 )
-from sevenfold.recordings.recorded_session import RecordedSession, retell_recording
-from sevenfold.recordings.windows import find_session_window
-from sevenfold.replay.costs import find_largest_fixed, find_session_price
-from sevenfold.replay.driver import drive_session
+from sevenfold.recordings.recorded_session import retell_recording
 from sevenfold.replay.outcome import TimeSpent
 from sevenfold.replay.policies import Policy
-from sevenfold.replay.results import compute_figures, drop_turns
+from sevenfold.replay.results import compute_figures
+from sevenfold.replay.runner import RecordedDrive
 
 FIRST: Final = "entireio/cli"
 DATA: Final = SESSIONS.parent
@@ -57,7 +55,7 @@ class SessionReplay(msgspec.Struct, frozen=True, kw_only=True):
     robust: int = 0  # Of these, those that were needed beyond doubt
     summaries: int = 0
     written: float = 0.0  # The output of summaries
-    removed: int = 0  # Parts of at least 150 tokens that left the view
+    removed: int = 0  # Tool results of at least 150 tokens that left the view
     needed: int = 0  # Of these, those that were needed beyond doubt
     memory: float = 0.0  # Recall and dreams, beside the cost
     spent: TimeSpent = TimeSpent()
@@ -109,16 +107,19 @@ def replay_repositories(
 def replay_session(job: SessionJob) -> list[SessionReplay]:
     """One session under each policy; nothing for a file in which all is copied, or no model answered."""
     began = process_time()
-    recorded = read_session(job.path)
+    recorded = read_recording(ReplayFile(str(job.path)))
+    assert recorded is not None, f"{job.path} is no session"
     entries = retell_recording(recorded).entries
     parsing = process_time() - began
-    ids = list_request_ids(entries)
-    before = next((n for n, id in enumerate(ids) if id not in job.copied), len(ids))
-    if before == len(ids) or (before and job.first):
-        return []
     if job.first is not None:
         entries = _cut_beginning(entries, job.first)
-    return [_replay_policy(job, recorded, entries, policy, before, parsing) for policy in job.policies]
+    drive = RecordedDrive(
+        recorded, entries, _load_prices(), shared_reads=job.shared_reads, copied=job.copied
+    )
+    if drive.copied == drive.asked or (drive.copied and job.first):
+        return []
+    long = max(e.what.usage.prompt for e in entries if isinstance(e.what, Reply)) > USUAL
+    return [_replay_policy(job, drive, policy, long, parsing) for policy in job.policies]
 
 
 def _cut_beginning(entries: Sequence[Entry], requests: int) -> list[Entry]:
@@ -127,31 +128,10 @@ def _cut_beginning(entries: Sequence[Entry], requests: int) -> list[Entry]:
     return list(entries[: replies[:requests][-1] + 1])
 
 
-def list_request_ids(entries: Sequence[Entry]) -> list[str]:
-    return [str(e.what.diagnostics.get("request_id")) for e in entries if isinstance(e.what, Reply)]
-
-
 def _replay_policy(
-    job: SessionJob,
-    recorded: RecordedSession,
-    entries: Sequence[Entry],
-    policy: Policy,
-    before: int,
-    parsing: float,
+    job: SessionJob, drive: RecordedDrive, policy: Policy, long: bool, parsing: float
 ) -> SessionReplay:
-    prices = _load_prices()
-    at = find_session_price(entries, prices, None)
-    own = prices.limits(at.model).window
-    whole = drive_session(
-        entries,
-        policy,
-        at.model,
-        at.price,
-        window=find_session_window(entries, at.model, recorded=recorded.window, own=own).tokens,
-        prices=at.prices,
-        fixed=find_largest_fixed(entries, job.shared_reads),
-    )
-    outcome = drop_turns(whole, before)
+    outcome, at = drive.replay(policy), drive.at
     figures = compute_figures(outcome, at.price, priced=at.known, others=at.others)
     paid, compared = figures.paid, figures.compared
     written = sum(row.usage.output for row in outcome.rows if row.kind == "summary")
@@ -159,7 +139,7 @@ def _replay_policy(
         repository=job.repository,
         path=job.path.name,
         policy=policy.name,
-        long=max(e.what.usage.prompt for e in entries if isinstance(e.what, Reply)) > USUAL,
+        long=long,
         turns=outcome.turns,
         cost=figures.cost.units,
         compared=compared.units if compared is not None else 0.0,

@@ -45,7 +45,7 @@ NOTES: Final = (
     "had are kept, and two hours of silence after the last reply are charged",
     "extra: requests that only read back what was gone; robust: those that were needed beyond doubt (an "
     "edited line or two rare words); all of them are charged",
-    "regret >= 150: of parts of at least 150 tokens that left the view, those needed beyond doubt",
+    "regret >= 150: of tool results of at least 150 tokens that left the view, those needed beyond doubt",
     "summaries: compactions for which a model was asked; notes that stand in for the older part are none",
     "under 20 requests: cost in % of append-only of the sessions that short, and how many there are",
     "recall and dreams, in % of append-only, are assumed (alike in every row) and stand beside the cost",
@@ -268,7 +268,7 @@ def _draw_frontier(done: Sequence[SessionReplay]) -> str:
     sessions = len({(one.repository, one.path) for one in done})
     return svg(
         f"Cost against regret, {sessions} sessions up to 200,000 tokens, simulated, looked at while tuning",
-        "of parts of at least 150 tokens that left the view, needed again beyond doubt, %",
+        "of tool results of at least 150 tokens that left the view, needed again beyond doubt, %",
         "% of append-only",
         series,
         (GOAL_REGRET, GOAL_COST),

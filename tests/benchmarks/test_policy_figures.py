@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from benchmarks.policy import policies
 from benchmarks.policy.figures import DRAWS, Compared, choose_sizes, compare, hold_out, lengthen_summaries
-from benchmarks.policy.replays import SessionJob, SessionReplay, list_request_ids, replay_session
+from benchmarks.policy.replays import SessionJob, SessionReplay, replay_session
 from benchmarks.policy.run import run
 from benchmarks.policy.samples import SESSIONS, session_files
+from sevenfold.core.transcript import Reply
 from sevenfold.recordings.claude_code import read_session
-from sevenfold.recordings.recorded_session import convert_recording
 from sevenfold.replay.policies import BUILT_IN, load_policy
 
 REPOSITORIES = ("a/a", "b/b", "c/c", "d/d")
@@ -129,7 +129,7 @@ def test_requests_that_are_copied_from_another_file_count_once() -> None:
 
     assert [one.policy for one in done] == ["append-only", "balanced"]
     assert all(one.cost and one.paid and one.turns for one in done)
-    ids = list_request_ids(convert_recording(read_session(path)).entries)
+    ids = [one.request_id for one in read_session(path).active if isinstance(one.what, Reply)]
     assert replay_session(replace(job, copied=frozenset(ids))) == []
     [later] = replay_session(replace(job, policies=(policies.BASE,), copied=frozenset(ids[:1])))
     assert later.turns == done[0].turns - 1

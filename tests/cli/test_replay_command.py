@@ -255,15 +255,6 @@ def test_pipes_and_links_in_a_circle_stop_nothing(here: Here, recorded: Path) ->
     assert "cannot be opened" in circle
 
 
-def test_a_report_of_nothing_says_that_it_is_one(here: Here, world: World) -> None:
-    (world.project / "empty.jsonl").write_bytes(b"")
-    path = world.project / "report.html"
-
-    here("replay", str(world.project / "empty.jsonl"), "--html", str(path))
-
-    assert "No session could be replayed" in path.read_text(encoding="utf-8")
-
-
 # --- processes --------------------------------------------------------------------------------------------
 
 

@@ -8,17 +8,24 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from cli.conftest import Here
+from cli.terminal import Terminal
 from cli.world import World
 from replay import sessions
 
-from sevenfold.cli.commands.replay import check_report, format_columns, format_replay_tables
+from benchmarks.policy.replays import SessionJob, replay_session
+from sevenfold.cli.commands.replay import (
+    check_report,
+    describe_promise,
+    format_columns,
+    format_replay_tables,
+)
 from sevenfold.core.errors import Mistake
 from sevenfold.replay.outcome import TimeSpent
+from sevenfold.replay.policies import load_policy
 from sevenfold.replay.results import LayerFigure, ReplayCost, ReplayFigures
 from sevenfold.replay.runner import ReplayResult
 
@@ -58,6 +65,30 @@ def test_a_line_break_in_a_name_breaks_no_line(here: Here, world: World) -> None
     assert "a b.jsonl: the file is empty" in ran.err
     assert "policy x y: these flags change nothing" in ran.err
     assert any(line.startswith("x y ") for line in ran.out.splitlines())
+
+
+# --- one measure ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("policy", "by"), [("specified", "notes"), ("append-only", "summary")])
+def test_a_session_costs_here_what_it_costs_in_the_benchmark_and_wherever_files_go(
+    here: Here, world: World, policy: str, by: str
+) -> None:
+    path = world.project / "long.jsonl"
+    path.write_bytes(sessions.claude_code(rounds=190))
+    [measured] = replay_session(SessionJob("a/a", path, (load_policy(policy),)))
+
+    for folder in (world.project / "t", world.project / ("t" * 100)):
+        folder.mkdir()
+        world.variables["TMPDIR"] = str(folder)
+        [found] = here("replay", str(path), "--policy", policy, "--json").json["files"]
+
+        assert {one["by"] for one in found["compactions"]} == {by}
+        assert found["simulated_cost"]["units"] == pytest.approx(measured.cost, rel=1e-12)
+        assert found["paid_cost"]["units"] == pytest.approx(measured.paid, rel=1e-12)
+        assert (found["turns"], found["extra_requests"]) == (measured.turns, measured.extra)
+        assert found["regret"]["large_cleared"] == measured.removed
+        assert found["recall_cost"] + found["dream_cost"] == pytest.approx(measured.memory)
 
 
 # --- policies ---------------------------------------------------------------------------------------------
@@ -125,8 +156,11 @@ def test_a_list_that_names_no_model_is_no_error(here: Here, world: World) -> Non
     assert any(note.startswith("it names no model") for note in file["notes"])
 
 
-def test_percent_and_dollars_of_several_models_agree(here: Here, world: World) -> None:
-    for model, rounds in (("claude-opus-4-5", 1), ("claude-haiku-4-5", 40)):
+@pytest.mark.parametrize("others", [(), (("who-knows", 25),)], ids=["priced", "one without a price"])
+def test_percent_and_dollars_of_several_models_agree(
+    here: Here, world: World, others: tuple[tuple[str, int], ...]
+) -> None:
+    for model, rounds in (("claude-opus-4-5", 1), ("claude-haiku-4-5", 40), *others):
         (world.project / f"{model}.jsonl").write_bytes(sessions.claude_code(rounds, model=model))
     policy = ("--policy", "clear-every-10")
 
@@ -138,13 +172,37 @@ def test_percent_and_dollars_of_several_models_agree(here: Here, world: World) -
     assert abs(cost["units"] / paid["units"] - cost["amount"] / paid["amount"]) > 0.001
     assert total["of_paid"] == pytest.approx(cost["amount"] / paid["amount"], abs=1e-4)
     assert f"{100 * total['of_paid']:.1f}%" in next(
-        line for line in told.splitlines() if line.startswith("all 2 ")
+        line for line in told.splitlines() if line.startswith(f"all {2 + len(others)} ")
     )
     change = cost["amount"] / paid["amount"] - 1
     assert f"{abs(change):.1%} (${abs(paid['amount'] - cost['amount']):.2f})" in page.read_text("utf-8")
 
 
+def test_the_promise_of_the_proxy_gives_the_percent_of_its_dollars() -> None:
+    def figures(units: float, amount: float) -> ReplayFigures:
+        return ReplayFigures(cost=ReplayCost(units, amount, "USD"), files=1, priced_files=1)
+
+    dear = {"direct": figures(1_000, 10.0), "proxy": figures(500, 5.0)}
+    cheap = {"direct": figures(9_000, 10.0), "proxy": figures(9_000, 10.0)}
+    done = [ReplayResult(number=n, path="a", by_policy=one) for n, one in enumerate((dear, cheap))]
+
+    assert describe_promise(done).startswith("through the proxy 9.5k $15.00 instead of 10k $20.00 (-25.0%)")
+
+
 # --- paths that are not there -----------------------------------------------------------------------------
+
+
+def test_where_nothing_could_be_replayed_no_report_is_written(here: Here, world: World) -> None:
+    (world.project / "empty.jsonl").write_bytes(b"")
+    page = world.project / "report.html"
+    page.write_text("<html>of last week", encoding="utf-8")
+
+    ran = here("replay", "empty.jsonl", "nowhere.jsonl", "--html", str(page))
+
+    assert ran.code == 1
+    assert "empty.jsonl: the file is empty" in ran.err
+    assert f"nothing was replayed: {page} was not written" in ran.err
+    assert page.read_text(encoding="utf-8") == "<html>of last week"
 
 
 def test_where_no_path_exists_nothing_is_written(here: Here, world: World) -> None:
@@ -167,63 +225,6 @@ def test_a_report_says_that_a_named_path_is_missing(here: Here, world: World, se
     assert "nowhere.jsonl: there is no such file" in ran.err
     assert "report.html, without 1 file that could not be replayed" in ran.err
     assert "there is no such file" in page.read_text(encoding="utf-8")
-
-
-# --- copies -----------------------------------------------------------------------------------------------
-
-
-def write_fork(path: Path, rounds: int, of: int) -> None:
-    """A session whose requests have ids; the first ones are those of every such session."""
-    lines = [json.loads(line) for line in sessions.claude_code(rounds).splitlines()]
-    for line in lines:
-        line["sessionId"] = path.stem
-        if line["type"] == "assistant":
-            number = line["message"]["id"]
-            shared = number.removeprefix("m") in map(str, range(of))
-            line["requestId"] = number if shared else f"{path.stem} {number}"
-    path.write_bytes(sessions.jsonl(lines))
-
-
-def test_requests_that_a_fork_copied_are_paid_once(here: Here, world: World) -> None:
-    folder = world.project / "forks"
-    folder.mkdir()
-    write_fork(folder / "longer.jsonl", 6, of=4)
-    write_fork(folder / "fork.jsonl", 5, of=4)
-    words = ("--policy", "append-only", "--json")
-
-    ran = here("replay", str(folder), *words)
-
-    files = {Path(file["path"]).stem: file for file in ran.json["files"]}
-    alone = here("replay", str(folder / "longer.jsonl"), *words).json["files"][0]
-    fork = here("replay", str(folder / "fork.jsonl"), *words).json["files"][0]
-    assert files["longer"]["turns"] == alone["turns"] == 7
-    assert (files["fork"]["turns"], fork["turns"]) == (2, 6)
-    assert files["fork"]["paid_cost"]["units"] < 0.5 * fork["paid_cost"]["units"]
-    assert files["fork"]["notes"] == [
-        "the first 4 of 6 requests are in another file too, from which this one was copied or forked: "
-        "they count there"
-    ]
-    assert ran.code == 0
-
-
-def test_a_file_that_another_one_goes_on_from_counts_there_alone(here: Here, world: World) -> None:
-    folder = world.project / "resumed"
-    folder.mkdir()
-    write_fork(folder / "later.jsonl", 6, of=6)
-    write_fork(folder / "first.jsonl", 3, of=6)
-    lines = (folder / "first.jsonl").read_bytes().splitlines(keepends=True)
-    (folder / "first.jsonl").write_bytes(b"".join(lines[:-1]))  # the later file has no such last reply
-    page = world.project / "report.html"
-
-    ran = here("replay", str(folder), "--policy", "append-only", "--json")
-    told = here("replay", str(folder), "--html", str(page))
-
-    first, later = ran.json["files"]
-    assert (first["turns"], later["turns"], ran.json["total"]["turns"]) == (0, 7, 7)
-    assert first["notes"][0].startswith("all 3 requests are in another file too")
-    assert (ran.code, told.code) == (0, 0)
-    assert "first: all 3 requests are in another file too" in told.err
-    assert "all 3 requests are in another file too" in page.read_text(encoding="utf-8")
 
 
 # --- beside append-only, and windows apart ----------------------------------------------------------------
@@ -436,13 +437,10 @@ def test_being_ended_leaves_nothing_behind(world: World) -> None:
     scratch.mkdir()
     world.variables["TMPDIR"] = str(scratch)
 
-    running = world.start("replay", ".", "--jobs", "2")
-    deadline = time.monotonic() + 60
-    while not list(scratch.glob("*/*")) and time.monotonic() < deadline:
-        assert running.poll() is None, "it ended before it could be ended"
-    os.kill(running.pid, signal.SIGTERM)
-    _, err = running.communicate(timeout=60)
+    with Terminal(("replay", ".", "--jobs", "2"), world.env, world.project) as terminal:
+        terminal.wait_for("requests/s")
+        os.kill(terminal.process.pid, signal.SIGTERM)
 
-    assert running.returncode == 128 + signal.SIGTERM
-    assert b"Traceback" not in err
-    assert list(scratch.glob("sevenfold-replay-*")) == []
+        assert terminal.wait_for_end() == 128 + signal.SIGTERM
+        assert "Traceback" not in terminal.text
+    assert list(scratch.iterdir()) == []

@@ -160,7 +160,7 @@ class RecordedConversation:
         drive = SessionDrive(
             self.entries,
             replace(policy, recorded_breaks=False),
-            Frame(model, tools=({**EDIT_SCHEMA},), ttl="5m", system_ttl=policy.system_ttl),
+            Frame(model, tools=({**EDIT_SCHEMA},), ttl="5m", system_ttl="1h"),
             Thresholds.of(able.window, able.max_output),
             self.price.price,
             layers=make,

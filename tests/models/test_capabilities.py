@@ -58,6 +58,13 @@ def test_the_window_is_decided_by_suffix_then_tables_then_beta_then_override() -
     assert find_window("unknown") == 200_000
 
 
+def test_the_window_of_an_unknown_claude_is_set_as_that_of_any_unknown_model() -> None:
+    assert find_window("claude-opus-9") == 200_000
+    assert find_window("claude-opus-9", [LONG_BETA]) == 1_000_000
+    assert find_window("claude-opus-9", override=500_000) == 500_000
+    assert find_capabilities("claude-opus-9", window=500_000).binds_thinking, "the newest in all else"
+
+
 @pytest.mark.parametrize(
     "name", ["claude-sonnet-4-5", "claude-sonnet-4-5[1m]", "gpt-5", "offline", "claude-opus-5-5"]
 )

@@ -19,6 +19,7 @@ from sevenfold.core.messages import (
     Json,
     Message,
     Text,
+    Thinking,
     ToolResult,
     ToolUse,
     assistant,
@@ -28,8 +29,8 @@ from sevenfold.core.messages import (
 from sevenfold.core.protocols import Capabilities
 from sevenfold.core.request import Request
 from sevenfold.core.tokens import Usage
-from sevenfold.core.transcript import Mark, Pin, Replace, Reply, Results, Transcript
-from sevenfold.layers.shared.boundary import BoundaryRecord
+from sevenfold.core.transcript import Mark, Pin, Replace, Reply, Results, Transcript, Unthink
+from sevenfold.layers.shared.boundary import Boundary, BoundaryRecord
 from sevenfold.layers.shared.facts import Facts
 from sevenfold.offline import encode_reply
 from sevenfold.offline.conversation import OfflineConversation
@@ -45,7 +46,7 @@ from sevenfold.recordings.recorded_session import (
 )
 from sevenfold.recordings.windows import SessionWindow, WindowSource
 from sevenfold.replay.bookkeeping import COMPACTION
-from sevenfold.replay.costs import find_session_price
+from sevenfold.replay.costs import find_session_price, find_unmarked_losses, has_thinking
 from sevenfold.replay.driver import drive_session
 from sevenfold.replay.policies import Policy, load_policy
 from sevenfold.replay.runner import ReplayJob, ReplayResult, replay_file
@@ -156,6 +157,36 @@ def test_what_a_compaction_put_beside_its_summary_is_no_part_of_the_summary() ->
     assert (compaction.summary, compaction.restored) == (summary, (given_back,))
 
 
+@pytest.mark.parametrize(
+    ("used", "lean"),
+    [
+        (Usage(input=9_000, output=600), True),
+        (Usage(10, 200, 8_800, 600), False),
+        (Usage(), False),
+        (Usage(input=10**12, output=-600), False),
+    ],
+    ids=["a request of its own on the small model", "on the prefix", "not recorded", "that cannot be"],
+)
+def test_a_recorded_summary_is_charged_as_it_was_asked_for(used: Usage, lean: bool) -> None:
+    log = question_log(reads=6)
+    view, words = log.transcript.view, "<summary>" + "as it was, word for word " * 80 + "</summary>"
+    model = "claude-haiku-4-5" if lean else "claude-sonnet-4-5"
+    asked = Boundary("summary", "price", last=view[-1].id, model=model, usage=used)
+    edit = Replace(view[0].id, view[-1].id, (user(words),))
+    log.transcript.add(edit, asked.mark, by="Compaction")
+    log.answers()
+    entries = retell_recording(log.read()).entries
+    at = find_session_price(entries, Prices.load(), None)
+    outcome = drive_session(entries, RECORDED, at.model, at.price, prices=at.prices)
+
+    [row] = [row for row in outcome.rows if row.kind == "summary"]
+    if lean:  # the small model costs a third, and shares no prefix
+        assert (row.model, row.usage) == ("side:claude-haiku-4-5", Usage(input=3_000, output=200))
+    else:
+        assert row.usage.cache_read > 5_000
+        assert row.usage.output == (600 if used.output > 0 else pytest.approx(945))
+
+
 def test_context_given_back_behind_a_compaction_in_two_parts_belongs_to_its_summary() -> None:
     log = question_log(reads=5)
     view, given_back = log.transcript.view, user("<context>a file</context>")
@@ -252,6 +283,31 @@ def test_results_deleted_from_the_cache_weigh_nothing_and_break_nothing() -> Non
     assert before.context - after.context > 1_000
     assert outcome.breaks == ()
     assert after.usage.cache_write < 500
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["to the end", "of the older replies"])
+def test_thinking_that_left_the_view_is_gone_where_the_file_says_so(whole: bool) -> None:
+    log, prompt = question_log(reads=0), 5_000
+    for n in range(8):
+        use, thought = ToolUse(f"t{n}", "Read", {"file_path": f"/{n}"}), Thinking("hm so " * 300, "signed")
+        said = Reply(assistant(thought, Text("so"), use), Usage(0, 550, prompt, 20))
+        log.transcript.add(said, by="model")
+        log.transcript.add(Message("user", (ToolResult(f"t{n}", "as it is"),)), by="tools")
+        prompt += 550
+    view = log.transcript.view
+    first, last = (view[0].id, None) if whole else (view[2].id, view[-4].id)
+    log.now += 5_000
+    log.transcript.add(Unthink(first, last), by="OldThinking")
+    log.transcript.add(Reply(assistant(Text("done")), Usage(0, 0, 5_600, 20)), by="model")
+    entries = retell_recording(log.read()).entries
+    at = find_session_price(entries, Prices.load(), None)
+    outcome = drive_session(entries, RECORDED, at.model, at.price)
+
+    assert read_again(log) == get_texts(log.transcript)
+    assert find_unmarked_losses(entries) == []
+    thoughts = sum(has_thinking(p.message) for p in convert_recording(log.read()).view)
+    assert thoughts == (0 if whole else 1)
+    assert outcome.rows[-1].context < outcome.rows[-2].context - 2_500
 
 
 def test_what_a_layer_attached_is_not_what_the_user_said() -> None:

@@ -136,6 +136,38 @@ def test_what_was_rewound_in_one_of_our_own_is_counted_apart_too(tmp_path: Path)
     assert done.left.paid is not None
 
 
+@pytest.mark.parametrize(
+    ("left", "kept"),
+    [((5_900,), True), ((500, 5_900), False), ((), False)],
+    ids=["longer", "compacted, and longer again", "none"],
+)
+def test_requests_on_a_branch_that_was_left_keep_the_common_prefix_in_the_cache(
+    left: tuple[int, ...], kept: bool, tmp_path: Path
+) -> None:
+    log: list[bytes] = []
+    now = [sessions.BEGAN]
+    transcript = Transcript(lambda: now[0], log.append)
+    transcript.add(Mark("session", {"format": 1, "model": "claude-sonnet-4-5"}), by="session")
+
+    def ask(after: float, read: int = 5_900) -> list[int]:
+        now[0] += after
+        said = Reply(assistant(Text("so be it")), Usage(10, 900, read, 20))
+        return [*transcript.add(user("go on"), by="user"), *transcript.add(said, by="model")]
+
+    ask(1.0, 5_000)
+    for read in left:
+        transcript.add(Undo(frozenset(ask(250.0 / len(left), read))), by="session")
+    ask(250.0 if left else 500.0)
+    path = tmp_path / "ours.jsonl"
+    path.write_bytes(b"".join(log))
+
+    done = replay_file(ReplayJob(0, ReplayFile(str(path)), (load_policy("append-only"),)))
+
+    found = done.by_policy["append-only"]
+    assert [one.reason for one in found.breaks] == ([] if kept else ["silence"])
+    assert (found.turns, done.left.requests) == (2, len(left))
+
+
 # --- reading once -----------------------------------------------------------------------------------------
 
 

@@ -67,6 +67,37 @@ def test_a_file_that_does_not_say_is_charged_and_has_a_note(tmp_path: Path) -> N
     assert replayed(tmp_path, ours(), without).notes == ()
 
 
+HOUR = replace(OURS, system_ttl="1h")
+
+
+@pytest.mark.parametrize(
+    ("about", "policy", "kept"),
+    [
+        ({"interactive": True}, OURS, True),
+        ({"interactive": False}, OURS, False),
+        ({"interactive": False}, HOUR, True),
+        ({"agent": {"name": "x"}}, OURS, False),
+        ({"agent": {"name": "x"}}, HOUR, False),
+        ({"agent": {"kind": "fork"}}, OURS, True),
+    ],
+)
+def test_tools_and_system_prompt_are_kept_for_an_hour_where_the_product_does(
+    about: dict[str, Any], policy: Policy, kept: bool, tmp_path: Path
+) -> None:
+    one = replayed(tmp_path, ours(**about), policy).by_policy["balanced"]
+
+    assert bool(one.usage.cache_write_1h) == kept
+
+
+def test_a_run_of_one_question_takes_no_notes(tmp_path: Path) -> None:
+    notes = replace(OURS, notes=replace(OURS.notes, priced=True, first_at=1))
+
+    usual, once = (replayed(tmp_path, data, notes) for data in (ours(), ours(oneShot=True)))
+
+    assert "session memory" in usual.by_policy["balanced"].layers
+    assert "session memory" not in once.by_policy["balanced"].layers
+
+
 def test_nobody_talks_to_the_agent_of_another_session(tmp_path: Path) -> None:
     lines = [json.loads(line) | {"isSidechain": True} for line in sessions.claude_code().splitlines()]
     alone = [line | {"agentId": "worker"} for line in lines]

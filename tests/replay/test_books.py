@@ -11,6 +11,7 @@ from sevenfold.core.transcript import Reply, Transcript
 from sevenfold.replay.bookkeeping import EXTRACTION, KEEP_WARM, ReplayBooks
 from sevenfold.replay.costs import USUAL, estimate_message
 from sevenfold.replay.driver import drive_session
+from sevenfold.replay.needs import LostItem, MissedSource
 from sevenfold.replay.outcome import ReplayOutcome, TimeSpent
 from sevenfold.replay.policies import Policy
 from sevenfold.settings.layers import Switches, ToolResultSettings
@@ -77,6 +78,21 @@ def test_a_warm_cache_that_is_lost_otherwise_was_not_lost_by_silence() -> None:
     books.record_request("turn", 500.0, WRITTEN)
 
     assert [one.why for one in books.breaks] == ["microcompaction: cleared"]
+
+
+def test_what_was_removed_before_the_books_began_anew_is_not_counted_as_needed() -> None:
+    books = tally()
+    old, new = (LostItem(use, 500, "compaction") for use in ("old", "new"))
+    books.record_removed([old])
+    books.record_request("turn", 0.0, WRITTEN)
+    books.begin_anew()
+    books.record_removed([new])
+    for lost in (old, new):
+        books.record_needed(MissedSource(lost.source, robust=True), lost)
+    found = books.make_outcome(TimeSpent())
+
+    assert (found.regret.removed, found.regret.needed) == (found.regret.large_removed, 1) == (1, 1)
+    assert (found.rows, books.turns) == ((), 1)
 
 
 # --- layer 1 ----------------------------------------------------------------------------------------------

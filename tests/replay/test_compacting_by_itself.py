@@ -65,9 +65,15 @@ class Talk:
         return use.id
 
     def edits(self, old: str) -> None:
-        use = ToolUse("e", "Edit", {"file_path": "/order.py", "old_string": old, "new_string": "-"})
-        self.replies(Text("now the change"), use)
-        answer = Message("user", (ToolResult("e", "done"),))
+        edit = {"file_path": "/order.py", "old_string": old, "new_string": "-"}
+        self.calls_tool(ToolUse("e", "Edit", edit))
+
+    def calls_tool(self, use: ToolUse, result: str = "done") -> None:
+        self.replies(Text("now this"), use)
+        self.hears(use, result)
+
+    def hears(self, use: ToolUse, result: str) -> None:
+        answer = Message("user", (ToolResult(use.id, result),))
         self.log.add(answer, by="tools")
         self.grow(answer)
 
@@ -147,7 +153,7 @@ def test_what_a_summary_took_and_a_later_reply_needs_is_read_back_and_paid_for()
     assert outcome.extra_requests == 1
     assert (outcome.regret.needed, outcome.regret.robust) == (1, 1)
     removed, needed = outcome.regret.by_layer["compaction"]
-    assert (removed, needed) == (10, 1)
+    assert (removed, needed) == (20, 1), "ten results, and the inputs of ten calls"
     back = next(row for row in outcome.rows if row.kind == "read back")
     after = outcome.rows[outcome.rows.index(back) + 1]
     assert after.context > back.context + 1_500, "it is in the view again"
@@ -176,6 +182,65 @@ def test_a_result_that_layer_1_stored_is_missed_when_its_middle_is_needed() -> N
 
     assert outcome.regret.by_layer["tool results"] == (1, 1)
     assert outcome.extra_requests == 1
+
+
+def test_the_input_of_a_call_counts_as_removed_where_it_counts_as_needed() -> None:
+    talk = Talk()
+    talk.says("please write the orders")
+    for n in range(10):
+        text = f"{LINE} or {n}\n" + "a plain word here\n" * 1_600
+        talk.calls_tool(ToolUse(f"w{n}", "Write", {"file_path": f"/order_{n}.py", "content": text}))
+    talk.replies(Text("I have written it all."))
+    talk.goes_on(8)
+    talk.edits(f"{LINE} or 3")
+    talk.replies(Text("all done"))
+    found = driven(talk).regret
+
+    assert found.by_layer["compaction"] == (18, 1), "the results and the inputs of nine calls"
+    assert (found.needed, found.robust) == (1, 1)
+    assert 0.05 < found.token_share < 0.15
+    assert (found.large_removed, found.large_needed) == (0, 0), "inputs are no results"
+
+
+def long_thinking() -> Talk:
+    """Much is thought, and one of the thoughts is needed after a silence."""
+    talk = Talk()
+    talk.says("find out why")
+    for n in range(16):
+        use = ToolUse(f"b{n}", "Bash", {"command": "make"})
+        talk.replies(Thinking(f"the cause_{n} is in handler_{n} " + "hm " * 400, "signed"), use)
+        talk.hears(use, "failed")
+    talk.replies(Text("not sure yet"))
+    talk.says("go on", after=8_000.0)
+    talk.calls_tool(ToolUse("g", "Bash", {"command": "grep cause_2 handler_2"}))
+    talk.replies(Text("done"))
+    return talk
+
+
+def test_thinking_counts_as_removed_where_it_counts_as_needed() -> None:
+    outcome = driven(long_thinking())
+
+    removed, needed = outcome.regret.by_layer["microcompaction"]
+    assert (removed, needed) == (16 + 1 - 10, 1)
+    assert (outcome.regret.removed, outcome.regret.needed) == (removed, needed)
+    assert outcome.regret.needed_tokens * removed == pytest.approx(outcome.regret.removed_tokens, rel=0.05)
+    assert outcome.regret.large_removed == 0
+    assert outcome.layers["microcompaction"].saved > 0
+    [did] = [did for row in outcome.rows for did in row.happened if did.tokens > 0]
+    assert did.what == "dropped the thinking of 7 replies"
+
+
+def test_an_agent_compacts_at_the_limit_and_drops_no_thinking() -> None:
+    price = Prices.load().of(MODEL)
+    assert price
+    talk = long_talk(needed=False, limit=None)
+    agent, full = (drive_session(talk.entries, under, MODEL, price, role="agent") for under in (OURS, FULL))
+    thinks = drive_session(long_thinking().entries, OURS, MODEL, price, role="agent")
+
+    assert agent.compactions == ()
+    assert len(full.compactions) == 1
+    assert full.compactions[0].tokens_after < driven(talk, FULL).compactions[0].tokens_after, "no files"
+    assert not any(row.happened for row in thinks.rows)
 
 
 def test_inherited_history_is_conversation_that_a_summary_can_take_away() -> None:

@@ -41,6 +41,15 @@ def test_balanced_is_what_the_product_does_when_nothing_is_set() -> None:
     assert ours.auto_compact_percent == product.auto_compact_percent
 
 
+def test_what_a_file_leaves_out_is_as_the_product_has_it(tmp_path: Path) -> None:
+    path = tmp_path / "empty.toml"
+    path.write_text("", encoding="utf-8")
+
+    assert replace(load_policy(str(path)), name="", description="") == replace(
+        load_policy("balanced"), name="", description=""
+    )
+
+
 def test_the_others_differ_from_it_as_their_names_say() -> None:
     assert load_policy("clear-every-10").clear == ClearRule(every=10, keep=5)
     assert load_policy("summarise-at-80").auto_compact_percent == 80
@@ -106,8 +115,17 @@ def test_a_layer_can_be_left_out(layer: str) -> None:
     assert (less.clear is None) is (layer == "micro")
 
 
-def test_the_plain_rule_is_left_out_with_its_layer() -> None:
+def test_the_plain_rule_and_old_thinking_are_left_out_with_their_layer() -> None:
     assert exclude_layers(load_policy("specified"), ["micro"]).micro.policy == "cost"
+    assert exclude_layers(load_policy("balanced"), ["micro"]).micro.thinking_replies == 0
+
+
+def test_a_layer_that_drops_old_thinking_alone_is_on() -> None:
+    off = exclude_layers(load_policy("balanced"), ["micro"])
+    thinks = replace(off, micro=load_policy("balanced").micro)
+
+    assert find_useless_exclusions(off, ["micro"]) == ["micro"]
+    assert find_useless_exclusions(thinks, ["micro"]) == []
 
 
 def test_without_compaction_the_recorded_ones_are_carried_out() -> None:

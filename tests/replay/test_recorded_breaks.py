@@ -109,7 +109,7 @@ def test_a_first_read_that_other_sessions_had_too_shows_a_fixed_prefix(tmp_path:
     for name, read in (("a", 30_000), ("b", 30_000), ("c", 58_000)):
         lines = [json.loads(line) for line in sessions.claude_code(1).splitlines()]
         for line in lines:
-            line["sessionId"] = name
+            line |= {"sessionId": name, "requestId": f"{name} {line['uuid']}"}
             if (used := line["message"].get("usage")) is not None:
                 used |= {"cache_read_input_tokens": read, "cache_creation_input_tokens": 60_000 - read}
         (tmp_path / f"{name}.jsonl").write_bytes(sessions.jsonl(lines))
@@ -125,11 +125,11 @@ def test_a_first_read_that_other_sessions_had_too_shows_a_fixed_prefix(tmp_path:
     }  # fmt: skip
 
 
-def test_a_copy_of_the_same_session_shows_nothing(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        read = b'"cache_read_input_tokens": '
+def test_a_copy_or_a_fork_of_the_same_session_shows_nothing(tmp_path: Path) -> None:
+    for name in ("a", "b", "a-fork"):
+        read, id = b'"cache_read_input_tokens": ', b"a-claude-session"
         data = sessions.claude_code(1).replace(read + b"0", read + b"9000")
-        (tmp_path / f"{name}.jsonl").write_bytes(data)
+        (tmp_path / f"{name}.jsonl").write_bytes(data.replace(id, id + name[1:].encode()))
 
     assert find_repeated_reads(read_first_requests(find_replay_files([tmp_path])).values()) == frozenset()
 

@@ -152,7 +152,7 @@ def _session_memory(parts: LayerParts) -> tuple[tuple[BackgroundStep, ...], tupl
     on = parts.switches
     if not (on.notes and on.compact) or parts.fork is None or parts.conversation.transcript_path is None:
         return (), ()
-    notebook = Notebook(parts)
+    notebook = (parts.make_notebook or Notebook)(parts)
     used = (NotesCompaction(parts, notebook),) if on.payout else ()
     return (() if parts.one_shot else (NotesUpdater(parts, notebook),)), used
 

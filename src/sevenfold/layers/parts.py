@@ -32,6 +32,7 @@ from sevenfold.settings.schema import Settings
 from sevenfold.storage.results import ResultStore
 
 if TYPE_CHECKING:
+    from sevenfold.layers.l3_session_memory.notes import Notebook
     from sevenfold.layers.l6_dreaming.dreaming import DreamRunner
     from sevenfold.memory.recall_results import Recalled
     from sevenfold.memory.store import MemoryStore
@@ -209,6 +210,8 @@ class LayerParts:
     """Tells the ledger why the next request breaks the prefix on purpose."""
     results: ResultStore = field(default_factory=_make_results)  # Keeps whole tool results
     home: Path | None = None  # The folder with the user's own template for notes
+    make_notebook: Callable[[LayerParts], Notebook] | None = None
+    """Makes notes that are kept elsewhere. None: a file in the folder of the conversation."""
 
     fork: Forker | None = None
     """Asks the model beside the conversation. None: no notes and no summaries, the digest compacts."""

@@ -156,9 +156,10 @@ _NEW: Final = _claude(1_000_000, 128_000, compacts=True)
 _HALF: Final = _claude(200_000, 64_000)
 _OLD: Final = _claude(200_000, 32_000)
 
+# An unknown name is treated like the newest, apart from its size, which is not known.
+_UNKNOWN: Final = ModelFamily("claude-", _claude(DEFAULT_WINDOW, 32_000, binds=True), "adaptive", True)
 FAMILIES: Final = (
-    # An unknown name is treated like the newest, apart from its size.
-    ModelFamily("claude-", _claude(DEFAULT_WINDOW, 32_000, binds=True), "adaptive", True),
+    _UNKNOWN,
     ModelFamily("claude-fable-5", _NEW, "adaptive", True),
     ModelFamily("claude-fable-5-1", _NEWEST, "adaptive", True),
     ModelFamily("claude-fable-5-2", _NEWEST, "adaptive", True),
@@ -247,7 +248,7 @@ def find_known_window(name: str, betas: Iterable[str] = (), own: int | None = No
         return own
     if name == OFFLINE:
         return DEFAULT_WINDOW
-    if (found := find_family(name)) is not None:
+    if (found := find_family(name)) is not None and found is not _UNKNOWN:
         return found.able.window
     return LONG_WINDOW if LONG_BETA in betas else None
 

@@ -574,7 +574,7 @@ class _ClaudeCodeParse:
             folder=self.first.cwd or "",
             git_branch=self.first.gitBranch or "",
             title=self.chosen_title or titles[-1],
-            window=_find_shown_window(entries),
+            windows=_find_shown_window(entries),
             agent=agent,
             continues=main.continues,
             entries=entries,
@@ -587,14 +587,14 @@ class _ClaudeCodeParse:
         )
 
 
-def _find_shown_window(entries: Iterable[RecordedEvent]) -> int:
+def _find_shown_window(entries: Iterable[RecordedEvent]) -> tuple[int, ...]:
     """The usual window if compactions by the tool itself show it; a session with a larger one has none."""
     by_itself = [
         said.what.tokens_before
         for said in entries
         if isinstance(said.what, RecordedCompaction) and said.what.trigger == "auto"
     ]
-    return USUAL_WINDOW if any(LEAST_FULL <= tokens <= USUAL_WINDOW for tokens in by_itself) else 0
+    return (USUAL_WINDOW,) if any(LEAST_FULL <= tokens <= USUAL_WINDOW for tokens in by_itself) else ()
 
 
 def _by_conversation(sides: dict[str, tuple[RecordedEvent, ...]]) -> dict[str, tuple[RecordedEvent, ...]]:

@@ -204,7 +204,7 @@ class _CodexParse:
             version=get_text(about.get("cli_version")),
             folder=get_text(about.get("cwd")),
             branch=get_text(git.get("branch")) if isinstance(git, dict) else "",
-            window=self._windows.most_common(1)[0][0] if self._windows else 0,
+            windows=tuple(window for window, _ in self._windows.most_common()),
         )
 
 

@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from sevenfold.core.errors import SevenfoldError
+from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Problem, Reply
 from sevenfold.recordings.claude_code import ClaudeCodeReader, decode_record, read_session
 from sevenfold.recordings.codex import ENVELOPES, CodexReader
@@ -25,7 +26,7 @@ from sevenfold.recordings.reader import (
     read_beginning,
     repair_line,
 )
-from sevenfold.recordings.recorded_session import RecordedSession, SessionReader
+from sevenfold.recordings.recorded_session import RecordedSession, SessionReader, name_requests
 from sevenfold.settings.place import STATE
 from sevenfold.storage.jsonl import LONGEST_LINE
 
@@ -105,11 +106,11 @@ def _is_file(path: Path) -> bool:
 
 
 class FirstRequest(msgspec.Struct, frozen=True):
-    """The first request of a file whose usage is recorded."""
+    """The first request of a file."""
 
     session: str
-    id: str = ""  # As the provider called it, where the file says so
-    cache_read: int = 0
+    id: str  # The same in every copy
+    cache_read: int = 0  # Of the first one whose usage is recorded
 
 
 def read_first_requests(files: Iterable[ReplayFile]) -> dict[str, FirstRequest]:
@@ -124,12 +125,15 @@ def _read_first_request(path: Path) -> FirstRequest | None:
             return None
         for limit in BEGINNINGS:
             head = read_beginning(path, limit)
-            recorded = reader.read(head) if (reader := find_reader(head)) is not None else None
-            for said in recorded.requests if recorded is not None else ():
-                if recorded and isinstance(said.what, Reply) and said.what.usage.prompt:
-                    read = said.what.usage.cache_read
-                    return FirstRequest(recorded.session or str(path), said.request_id, read)
-            if len(head) < limit:
+            if (reader := find_reader(head)) is None:
+                return None
+            recorded = name_requests(reader.read(head))
+            asked, whole = recorded.all_requests, len(head) < limit
+            if asked and (whole or len(asked) > 1):  # else it may be cut off
+                used = (s.what.usage for s in asked if isinstance(s.what, Reply) and s.what.usage.prompt)
+                read = next(used, Usage()).cache_read
+                return FirstRequest(recorded.session or str(path), asked[0].request_id, read)
+            if whole:
                 return None
     except (SevenfoldError, OSError, ValueError, RecursionError):
         pass  # reading all of it will say what is wrong
@@ -139,10 +143,11 @@ def _read_first_request(path: Path) -> FirstRequest | None:
 def find_repeated_reads(firsts: Iterable[FirstRequest]) -> frozenset[int]:
     """Tokens that the first requests of several sessions read from the cache alike.
 
-    Such sessions began with one fixed prefix; another first read may be inherited history.
+    Such sessions began with one fixed prefix; another first read may be inherited history. A session and
+    its forks have one first request, and are one session.
     """
     sessions: dict[int, set[str]] = {}
-    for first in firsts:
+    for first in {first.id: first for first in firsts}.values():
         sessions.setdefault(first.cache_read, set()).add(first.session)
     return frozenset(tokens for tokens, of in sessions.items() if tokens and len(of) > 1)
 
@@ -154,8 +159,7 @@ def find_copied_requests(firsts: Mapping[str, FirstRequest]) -> dict[str, frozen
     """
     alike: dict[str, list[str]] = {}
     for path, first in firsts.items():
-        if first.id:
-            alike.setdefault(first.id, []).append(path)
+        alike.setdefault(first.id, []).append(path)
     copied: dict[str, frozenset[str]] = {}
     for paths in alike.values():
         if len(paths) < 2:
@@ -173,11 +177,7 @@ def _read_request_ids(path: str) -> frozenset[str]:
         recorded = read_recording(ReplayFile(path))
     except (SevenfoldError, OSError, ValueError, RecursionError):
         return frozenset()
-    return (
-        frozenset(said.request_id for said in recorded.requests if said.request_id)
-        if recorded
-        else frozenset()
-    )
+    return frozenset(said.request_id for said in recorded.all_requests) if recorded else frozenset()
 
 
 def find_reader(head: bytes) -> SessionReader | None:
@@ -209,7 +209,7 @@ def read_recording(found: ReplayFile) -> RecordedSession | None:
         if not found.named and not recorded.problems:
             return None  # notes of a tool about a session that never began
         raise Unreadable("nothing in it was said to a model or by one")
-    return make_times_monotonic(drop_impossible_usage(_alone(recorded)))
+    return name_requests(make_times_monotonic(drop_impossible_usage(_alone(recorded))))
 
 
 def _recognised(path: Path) -> tuple[bytes, SessionReader | None]:

@@ -15,6 +15,7 @@ from msgspec.structs import asdict, replace
 from sevenfold.core.messages import Block, Message, ToolResult
 from sevenfold.core.transcript import (
     Entry,
+    Id,
     Mark,
     Pin,
     Replace,
@@ -22,11 +23,12 @@ from sevenfold.core.transcript import (
     Results,
     Undo,
     Unknown,
+    Unthink,
     check_format,
     decode_entry,
 )
 from sevenfold.layers.l4_compaction.digest import TAG as DIGEST
-from sevenfold.layers.shared.boundary import COMPACTIONS, STANDS_FOR, record_name
+from sevenfold.layers.shared.boundary import COMPACTIONS, STANDS_FOR, parse_boundary, record_name
 from sevenfold.recordings.reader import (
     RecordedThread,
     describe_left_out,
@@ -41,6 +43,7 @@ from sevenfold.recordings.recorded_session import (
     RecordedCompaction,
     RecordedEvent,
     RecordedSession,
+    RecordedThoughtDrop,
     SessionReader,
 )
 from sevenfold.storage.jsonl import iterate_lines
@@ -69,6 +72,7 @@ class OwnRecordedSession(RecordedSession, frozen=True):
     """A session of ours, with the facts that only our files have."""
 
     interactive: bool | None = None  # True if a person talked in it; None if the file does not say
+    one_shot: bool = False  # True if one question was asked and no more
     forked: bool = False  # True for an agent that went on from the conversation of its session
 
 
@@ -138,17 +142,18 @@ class _OwnParse:
     def __init__(self) -> None:
         self.thread = RecordedThread(FORMAT)
         self._about: dict[str, object] = {}
-        self._undone: list[Reply] = []
+        self._undone: list[RecordedEvent] = []
         self._compacted_by = ""  # The layer that compacted, until the model is asked again
         self._visible: list[tuple[int, str]] = []
         """What the model saw, in order: its id in the file, which edits name, and its id here."""
+        self._replies: set[str] = set()  # Those among them that a model gave
         self._records: set[str] = set()  # Names of the records of messages that stand for others
 
     def take(self, line: int, entry: Entry, undone: set[int]) -> None:
         if entry.id in undone:
             self.thread.skipped["undone"] += 1
             if isinstance(entry.what, Reply):
-                self._undone.append(entry.what)
+                self._undone.append(RecordedEvent(str(entry.id), None, line, entry.at, entry.what))
             return
         match entry.what:
             case Reply() as reply:
@@ -165,8 +170,12 @@ class _OwnParse:
                 ids = tuple(self.thread.resolve_id(str(id)) for id in deleted)
                 clearing = RecordedClearing(ids, entry.by, in_cache=True)
                 self.thread.add_change(clearing, line, entry.at, uuid=str(entry.id))
+            case Unthink(first, last):
+                self._unthought(line, entry, first, last)
             case Mark("session", dict() as about):
                 self._about = about
+            case Mark("compacted", value) if (known := parse_boundary(value)) is not None:
+                self.thread.add_asked(known.model, known.usage)
             case Mark(name) if name.startswith(STANDS_FOR):
                 self._records.add(name)
             case _:
@@ -181,6 +190,7 @@ class _OwnParse:
         for block in reply.message.content:
             self.thread.add_block(block, line, entry.at, model=model, uuid=str(entry.id))
         self.thread.add_usage(reply.usage)
+        self._replies.add(str(entry.id))
         self._visible.append((entry.id, str(entry.id)))
 
     def _message(self, line: int, entry: Entry, message: Message) -> None:
@@ -225,6 +235,16 @@ class _OwnParse:
         self._visible[first:end] = [(entry.id, str(entry.id))] if edit.by else []
         self._compacted_by = entry.by
 
+    def _unthought(self, line: int, entry: Entry, first: Id, last: Id | None) -> None:
+        ids = [id for id, _ in self._visible]
+        if first not in ids or (last is not None and last not in ids):
+            return
+        end = len(ids) if last is None else len(ids) - ids[::-1].index(last)
+        replies = [uuid for _, uuid in self._visible[ids.index(first) : end] if uuid in self._replies]
+        if replies:
+            change = RecordedThoughtDrop(replies[0], replies[-1])
+            self.thread.add_change(change, line, entry.at, uuid=str(entry.id))
+
     def make_session(self) -> RecordedSession:
         id, root = get_text(self._about.get("id")), get_text(self._about.get("root"))
         agent = self._about.get("agent")
@@ -232,11 +252,14 @@ class _OwnParse:
             id, own = get_text(self._about.get("session")), id
         size = self._about.get("window")
         known = asdict(
-            self.thread.make_session(session=id, folder=root, window=size if isinstance(size, int) else 0)
+            self.thread.make_session(
+                session=id, folder=root, windows=(size,) if isinstance(size, int) and size > 0 else ()
+            )
         ) | {"undone": tuple(self._undone)}
         if not agent:
-            said = self._about.get("interactive")
-            return OwnRecordedSession(**known, interactive=said if isinstance(said, bool) else None)
+            said, one_shot = self._about.get("interactive"), self._about.get("oneShot") is True
+            person = said if isinstance(said, bool) else None
+            return OwnRecordedSession(**known, interactive=person, one_shot=one_shot)
         forked = isinstance(agent, dict) and agent.get("kind") == FORK
         # An agent is asked by a session, never by a person.
         return OwnRecordedSession(**known | {"agent": own}, interactive=False, forked=forked)

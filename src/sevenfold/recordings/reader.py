@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -25,7 +25,7 @@ from sevenfold.core.messages import Block, Json, Message, ToolResult, ToolUse
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Problem, Reply
 from sevenfold.recordings.recorded_session import (
-    RecordedClearing,
+    RecordedChange,
     RecordedCompaction,
     RecordedEvent,
     RecordedSession,
@@ -242,16 +242,18 @@ def drop_impossible_usage(recorded: RecordedSession) -> RecordedSession:
     """The session without usage that cannot be: what it says of a request is not known then."""
     problems, entries = list(recorded.problems), list[RecordedEvent]()
     for said in recorded.entries:
-        if isinstance(said.what, Reply):
-            counts = msgspec.structs.astuple(said.what.usage)
-            if not all(0 <= count <= MOST_TOKENS for count in counts):
-                problems.append(Problem(said.line, "its usage cannot be: it is left out"))
-                said = replace(said, what=replace(said.what, usage=Usage()))
+        if isinstance(said.what, Reply) and not _is_possible(said.what.usage):
+            problems.append(Problem(said.line, "its usage cannot be: it is left out"))
+            said = replace(said, what=replace(said.what, usage=Usage()))
         entries.append(said)
     if len(problems) == len(recorded.problems):
         return recorded
     problems.sort(key=lambda problem: problem.line)
     return replace(recorded, entries=tuple(entries), problems=tuple(problems))
+
+
+def _is_possible(usage: Usage) -> bool:
+    return all(0 <= count <= MOST_TOKENS for count in msgspec.structs.astuple(usage))
 
 
 def _wrong(why: str) -> list[str] | None:
@@ -329,9 +331,6 @@ def _without_times(recorded: RecordedSession) -> RecordedSession:
 
 def _times(number: int) -> str:
     return "1 time" if number == 1 else f"{number:,} times"
-
-
-RecordedChange: TypeAlias = RecordedCompaction | RecordedClearing
 
 
 @dataclass(slots=True)
@@ -427,6 +426,15 @@ class RecordedThread:
         self._open = None
         self._add(line, at, uuid).event = event
 
+    def add_asked(self, model: str, usage: Usage | None) -> None:
+        """Add the model that wrote the last summary, and the usage of asking it."""
+        usage = usage if usage is not None and _is_possible(usage) else None
+        for node in reversed(self._nodes[-2:]):
+            event = node.event
+            if isinstance(event, RecordedCompaction) and event.summary and event.summary.content:
+                node.event = replace(event, model=model, usage=usage)
+                return
+
     def add_restored(self, message: Message) -> bool:
         """Add a message that the compaction before it gave back; False if there is none."""
         for node in reversed(self._nodes[-2:]):
@@ -469,7 +477,13 @@ class RecordedThread:
         return own
 
     def make_session(
-        self, *, session: str = "", version: str = "", folder: str = "", branch: str = "", window: int = 0
+        self,
+        *,
+        session: str = "",
+        version: str = "",
+        folder: str = "",
+        branch: str = "",
+        windows: tuple[int, ...] = (),
     ) -> RecordedSession:
         """The session as a value."""
         entries = self._entries()
@@ -481,7 +495,7 @@ class RecordedThread:
             version=version,
             folder=folder,
             git_branch=branch,
-            window=window,
+            windows=windows,
             entries=tuple(entries),
             tip=entries[-1].uuid if entries else "",
             results=self._facts,

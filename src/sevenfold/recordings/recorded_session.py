@@ -7,6 +7,7 @@ the active branch, with its compactions as edits; `retell_recording` makes its e
 from __future__ import annotations
 
 from collections.abc import Iterable
+from hashlib import blake2b
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
@@ -14,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from sevenfold.core.messages import Message, ToolResult, ToolUse
-from sevenfold.core.tokens import measure_message
+from sevenfold.core.tokens import Usage, measure_message
 from sevenfold.core.transcript import (
     Entry,
     Id,
@@ -25,6 +26,7 @@ from sevenfold.core.transcript import (
     Reply,
     Results,
     Transcript,
+    Unthink,
     View,
     What,
 )
@@ -40,6 +42,8 @@ class RecordedCompaction(msgspec.Struct, frozen=True):
     replaced_from: str = ""  # The first thing that it replaced, where something before that stayed
     restored: tuple[Message, ...] = ()  # Put beside the summary, and not written for it
     asked: bool = True  # False for one made by rule: no model was asked
+    model: str = ""  # The model that wrote the summary, and ...
+    usage: Usage | None = None  # ... the usage of asking it, where the file says so
 
 
 class RecordedClearing(msgspec.Struct, frozen=True):
@@ -52,7 +56,15 @@ class RecordedClearing(msgspec.Struct, frozen=True):
     in_cache: bool = False  # The provider deleted them from its cached prefix, which stayed
 
 
-RecordedPayload: TypeAlias = Message | Reply | RecordedCompaction | RecordedClearing
+class RecordedThoughtDrop(msgspec.Struct, frozen=True):
+    """The thinking of the replies between these two left the view."""
+
+    first: str
+    last: str
+
+
+RecordedChange: TypeAlias = RecordedCompaction | RecordedClearing | RecordedThoughtDrop
+RecordedPayload: TypeAlias = Message | Reply | RecordedChange
 
 
 class RecordedEvent(msgspec.Struct, frozen=True):
@@ -111,14 +123,16 @@ class RecordedSession(msgspec.Struct, frozen=True):
     folder: str = ""
     git_branch: str = ""
     title: str = ""
-    window: int = 0  # The window of the client, where the file says or shows it
+    windows: tuple[int, ...] = ()
+    """The windows of the client, the most frequent first, where the file says or shows them."""
     continues: str = ""  # The event before the first one, if that is in another file
     entries: tuple[RecordedEvent, ...] = ()
     """All branches of the main conversation, in the order of the file."""
     tip: str = ""  # The end of the active branch
     sidechains: dict[str, tuple[RecordedEvent, ...]] = {}
     """Conversations of sub-agents, by their id or by the first thing said in them."""
-    undone: tuple[Reply, ...] = ()  # Replies that the user went back behind, where they are on no branch
+    undone: tuple[RecordedEvent, ...] = ()
+    """Replies that the user went back behind, where they are on no branch."""
     results: dict[str, ToolNote] = {}  # By tool-use id
     api_errors: tuple[RecordedApiError, ...] = ()
     skipped: dict[str, int] = {}  # The number of records of each kind that no model saw
@@ -148,15 +162,39 @@ class RecordedSession(msgspec.Struct, frozen=True):
         return tuple(s for s in self.entries if isinstance(s.what, Reply))
 
     @property
-    def abandoned(self) -> tuple[Reply, ...]:
+    def all_requests(self) -> tuple[RecordedEvent, ...]:
+        """The same, with those of sub-agents and those that were undone."""
+        sides = (s for said in self.sidechains.values() for s in said if isinstance(s.what, Reply))
+        return (*self.requests, *sides, *self.undone)
+
+    @property
+    def abandoned(self) -> tuple[RecordedEvent, ...]:
         """The replies that are not on the active branch: the user went back and on from there."""
         active = {said.uuid for said in self.active}
-        left = (s.what for s in self.entries if s.uuid not in active)
-        return (*(what for what in left if isinstance(what, Reply)), *self.undone)
+        return (*(said for said in self.requests if said.uuid not in active), *self.undone)
 
     def branch(self, tip: str) -> tuple[RecordedEvent, ...]:
         """From the beginning to this one, following what each of them follows."""
         return trace_branch(tip, self.entries)
+
+
+def name_requests(recorded: RecordedSession) -> RecordedSession:
+    """The session with a name for each request that has none: a digest of all up to it, as in any copy."""
+    sides = {agent: _name_events(said) for agent, said in recorded.sidechains.items()}
+    entries, undone = _name_events(recorded.entries), _name_events(recorded.undone)
+    return replace(recorded, entries=entries, undone=undone, sidechains=sides)
+
+
+def _name_events(events: tuple[RecordedEvent, ...]) -> tuple[RecordedEvent, ...]:
+    if all(said.request_id for said in events if isinstance(said.what, Reply)):
+        return events
+    digests, named = dict[str, bytes](), list[RecordedEvent]()
+    for said in events:
+        upto = digests.get(said.parent or "", b"") + _encode((said.at, said.what))
+        digest = digests[said.uuid] = blake2b(upto, digest_size=16).digest()
+        asked = isinstance(said.what, Reply) and not said.request_id
+        named.append(replace(said, request_id=digest.hex()) if asked else said)
+    return tuple(named)
 
 
 def trace_branch(tip: str, entries: Iterable[RecordedEvent]) -> tuple[RecordedEvent, ...]:
@@ -182,6 +220,8 @@ class SessionReader(Protocol):
     def read(self, source: Path | bytes) -> RecordedSession: ...
 
 
+_encode: Final = msgspec.json.Encoder().encode
+LEFT: Final = "left"  # The mark of a request on a branch that was left
 INTERRUPTED: Final = "interrupted: there is no result of this in the recording"
 CLEARED: Final = "[this result was cleared from the view when the session was recorded]"
 BY_RULE: Final = "recorded by rule"
@@ -209,7 +249,10 @@ class RetoldSession(msgspec.Struct, frozen=True):
 def retell_recording(recorded: RecordedSession, tip: str | None = None) -> RetoldSession:
     """Makes the entries of that branch. To work out its view as well takes as long as all the rest."""
     retelling = _SessionRetelling(recorded)
+    left = sorted(recorded.abandoned, key=lambda said: -said.at)
     for said in recorded.branch(recorded.tip if tip is None else tip):
+        while left and left[-1].at <= said.at:
+            retelling.note_left(left.pop())
         retelling.tell(said)
     return RetoldSession(retelling.entries, retelling.problems)
 
@@ -227,6 +270,8 @@ class _SessionRetelling:
             if isinstance(said.what, Message) and said.what.results
         }
         self.told: set[str] = set()
+        self._prompt = 0  # Tokens of the last request
+        self._parted = False  # True if a branch that was left since then was compacted
 
     def tell(self, said: RecordedEvent) -> None:
         self.at = max(self.at, said.at)
@@ -245,10 +290,24 @@ class _SessionRetelling:
                     self._append(Pin(view[-1].id, {"delete": list(shown)}), "recorded")
                 elif shown:
                     self._append(Results(shown), "recorded")
+            case RecordedThoughtDrop(first, last):
+                view = self._get_view()
+                places = self._find(view, first), self._find(view, last)
+                if None not in places:
+                    self._append(Unthink(self.placed[first], self.placed[last]), "recorded")
+
+    def note_left(self, said: RecordedEvent) -> None:
+        """Mark a request on a branch that was left, while that holds all that both have in common."""
+        prompt = said.what.usage.prompt if isinstance(said.what, Reply) else 0
+        self._parted = self._parted or prompt < self._prompt
+        if 0 < self.at < said.at and not self._parted:
+            self.at = said.at
+            self._append(Mark(LEFT, None), "recorded")
 
     def _reply(self, said: RecordedEvent, reply: Reply) -> None:
         if not reply.message.content:
             return
+        self._prompt, self._parted = reply.usage.prompt, False
         diagnostics = {"request_id": said.request_id} if said.request_id else {}
         if not said.counted:  # noted while it streamed: what it says of its output is too little
             output = max(reply.usage.output, measure_message(reply.message).tokens())
@@ -287,6 +346,8 @@ class _SessionRetelling:
             return
         view = self._get_view()
         facts = {"trigger": compaction.trigger, "tokens_before": compaction.tokens_before}
+        if compaction.usage is not None:
+            facts |= {"model": compaction.model, "usage": msgspec.to_builtins(compaction.usage)}
         self._append(Mark("compacted", facts), "recorded")
         first, end = (self._find(view, uuid) for uuid in (compaction.replaced_from, compaction.kept_from))
         first, end = first or 0, len(view) if end is None else end

@@ -20,7 +20,7 @@ from sevenfold.core.messages import Message, Text, assistant
 from sevenfold.core.request import KEPT_WARM, TTL_SECONDS, Frame, Request, Ttl, make_kept_until_mark
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import PlacedMessage, Replace, Reply, Results, Transcript, Unthink, View
-from sevenfold.layers.l2_microcompaction.microcompaction import Microcompaction
+from sevenfold.layers.l2_microcompaction.microcompaction import Microcompaction, OldThinking
 from sevenfold.layers.l3_session_memory.notes_compaction import NotesCompaction
 from sevenfold.layers.l3_session_memory.notes_update import NotesUpdater
 from sevenfold.layers.l4_compaction.compaction import Compaction
@@ -30,7 +30,6 @@ from sevenfold.replay.costs import CacheProvider, has_thinking
 from sevenfold.replay.needs import AbsenceTracker, LostItem, MissedSource
 from sevenfold.replay.outcome import (
     BESIDE,
-    LARGE,
     CacheBreak,
     Kind,
     LayerAction,
@@ -75,6 +74,15 @@ class ReplayBooks:
         self._cost: dict[str, float] = defaultdict(float)
         self._removed_by_layer: dict[str, list[int]] = defaultdict(lambda: [0, 0])
         self._regret = ReplayRegret()
+        self._open = set[str]()  # What was counted as removed and not as needed yet
+
+    def begin_anew(self) -> None:
+        """Forget what was booked so far: those requests are counted in another file."""
+        for known in (self.rows, self.breaks, self.compactions, self._actions, self._open):
+            known.clear()
+        for by_layer in (self._saved, self._cost, self._removed_by_layer):
+            by_layer.clear()
+        self._regret = ReplayRegret()
 
     def record_action(self, layer: str, what: str, tokens: int = 0, why: str = "") -> None:
         """Record an action before the next request. `why`: in a word, if it breaks the prefix."""
@@ -86,27 +94,31 @@ class ReplayBooks:
     def record_removed(self, lost: Iterable[LostItem]) -> None:
         """Record what left the view and could be asked for again."""
         for one in lost:
+            self._open.add(one.source)
             self._removed_by_layer[one.layer][0] += 1
             known = self._regret
             self._regret = replace(
                 known,
                 removed=known.removed + 1,
                 removed_tokens=known.removed_tokens + one.tokens,
-                large_removed=known.large_removed + (one.tokens >= LARGE),
+                large_removed=known.large_removed + one.is_large,
             )
 
     def record_needed(self, missed: MissedSource, lost: LostItem) -> None:
-        self._removed_by_layer[lost.layer][1] += 1
+        self._actions.append(LayerAction(READ_BACK, f"needed again: {missed.use_id}", -lost.tokens))
         self._spared[lost.layer] -= lost.tokens
+        if lost.source not in self._open:
+            return
+        self._open.remove(lost.source)
+        self._removed_by_layer[lost.layer][1] += 1
         known = self._regret
         self._regret = replace(
             known,
             needed=known.needed + 1,
             robust=known.robust + missed.robust,
             needed_tokens=known.needed_tokens + lost.tokens,
-            large_needed=known.large_needed + (missed.robust and lost.tokens >= LARGE),
+            large_needed=known.large_needed + (missed.robust and lost.is_large),
         )
-        self._actions.append(LayerAction(READ_BACK, f"needed again: {missed.use_id}", -lost.tokens))
 
     def record_compaction(self, by: str, before: int, after: int, fidelity: float | None = None) -> None:
         self.compactions.append(ReplayCompaction(len(self.rows), by, before, after, fidelity))
@@ -210,6 +222,7 @@ class ReplayBooks:
 COUNTING: Final = "Counting"  # The label of the rule that clears by counting
 LAYER_NAMES: Final = {  # The names of layers in the books, by their labels
     Microcompaction.label: MICRO,
+    OldThinking.label: MICRO,
     COUNTING: MICRO,
     NotesCompaction.label: NOTES,
     NotesUpdater.label: NOTES,
@@ -265,13 +278,15 @@ class EventWatch:
         freed = self._measure_freed(before, after)
         for edit in edits:
             if isinstance(edit, Results):
-                lost = self._absence.remove_results(edit.shown, layer)
-                self._books.record_removed(lost)
-                self._books.record_action(layer, f"cleared {len(lost)} results", freed, "cleared")
+                self._books.record_removed(self._absence.remove_results(edit.shown, layer))
+                self._books.record_action(layer, f"cleared {len(edit.shown)} results", freed, "cleared")
         if any(isinstance(edit, Unthink) for edit in edits):
             thought = ((p.id, after.where(p.id)) for p in before if has_thinking(p.message))
             went = [id for id, at in thought if at is not None and not has_thinking(after[at].message)]
-            self._absence.remove_thoughts(went, layer)
+            self._books.record_removed(self._absence.remove_thoughts(went, layer))
+            if all(isinstance(edit, Unthink) for edit in edits):  # else it is freed with the others
+                what = f"dropped the thinking of {len(went)} replies"
+                self._books.record_action(layer, what, freed, "thinking dropped")
         if any(isinstance(edit, Replace) for edit in edits):
             self._record_replacement(before, after, layer, by, freed)
 
@@ -311,6 +326,7 @@ class ReplaySilence:
         self._provider, self._books, self._times = provider, books, times
         self._life = TTL_SECONDS[frame.ttl]
         self._catch_up = catch_up
+        self._left_at = 0.0  # The last time that a branch was asked which the user left
         self._read_at = 0.0  # The last time that a request beside the conversation read the prefix
 
     def until(self, frame: Frame) -> float | None:
@@ -318,9 +334,17 @@ class ReplaySilence:
         replied = self._transcript.view.replied_at
         return None if replied is None else max(replied, self._read_at) + self._life
 
+    def note_left(self, at: float) -> None:
+        """A request on a branch that was left has read the common prefix."""
+        self._clock.time = max(self._clock.time, at)
+        self._provider.note_reply_end(at)
+        self._books.record_reply(at)
+        self._read_at = self._left_at = at
+
     async def pass_until(self, then: float, turn: Callable[[], Turn]) -> None:
         """Let a silence pass; the idle layers are asked as the session's timer would."""
         last = self._transcript.view.replied_at
+        last = None if last is None else max(last, self._left_at)
         rests = last is not None and is_at_rest(self._transcript.view)
         if last is not None and rests and last + LULL < then:
             self._clock.time = max(self._clock.time, last + LULL)

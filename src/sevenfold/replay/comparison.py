@@ -33,15 +33,13 @@ def compare_policy(done: Sequence[ReplayResult], name: str) -> PolicyComparison:
         for one in done
         if name in one.by_policy and APPEND_ONLY in one.by_policy
     ]
-    shares = [share for own, base in pairs if (share := _compare_costs(own, base)) is not None]
+    each = (compute_cost_share(own.cost, base.cost) for own, base in pairs)
+    shares = [share for share in each if share is not None]
     if not pairs:
         return PolicyComparison(figures)
-    whole = _compare_costs(sum_figures(own for own, _ in pairs), sum_figures(base for _, base in pairs))
+    own, base = (sum_figures(side) for side in zip(*pairs, strict=True))
+    whole = compute_cost_share(own.cost, base.cost)
     return PolicyComparison(figures, whole, len(shares), sum(share > DEARER for share in shares))
-
-
-def _compare_costs(own: ReplayFigures, base: ReplayFigures) -> float | None:
-    return compute_cost_share(own.cost, base.cost, in_money=own.has_all_prices and base.has_all_prices)
 
 
 def group_by_window(done: Sequence[ReplayResult]) -> dict[int, list[ReplayResult]]:

@@ -17,7 +17,7 @@ from sevenfold.core.errors import Mistake
 from sevenfold.core.messages import THOUGHTS, Block, Message, Text, ToolResult, ToolUse
 from sevenfold.core.request import TTL_SECONDS, Request, Ttl, strip_unsigned_thinking
 from sevenfold.core.tokens import FRAME, MessageSize, Usage, measure_message
-from sevenfold.core.transcript import Entry, Id, Pin, PlacedMessage, Replace, Reply, Results
+from sevenfold.core.transcript import Entry, Id, Pin, PlacedMessage, Replace, Reply, Results, Unthink
 from sevenfold.models.anthropic_wire import MOST_MARKS
 from sevenfold.replay.policies import format_suggestion
 from sevenfold.simulator.cache import CachedPrompt, PromptCache
@@ -259,6 +259,7 @@ SHRANK: Final = 0.97  # A request smaller than this part of the one before has l
 LARGEST_FIXED: Final = 45_000  # Largest system prompt with tools (tokens); more is inherited history
 LEAST_INHERITED: Final = 2_000  # Fewer tokens of inherited history cannot be told from wrong estimates
 STILL_READ: Final = 0.95  # A request that reads less than this part of the prompt before it broke the cache
+REMOVALS: Final = (Replace, Results, Unthink, Pin)  # Entries that mark what left the view
 LEAST_BREAK: Final = 2_000  # Tokens; a smaller difference is the end of the prompt, which was not marked
 
 
@@ -375,7 +376,7 @@ def _find_recorded_breaks(entries: Sequence[Entry], shrank: Container[Id]) -> di
     before: Usage | None = None
     replied = sent = 0.0
     for entry in entries:
-        if isinstance(entry.what, Replace | Results | Pin):
+        if isinstance(entry.what, REMOVALS):
             before = None
         elif not isinstance(entry.what, Reply):
             sent = entry.at
@@ -405,7 +406,7 @@ def find_unmarked_losses(entries: Sequence[Entry]) -> list[int]:
     """Tokens by which requests were smaller than the one before, with no compaction or clearing between."""
     found, before = list[int](), 0
     for entry in entries:
-        if isinstance(entry.what, Replace | Results | Pin):
+        if isinstance(entry.what, REMOVALS):
             before = 0
         elif isinstance(entry.what, Reply) and (prompt := entry.what.usage.prompt):
             if prompt < SHRANK * before:

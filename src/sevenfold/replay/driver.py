@@ -16,33 +16,43 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace as with_fields
 from functools import partial
 from pathlib import Path
-from shutil import rmtree
-from tempfile import gettempdir
 from time import perf_counter, process_time
 from typing import ClassVar, Final
-from uuid import uuid4
 
+from msgspec import convert
 from msgspec.structs import replace
 
 from sevenfold.cache.ledger import SIDE
-from sevenfold.cache.prices import Price, Prices
+from sevenfold.cache.prices import LimitsOf, ModelLimits, Price, Prices
 from sevenfold.core.clock import run_sync
 from sevenfold.core.events import Cleared, Emit, Event, get_label
-from sevenfold.core.messages import Block, Message, Text, ToolResult, assistant, user
+from sevenfold.core.messages import Block, Json, Message, Text, ToolResult, assistant, user
 from sevenfold.core.protocols import Capabilities, Change, Fit, Layers
 from sevenfold.core.request import Frame, Request
 from sevenfold.core.tokens import TEXT_RATE, Pressure, Thresholds, Usage, measure_message
-from sevenfold.core.transcript import Entry, Id, Pin, PlacedMessage, Replace, Reply, Results, Transcript
+from sevenfold.core.transcript import (
+    Entry,
+    Id,
+    Mark,
+    Pin,
+    PlacedMessage,
+    Replace,
+    Reply,
+    Results,
+    Transcript,
+    Unthink,
+)
 from sevenfold.layers.l2_microcompaction.candidates import ViewScan, store_cleared_results
+from sevenfold.layers.l3_session_memory.notes import Notebook, NotesCoverage
 from sevenfold.layers.l7_agents.forks import ForkRunner
-from sevenfold.layers.ladder import BlockCheck, make_standard_layers
+from sevenfold.layers.ladder import BlockCheck, LayerRole, make_standard_layers
 from sevenfold.layers.parts import LayerParts, PlainConversation
 from sevenfold.layers.shared.boundary import SPOKEN, STANDS_FOR, record_name
 from sevenfold.layers.shared.facts import IdentityCache
 from sevenfold.layers.shared.idle_gaps import GapCounts
 from sevenfold.layers.shared.restore import RestoredFiles, RestoredNames, Restorer, StartContext
 from sevenfold.models.capabilities import find_capabilities
-from sevenfold.recordings.recorded_session import BY_RULE
+from sevenfold.recordings.recorded_session import BY_RULE, LEFT
 from sevenfold.recordings.windows import find_session_window
 from sevenfold.replay.bookkeeping import COUNTING, RECORDING, EventWatch, ReplayBooks, ReplaySilence
 from sevenfold.replay.costs import (
@@ -74,8 +84,9 @@ from sevenfold.testing.doubles import FakeClock, FakeTools, NoAccounts, Postpone
 from sevenfold.tools.file_tools import EDIT_SCHEMA
 from sevenfold.turn import Turn
 
-# A path of about the usual length
-FOLDER: Final = Path("~/.sevenfold/projects/a-project/20260101-120000-session/tool-results")
+# What layers tell of files: absolute paths of about the usual length
+TRANSCRIPT: Final = Path("/home/a-user/.sevenfold/projects/a-project/20260101-120000-session.jsonl")
+FOLDER: Final = TRANSCRIPT.with_suffix("") / "tool-results"
 
 
 class UnwrittenResults(ResultStore):
@@ -88,7 +99,17 @@ class UnwrittenResults(ResultStore):
         return FOLDER / f"{use_id}.txt"
 
 
-def make_policy_layers(policy: Policy, parts: LayerParts) -> Layers:
+class UnwrittenNotes(Notebook):
+    """Keeps the notes in memory, and tells the path that they would have."""
+
+    def read(self, *, expected: bool = False) -> str | None:
+        return self._good
+
+    def write(self, text: str, before: str | None, covered: NotesCoverage) -> None:
+        self._good, self._covered = text, covered
+
+
+def make_policy_layers(policy: Policy, parts: LayerParts, role: LayerRole = "main") -> Layers:
     """The layers of the product under this policy, without the check that stops a session."""
     on, micro = policy.flags, policy.micro
     if not policy.compacts:
@@ -103,7 +124,7 @@ def make_policy_layers(policy: Policy, parts: LayerParts) -> Layers:
         notes=policy.notes,
         compaction=policy.compaction,
     )
-    made = make_standard_layers("main", with_fields(parts, switches=on, settings=settings))
+    made = make_standard_layers(role, with_fields(parts, switches=on, settings=settings))
     fit = tuple(layer for layer in made.fit if not isinstance(layer, BlockCheck))
     rule: tuple[Fit, ...] = (CountingClear(parts.emit, policy.clear),) if policy.clear else ()
     return with_fields(made, fit=(*rule, *fit), attach=(), rest=())
@@ -162,17 +183,22 @@ def drive_session(
     *,
     window: int | None = None,
     prices: Prices | None = None,
-    scratch: Path | None = None,
+    limits_of: LimitsOf = lambda model: ModelLimits(),
     fixed: int = LARGEST_FIXED,
+    role: LayerRole = "main",
+    copied: int = 0,
     tell: Callable[[int], None] = lambda done: None,
 ) -> ReplayOutcome:
     """Replay one session under one policy; `tell` is called with the number of entries done.
 
-    `fixed` is the largest system prompt with tools that it can have had.
+    `limits_of`: the limits in the user's own table. `fixed` is the largest system prompt with tools that it
+    can have had; the first `copied` requests are replayed, and counted in another file.
     """
-    ttl = find_ttl(entries) if policy.cache_ttl == "recorded" else policy.cache_ttl
-    frame = Frame(model, tools=({**EDIT_SCHEMA},), ttl=ttl, system_ttl=policy.system_ttl)
-    able = replace(find_capabilities(model), window=window or find_session_window(entries, model).tokens)
+    lives = policy.cache_ttl, policy.system_ttl or "1h"
+    ttl, system = (find_ttl(entries) if life == "recorded" else life for life in lives)
+    frame = Frame(model, tools=({**EDIT_SCHEMA},), ttl=ttl, system_ttl=system)
+    window = window or find_session_window(entries, model, limits_of=limits_of).tokens
+    able = replace(find_capabilities(model, window=window, own=limits_of(model)), window=window)
     limits = Thresholds.of(able.window, able.max_output, compact_percent=policy.auto_compact_percent)
     # A drive has reference cycles that hold the texts of a view. They are looked for once, at its end, and
     # in what it has made alone: what was there before is many times as much, and stays.
@@ -180,8 +206,19 @@ def drive_session(
     gc.freeze()
     gc.disable()
     try:
-        made = SessionDrive(entries, policy, frame, limits, price, able=able, prices=prices, fixed=fixed)
-        outcome = made.run(scratch, tell)
+        made = SessionDrive(
+            entries,
+            policy,
+            frame,
+            limits,
+            price,
+            able=able,
+            prices=prices,
+            limits_of=limits_of,
+            fixed=fixed,
+            role=role,
+        )
+        outcome = made.run(tell, copied)
         del made
         return outcome
     finally:
@@ -205,13 +242,15 @@ class SessionDrive:
         layers: Make | None = None,
         able: Capabilities | None = None,
         prices: Prices | None = None,
+        limits_of: LimitsOf = lambda model: ModelLimits(),
         fixed: int = LARGEST_FIXED,
+        role: LayerRole = "main",
     ) -> None:
         self._entries, self._policy, self._compacts = entries, policy, policy.compacts
-        self._make = layers or partial(make_policy_layers, policy)
+        self._make, self._role = layers or partial(make_policy_layers, policy, role=role), role
         self._frame, self._thresholds, self._price = frame, thresholds, price
         self._able = able or Capabilities(window=thresholds.window)
-        self._prices = prices or Prices.load()
+        self._prices, self._limits_of = prices or Prices.load(), limits_of
         began = process_time()
         self._counted = compute_token_rates(entries, fixed)
         self._spent = TimeSpent(tracing=process_time() - began)
@@ -225,9 +264,9 @@ class SessionDrive:
         self._theirs: dict[Id, Id] = {}  # Entries of the recording by ours
         self._turn_began: Id = 0
         self._inherited: Id | None = None
-        self._prompt = 0  # Tokens of the last recorded request
+        self._prompt = self._compacted = 0  # Tokens of the last recorded request, our compactions so far
         self._deleted = set[str]()  # Uses whose results the provider took out of its cached prefix
-        self._compacted = 0  # Compactions of ours so far
+        self._asked_for: Json = {}  # What is recorded about the next compaction
         self._gaps = GapCounts()
         self._disk = ReplayDisk()
         self._provider = CacheProvider(self._counted.fixed, self._weigh, self._counted.known)
@@ -253,21 +292,16 @@ class SessionDrive:
         self._background = Postponed()
         self._model = RuleModel(self._able, self._charge_request, self._record_side_request)
 
-    def run(
-        self, scratch: Path | None = None, tell: Callable[[int], None] = lambda done: None
-    ) -> ReplayOutcome:
-        folder = (scratch or Path(gettempdir())) / f"sevenfold-replay-{uuid4().hex[:8]}"
-        try:
-            run_sync(self._run, folder, tell)
-        finally:
-            rmtree(folder, ignore_errors=True)  # Only notes write into it
-        dreamt = self._memory.compute_dream_share(self._books.context)
+    def run(self, tell: Callable[[int], None] = lambda done: None, copied: int = 0) -> ReplayOutcome:
+        self._copied = copied
+        run_sync(self._run, tell)
+        dreamt = 0.0 if copied else self._memory.compute_dream_share(self._books.context)
         return replace(self._books.make_outcome(self._spent), recalled=self._memory.recalled, dreamt=dreamt)
 
-    async def _run(self, folder: Path, tell: Callable[[int], None]) -> None:
+    async def _run(self, tell: Callable[[int], None]) -> None:
         """Returns nothing: an event loop that ends formats what its task returned, however long it is."""
         began, wall = process_time(), perf_counter()
-        self._turn = self._open(folder)
+        self._turn = self._open()
         self._add_inherited()
         clears = not (self._compacts or self._policy.flags.micro_cost)  # as the recording did
         for done, entry in enumerate(self._entries):
@@ -277,6 +311,10 @@ class SessionDrive:
                     await self._replay_reply(entry, reply)
                 case Message() as message:
                     await self._replay_message(entry, message)
+                case Mark(name) if name == LEFT:
+                    self._silence.note_left(entry.at)
+                case Mark("compacted", dict() as facts):
+                    self._asked_for = facts
                 case Replace() as compaction:
                     self._replay_compaction(entry, compaction)
                 case Pin(payload={"delete": deleted}) if clears:
@@ -284,9 +322,10 @@ class SessionDrive:
                     self._provider.reweigh(0, self._has_deleted)
                     self._books.record_action(RECORDING, "results were deleted from the cache")
                 case Results() as cleared if clears:
-                    self._transcript.add(cleared, by=entry.by)
-                    self._watch.view = self._transcript.view
-                    self._books.record_action(RECORDING, "results were cleared", 0, "cleared")
+                    self._carry_out(cleared, entry.by, "results were cleared")
+                case Unthink(first, last) if clears and last is not None:
+                    ours = Unthink(self._ours[first], self._ours[last])
+                    self._carry_out(ours, entry.by, "thinking was cleared")
                 case _:
                     pass
         await self._silence.pass_until(self._clock.time + AFTERWARDS, lambda: self._turn)
@@ -299,26 +338,24 @@ class SessionDrive:
         other = max(0.0, whole - layers - asking - simulator - self._traced)
         self._spent += TimeSpent(0.0, self._traced, layers, asking, simulator, other)
 
-    def _open(self, folder: Path) -> Turn:
+    def _open(self) -> Turn:
         return Turn(
             model=self._model,
             frame=self._frame,
             tools=FakeTools(),
-            layers=self._make(self._make_parts(folder)),
+            layers=self._make(self._make_parts()),
             transcript=self._transcript,
             background=self._background,
             accounts=NoAccounts(),
             clock=self._clock,
             emit=self._heard,
             thresholds=self._thresholds,
+            source=self._role,
         )
 
-    def _make_parts(self, folder: Path) -> LayerParts:
+    def _make_parts(self) -> LayerParts:
         conversation = PlainConversation(
-            self._model,
-            capabilities=self._able,
-            thresholds=self._thresholds,
-            transcript_path=folder / "session.jsonl",
+            self._model, capabilities=self._able, thresholds=self._thresholds, transcript_path=TRANSCRIPT
         )
         forks = ForkRunner(conversation, NoAccounts(), self._clock, self._heard)
         again = self._policy.compaction
@@ -330,7 +367,7 @@ class SessionDrive:
             RestoredNames(again.names),
         )
         side_work = make_replay_side_work(
-            self._policy, self._prices, conversation, self._clock, self._heard, forks
+            *(self._policy, self._prices, self._limits_of, conversation, self._clock, self._heard, forks)
         )
         self._extraction.side_work = side_work
         parts = LayerParts(
@@ -339,9 +376,10 @@ class SessionDrive:
             clock=self._clock,
             prices=self._prices,
             results=UnwrittenResults(),
+            make_notebook=UnwrittenNotes,
             fork=forks,
             side_work=side_work,
-            restorer=Restorer(sources),
+            restorer=Restorer(sources if self._role == "main" else ()),
             cached_until=self._silence.until,
             idle_gaps=lambda: self._gaps,
             keep_warm=self._silence.kept_warm,
@@ -395,6 +433,9 @@ class SessionDrive:
 
     async def _replay_reply(self, entry: Entry, reply: Reply) -> None:
         self._absence.add_message(reply.message, entry.id)
+        if self._copied and self._books.turns == self._copied:
+            self._books.begin_anew()
+            self._memory.recalled = self._compacted = 0
         if shrank := self._counted.shrank.get(entry.id):
             self._books.record_action(RECORDING, f"left out {shrank:,} tokens by itself")
             self._books.record_original_compaction(shrank)
@@ -442,6 +483,11 @@ class SessionDrive:
         await self._background.run()
         self._add_layer_time(began)
 
+    def _carry_out(self, recorded: Results | Unthink, by: str, what: str) -> None:
+        self._transcript.add(recorded, by=by)
+        self._watch.view = self._transcript.view
+        self._books.record_action(RECORDING, what, 0, "cleared")
+
     def _replay_compaction(self, entry: Entry, compaction: Replace) -> None:
         before = self._provider.unseen + sum(map(self._weigh, self._transcript.view))
         if self._compacts:
@@ -460,9 +506,7 @@ class SessionDrive:
             first, self._inherited = self._inherited, None
         by = BY_RULE if entry.by == BY_RULE else "recorded"
         if compaction.by and by != BY_RULE:
-            words = estimate_message(compaction.by[0]) * self._counted.rate(entry.id)
-            usage = replace(self._ask(), output=round(words * ANALYSIS))  # asked on the whole view
-            self._books.record_request("summary", self._clock.time, usage)
+            self._charge_recorded_summary(compaction.by[0], self._counted.rate(entry.id))
         self._provider.unseen = self._counted.resets.get(entry.id, self._provider.unseen)
         self._add_entry(entry, replace(compaction, first=first, last=last), entry.by)
         after = self._provider.unseen + sum(map(self._weigh, self._transcript.view))
@@ -474,6 +518,16 @@ class SessionDrive:
             return
         self._books.record_action(RECORDING, "was compacted", 0, "compacted")
         self._books.record_compaction(by, before, after)
+
+    def _charge_recorded_summary(self, summary: Message, rate: float) -> None:
+        """Charge it as it was asked for: by a request of its own, else on the whole view."""
+        used = convert(self._asked_for.get("usage", {}), Usage)
+        if 0 < used.input == used.prompt:
+            price = self._prices.of(self._asked_for["model"])
+            self._books.record_lean("summary", self._clock.time, used, price)
+            return
+        output = used.output or round(estimate_message(summary) * rate * ANALYSIS)
+        self._books.record_request("summary", self._clock.time, replace(self._ask(), output=output))
 
     # --- our transcript -----------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ import msgspec
 from sevenfold.core.messages import Block, Json, Message, Text, Thinking, ToolResult, ToolUse
 from sevenfold.core.transcript import Entry, Id, PlacedMessage, Replace, Reply, View
 from sevenfold.replay.costs import estimate_message
+from sevenfold.replay.outcome import LARGE
 
 SHORTEST_LINE: Final = 12  # A shorter line (a bracket, a return) could come from anywhere
 SHORTEST_WORD: Final = 5
@@ -248,8 +249,14 @@ def _is_shaped(word: str) -> bool:
 class LostItem(msgspec.Struct, frozen=True):
     """Something that has left the view."""
 
+    source: str
     tokens: int
     layer: str  # The layer that removed it
+
+    @property
+    def is_large(self) -> bool:
+        """True for a tool result that is worth removing."""
+        return self.tokens >= LARGE and is_result_source(self.source)
 
 
 class AbsenceTracker:
@@ -285,40 +292,34 @@ class AbsenceTracker:
 
     def remove_results(self, use_ids: Iterable[str], layer: str) -> list[LostItem]:
         """Mark results as gone; the view shows something else for them."""
-        return [
-            self._mark_gone(self._original.get(use, use), self._count_tokens(use), layer) for use in use_ids
-        ]
+        return self._mark_gone((self._original.get(use, use) for use in use_ids), layer)
 
     def remove_messages(self, placed: Sequence[PlacedMessage], layer: str) -> list[LostItem]:
-        """Mark whole messages as gone. A call counts once, even if part of it was gone before."""
-        lost: list[LostItem] = []
-        for one in placed:
-            message = one.message
-            for result in message.results:
-                source = self._original.get(result.tool_use_id, result.tool_use_id)
-                if source in self._results and source not in self.gone:
-                    lost.append(self._mark_gone(source, self._count_tokens(source), layer))
-            for use in message.tool_uses:
-                if use.id not in self._original:
-                    self._mark_gone(use.id + INPUT, self._count_tokens(use.id + INPUT), layer)
-            self._remove_words(one, layer)
-        return lost
+        """Mark whole messages as gone."""
+        return self._mark_gone((source for one in placed for source in self._list_sources(one)), layer)
 
-    def _remove_words(self, one: PlacedMessage, layer: str) -> None:
+    def _list_sources(self, one: PlacedMessage) -> Iterator[str]:
+        for result in one.message.results:
+            yield self._original.get(result.tool_use_id, result.tool_use_id)
+        for use in one.message.tool_uses:
+            if use.id not in self._original:
+                yield use.id + INPUT
         id = self._known.get(one.id)
         if id is not None and any(isinstance(block, Text) for block in one.message.content):
-            self._mark_gone(f"{SAID}{id}", 0, layer)
+            yield f"{SAID}{id}"
 
-    def remove_thoughts(self, ids: Iterable[Id], layer: str) -> None:
+    def remove_thoughts(self, ids: Iterable[Id], layer: str) -> list[LostItem]:
         """Mark the thinking of these entries of ours as gone."""
-        for id in ids:
-            if (source := f"{THOUGHT}{self._known.get(id)}") in self._thoughts:
-                self._mark_gone(source, self._count_tokens(source), layer)
+        sources = (f"{THOUGHT}{self._known.get(id)}" for id in ids)
+        return self._mark_gone(filter(self._thoughts.get, sources), layer)
 
-    def _mark_gone(self, source: str, tokens: int, layer: str) -> LostItem:
-        lost = self.gone.get(source)
-        if lost is None:
-            lost = self.gone[source] = LostItem(tokens, layer)
+    def _mark_gone(self, sources: Iterable[str], layer: str) -> list[LostItem]:
+        """What can be read back and was not gone before: it is lost, and can be needed, once."""
+        lost: list[LostItem] = []
+        for source in sources:
+            if source not in self.gone:
+                one = self.gone[source] = LostItem(source, self._count_tokens(source), layer)
+                lost += [one] if is_recoverable(source) else []
         return lost
 
     def _count_tokens(self, source: str) -> int:

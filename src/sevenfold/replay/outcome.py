@@ -59,12 +59,12 @@ class CacheBreak(msgspec.Struct, frozen=True, omit_defaults=True):
 class ReplayRegret(msgspec.Struct, frozen=True, omit_defaults=True):
     """The parts that left the view, and those of them that were needed later."""
 
-    removed: int = 0  # Tool results (and other recoverable parts) that left the view
+    removed: int = 0  # Tool results, inputs of calls and thinking that left the view
     removed_tokens: int = 0
     needed: int = 0  # Of these, needed by a later reply: an edited line or a rare word stood nowhere else
     robust: int = 0  # Of these, beyond doubt: an edited line, or two rare words
     needed_tokens: int = 0
-    large_removed: int = 0  # Of what left the view, parts of at least `LARGE` tokens
+    large_removed: int = 0  # Of what left the view, tool results of at least `LARGE` tokens
     large_needed: int = 0  # Of these, needed beyond doubt
     by_layer: dict[str, tuple[int, int]] = {}  # The parts it removed, and those that were needed
 
@@ -91,9 +91,9 @@ class ReplayRegret(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.robust / self.removed if self.removed else 0.0
 
     @property
-    def large_share(self) -> float:
-        """Of the parts that are worth removing, those that were needed beyond doubt."""
-        return self.large_needed / self.large_removed if self.large_removed else 0.0
+    def large_share(self) -> float | None:
+        """Of the tool results that are worth removing, those that were needed beyond doubt."""
+        return self.large_needed / self.large_removed if self.large_removed else None
 
     @property
     def token_share(self) -> float:

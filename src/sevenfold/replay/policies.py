@@ -14,7 +14,6 @@ from msgspec import Meta, inspect
 from msgspec.structs import replace
 
 from sevenfold.core.errors import Mistake, SettingsError, StorageFailure
-from sevenfold.core.request import Ttl
 from sevenfold.settings.layers import (
     CompactionSettings,
     ExtractionSettings,
@@ -175,8 +174,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         Lifetime, Meta(description="How long the provider keeps a prefix; `recorded`: as it was paid for.")
     ] = "5m"
     system_ttl: Annotated[
-        Ttl | None,
-        Meta(description="The same for what stands before the messages, where it is to be kept longer."),
+        Lifetime | None,
+        Meta(description="The same for what stands before the messages. Unset: 1h where a person talks."),
     ] = None
     keep_warm: Annotated[
         int, Meta(ge=0, description="Requests in a row that only keep the cache warm in a silence.")
@@ -243,12 +242,12 @@ def load_policy(name: str) -> Policy:
 
 
 def make_policy(name: PolicyName, settings: Settings) -> Policy:
-    """The policy that a session with a person and these settings has."""
+    """The policy that a session with these settings has."""
     return Policy(
         name=name,
         description=DESCRIPTIONS[name],
         cache_ttl=settings.cache_ttl,
-        system_ttl=settings.system_ttl or "1h",
+        system_ttl=settings.system_ttl,
         auto_compact_percent=settings.auto_compact_percent,
         flags=settings.flags,
         tool_results=settings.tool_results,
@@ -302,7 +301,8 @@ def list_active_layers(policy: Policy) -> dict[str, bool]:
         "recall": on.recall,
         "dream": on.dream,
     }
-    micro = not own or plain or flags["micro_cost"] or flags["micro_time"]
+    by_flag = flags["micro_cost"] or flags["micro_time"]
+    micro = not own or plain or by_flag or policy.micro.thinking_replies > 0
     compaction = policy.compacts or on.snip or on.collapse
     warm = policy.keep_warm > 0 or on.pre_cold
     return {**flags, "micro": micro, "compaction": compaction, "keep_warm": warm}
@@ -327,8 +327,10 @@ def exclude_layers(policy: Policy, layers: Sequence[str]) -> Policy:
         flags=replace(policy.flags, **flags),
         keep_warm=0 if "keep_warm" in left_out else policy.keep_warm,
         clear=None if "micro" in left_out else policy.clear,
-        # The plain rule is a setting; the flags do not turn it off.
-        micro=replace(policy.micro, policy="cost") if "micro" in left_out else policy.micro,
+        # The plain rule and old thinking are settings; the flags do not turn them off.
+        micro=replace(policy.micro, policy="cost", thinking_replies=0)
+        if "micro" in left_out
+        else policy.micro,
     )
     went = list_active_layers(policy)["notes"] and not less.compacts and "notes" not in left_out
     also = " and with it notes" if went else ""

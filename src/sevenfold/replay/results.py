@@ -44,14 +44,14 @@ class ReplayCost(msgspec.Struct, frozen=True):
         return ReplayCost(self.units + other.units, amount, self.currency if known else None)
 
 
-def compute_cost_share(cost: ReplayCost, base: ReplayCost | None, *, in_money: bool) -> float | None:
-    """A cost as a share of another: in money, or in base-price tokens where not every price is known.
+def compute_cost_share(cost: ReplayCost, base: ReplayCost | None) -> float | None:
+    """A cost as a share of another: in money where that is known, else in base-price tokens.
 
     Base-price tokens of models with different prices do not add up to the same share as their money.
     """
     if base is None:
         return None
-    if in_money and cost.amount is not None and base.amount and cost.currency == base.currency:
+    if cost.amount is not None and base.amount and cost.currency == base.currency:
         return cost.amount / base.amount
     return cost.units / base.units if base.units else None
 
@@ -151,12 +151,12 @@ class ReplayFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def of_paid(self) -> float | None:
-        """The simulated cost as a share of the recorded one, for the sessions that have it."""
-        return compute_cost_share(self.compared or self.cost, self.paid, in_money=self.has_all_prices)
+        """The simulated cost as a share of the recorded one, for the sessions that have it, and a price."""
+        return compute_cost_share(self.compared or self.cost, self.paid)
 
     @property
     def has_all_prices(self) -> bool:
-        """True if every session has a price: amounts are of all of them, and shares are of amounts."""
+        """True if every session has a price: amounts are of all of them."""
         return self.priced_files == self.files
 
     @property
@@ -169,22 +169,6 @@ class ReplayFigures(msgspec.Struct, frozen=True, kw_only=True):
 SUMMARIES: Final = frozenset({"summary", "recorded"})  # Compactions that asked a model for a summary
 CHANGING = frozenset({TOOL_RESULTS, MICRO, NOTES, READ_BACK})  # They make it another request
 MOST_POINTS = 600  # Points of one session in a drawing; a longer one is thinned out, events kept
-
-
-def drop_turns(outcome: ReplayOutcome, turns: int) -> ReplayOutcome:
-    """The outcome without these first requests of the session; layers and regret are of all of it."""
-    if not turns:
-        return outcome
-    own = [n for n, row in enumerate(outcome.rows) if row.kind == "turn"]
-    cut = own[turns - 1] + 1 if turns <= len(own) else len(outcome.rows)
-    return replace(
-        outcome,
-        rows=outcome.rows[cut:],
-        breaks=tuple(replace(b, request=b.request - cut) for b in outcome.breaks if b.request >= cut),
-        compactions=tuple(
-            replace(c, request=c.request - cut) for c in outcome.compactions if c.request >= cut
-        ),
-    )
 
 
 def compute_figures(

@@ -25,7 +25,7 @@ from sevenfold.core.errors import SevenfoldError
 from sevenfold.core.transcript import Entry, Problem, Reply
 from sevenfold.recordings.finder import ReplayFile, read_recording
 from sevenfold.recordings.messages import FORMAT as MESSAGES
-from sevenfold.recordings.own_sessions import OwnRecordedSession, iterate_sessions
+from sevenfold.recordings.own_sessions import iterate_sessions
 from sevenfold.recordings.reader import ALWAYS
 from sevenfold.recordings.recorded_session import RecordedSession, retell_recording
 from sevenfold.recordings.windows import SessionWindow, find_session_window
@@ -36,14 +36,13 @@ from sevenfold.replay.costs import (
     find_unmarked_losses,
 )
 from sevenfold.replay.driver import drive_session
-from sevenfold.replay.policies import Policy, exclude_layers
-from sevenfold.replay.results import LeftBranches, ReplayFigures, compute_figures, drop_turns, sum_costs
-from sevenfold.replay.stand_ins import UNKNOWN, adjust_to_person, has_person, is_extraction_uncertain
+from sevenfold.replay.outcome import ReplayOutcome
+from sevenfold.replay.policies import Policy
+from sevenfold.replay.results import LeftBranches, ReplayFigures, compute_figures, sum_costs
+from sevenfold.replay.stand_ins import UNKNOWN, adjust_to_session, find_role, is_extraction_uncertain
 
 MOST_ERRORS: Final = 20  # Errors that are listed of one file; the rest is counted
 TELL_EVERY: Final = 0.2  # Seconds between two progress reports of a file
-MAIN_ONLY: Final = ("micro", "notes", "keep_warm", "extraction", "recall", "dream")
-"""Layers that no agent has."""
 # Errors that an unexpected file may raise: they end this session, and the others go on
 BROKEN: Final = (ValueError, LookupError, ArithmeticError, RecursionError, MemoryError)
 
@@ -57,7 +56,6 @@ class ReplayJob(msgspec.Struct, frozen=True):
     price: str | None = None  # Count with the price of this model, whatever the file says
     prices: Path | None = None  # The user's own price table
     drawn: bool = False  # True if each request is wanted, for a drawing
-    scratch: Path | None = None  # A folder for the files of layers
     shared_reads: frozenset[int] = frozenset()  # First reads from the cache that other sessions had too
     copied: frozenset[str] = frozenset()  # Ids of its requests that are counted in another file
 
@@ -106,6 +104,47 @@ def ignore_progress(so_far: FileProgress) -> None:
     """Do nothing."""
 
 
+class RecordedDrive:
+    """A recorded session, ready to be replayed under policies."""
+
+    def __init__(
+        self,
+        recorded: RecordedSession,
+        entries: Sequence[Entry],
+        prices: Prices,
+        price: str | None = None,
+        shared_reads: frozenset[int] = frozenset(),
+        copied: frozenset[str] = frozenset(),
+    ) -> None:
+        """The fields of `ReplayJob`: `price`, `shared_reads` and `copied`."""
+        self._recorded, self._entries, self._limits_of = recorded, entries, prices.limits
+        self.at = at = find_session_price(entries, prices, price)
+        self.window = find_session_window(
+            entries, at.model, recorded=recorded.windows, limits_of=prices.limits
+        )
+        self._fixed = find_largest_fixed(entries, shared_reads)
+        asked = [e.what.diagnostics.get("request_id") for e in entries if isinstance(e.what, Reply)]
+        self.asked = len(asked)
+        self.copied = next((n for n, id in enumerate(asked) if id not in copied), self.asked)
+        """The requests at the beginning that are counted in another file."""
+
+    def replay(self, policy: Policy, tell: Callable[[int], None] = lambda done: None) -> ReplayOutcome:
+        """Replay it under a policy, as the product applies that to such a session."""
+        return drive_session(
+            self._entries,
+            adjust_to_session(policy, self._recorded),
+            self.at.model,
+            self.at.price,
+            window=self.window.tokens,
+            prices=self.at.prices,
+            limits_of=self._limits_of,
+            fixed=self._fixed,
+            role=find_role(self._recorded),
+            copied=self.copied,
+            tell=tell,
+        )
+
+
 def replay_file(job: ReplayJob, tell: Tell = ignore_progress) -> ReplayResult:
     """Replay one file. Errors of the file are in the result, never raised."""
     path, began = job.found.path, perf_counter()
@@ -149,23 +188,28 @@ def _drive_policies(
     tell: Tell,
 ) -> ReplayResult:
     prices = _load_prices(job.prices)
-    at = find_session_price(entries, prices, job.price)
-    own = prices.limits(at.model).window
-    window = find_session_window(entries, at.model, recorded=recorded.window, own=own)
+    drive = RecordedDrive(recorded, entries, prices, job.price, job.shared_reads, job.copied)
+    at, asked = drive.at, drive.asked
     done: dict[str, ReplayFigures] = {}
-    answered = any(isinstance(entry.what, Reply) for entry in entries)
     unnamed = recorded.format == MESSAGES and not at.model  # such files mostly name none
-    if answered and is_extraction_uncertain(recorded, job.policies):
+    if asked and is_extraction_uncertain(recorded, job.policies):
         notes += (UNKNOWN,)
-    copied, asked = _count_copied(entries, job.copied)
-    if answered:
-        told_of = (window.problem, _describe_shrinking(entries), _describe_copied(copied, asked))
+    if asked:
+        copied = _describe_copied(drive.copied, asked)
+        told_of = (drive.window.problem, _describe_shrinking(entries), copied)
         notes += tuple(filter(None, told_of))
-    for n, policy in enumerate(job.policies if copied < asked else ()):
+    for n, policy in enumerate(job.policies if drive.copied < asked else ()):
         told = _make_progress_callback(job, entries, n, tell)
         try:
-            under = adjust_to_person(_adjust_to_agent(policy, recorded), has_person(recorded))
-            done[policy.name] = _drive_policy(under, job, entries, at, window, parsing, told)
+            outcome = drive.replay(policy, told)
+            done[policy.name] = compute_figures(
+                replace(outcome, spent=replace(outcome.spent, parsing=parsing)),
+                at.price,
+                priced=at.known,
+                drawn=job.drawn,
+                others=at.others,
+                paid_at=job.price or "",
+            )
         except (SevenfoldError, *BROKEN) as error:
             errors += (f"{policy.name}: {_format_error(error, job.found.path)}",)
     return ReplayResult(
@@ -176,20 +220,14 @@ def _drive_policies(
         agent=recorded.agent,
         title=recorded.title,
         model=at.model,
-        window=window,
+        window=drive.window,
         began=entries[0].at if entries else 0.0,
-        recorded=sum(isinstance(entry.what, Reply) for entry in entries),
+        recorded=asked,
         by_policy=done,
-        left=_price_left_branches(recorded, at),
-        errors=(*errors, at.error) if at.error and answered and not unnamed else errors,
-        notes=(*notes, at.error) if at.error and answered and unnamed else notes,
+        left=_price_left_branches(recorded, at, job.copied),
+        errors=(*errors, at.error) if at.error and asked and not unnamed else errors,
+        notes=(*notes, at.error) if at.error and asked and unnamed else notes,
     )
-
-
-def _count_copied(entries: Sequence[Entry], copied: frozenset[str]) -> tuple[int, int]:
-    """The requests at the beginning that are counted in another file, and all requests."""
-    ids = [entry.what.diagnostics.get("request_id") for entry in entries if isinstance(entry.what, Reply)]
-    return next((n for n, id in enumerate(ids) if id not in copied), len(ids)), len(ids)
 
 
 def _describe_copied(copied: int, asked: int) -> str:
@@ -210,42 +248,6 @@ def _describe_shrinking(entries: Sequence[Entry]) -> str:
     )
 
 
-def _adjust_to_agent(policy: Policy, recorded: RecordedSession) -> Policy:
-    """The policy with the layers that the product gives to an agent; a fork has the first one alone."""
-    if not recorded.agent:
-        return policy
-    forked = isinstance(recorded, OwnRecordedSession) and recorded.forked
-    less = exclude_layers(policy, [*MAIN_ONLY, *(["compaction"] if forked else [])])
-    return replace(less, name=policy.name)
-
-
-def _drive_policy(
-    policy: Policy,
-    job: ReplayJob,
-    entries: Sequence[Entry],
-    at: SessionPrice,
-    window: SessionWindow,
-    parsing: float,
-    told: Callable[[int], None],
-) -> ReplayFigures:
-    outcome = drive_session(
-        entries,
-        policy,
-        at.model,
-        at.price,
-        window=window.tokens,
-        prices=at.prices,
-        scratch=job.scratch,
-        fixed=find_largest_fixed(entries, job.shared_reads),
-        tell=told,
-    )
-    outcome = replace(outcome, spent=replace(outcome.spent, parsing=parsing))
-    outcome = drop_turns(outcome, _count_copied(entries, job.copied)[0])
-    return compute_figures(
-        outcome, at.price, priced=at.known, drawn=job.drawn, others=at.others, paid_at=job.price or ""
-    )
-
-
 def _make_progress_callback(
     job: ReplayJob, entries: Sequence[Entry], before: int, tell: Tell
 ) -> Callable[[int], None]:
@@ -263,11 +265,15 @@ def _make_progress_callback(
     return told
 
 
-def _price_left_branches(recorded: RecordedSession, at: SessionPrice) -> LeftBranches:
+def _price_left_branches(
+    recorded: RecordedSession, at: SessionPrice, copied: frozenset[str]
+) -> LeftBranches:
     """The requests on branches that were left, and their price if it is known."""
-    used = [(r.model, replace(r.usage, output=0)) for r in recorded.abandoned if r.usage.prompt]
+    left = [one.what for one in recorded.abandoned if one.request_id not in copied]
+    replies = [one for one in left if isinstance(one, Reply)]
+    used = [(r.model, replace(r.usage, output=0)) for r in replies if r.usage.prompt]
     paid = sum_costs(used, at.price, priced=at.known, others=at.others) if used else None
-    return LeftBranches(len(recorded.abandoned), paid)
+    return LeftBranches(len(replies), paid)
 
 
 _load_prices = cache(Prices.load)

@@ -16,7 +16,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from sevenfold.cache.ledger import SIDE
-from sevenfold.cache.prices import Price, Prices
+from sevenfold.cache.prices import LimitsOf, Price, Prices
 from sevenfold.core.events import Emit
 from sevenfold.core.messages import Block, Message, ToolResult, ToolUse
 from sevenfold.core.protocols import Capabilities, Forker, Model
@@ -32,6 +32,7 @@ from sevenfold.layers.l5_durable_memory.extraction import (
 )
 from sevenfold.layers.l5_durable_memory.recall import extract_typed_text
 from sevenfold.layers.l7_agents.forks import ForkRunner
+from sevenfold.layers.ladder import LayerRole
 from sevenfold.layers.parts import Conversation
 from sevenfold.layers.shared.side_work import (
     SidePrices,
@@ -97,14 +98,20 @@ _check: type[Model] = RuleModel
 
 
 def make_replay_side_work(
-    policy: Policy, prices: Prices, conversation: Conversation, clock: FakeClock, emit: Emit, fork: Forker
+    policy: Policy,
+    prices: Prices,
+    limits_of: LimitsOf,
+    conversation: Conversation,
+    clock: FakeClock,
+    emit: Emit,
+    fork: Forker,
 ) -> SideWork:
     """The side work of the product, asked of the stand-in for a model."""
     lean = ForkRunner(conversation, NoAccounts(), clock, emit, source=SIDE)
     small = SmallModel(
         lean,
         lambda model: find_small_model(prices, model, None),
-        lambda name: find_capabilities(name).window,
+        lambda name: find_capabilities(name, own=limits_of(name)).window,
     )
     return SideWork(fork, prices, clock, emit, policy.side_work, small)
 
@@ -241,12 +248,31 @@ def has_person(recorded: RecordedSession) -> bool | None:
     return recorded.interactive if isinstance(recorded, OwnRecordedSession) else True
 
 
-def adjust_to_person(policy: Policy, person: bool | None) -> Policy:
-    """The policy as it applies to a session with a person, or without."""
-    if person is not False:
-        return policy
-    extracts = policy.flags.extraction and policy.extraction.non_interactive
-    return replace(policy, flags=replace(policy.flags, extraction=extracts, dream=False))
+def find_role(recorded: RecordedSession) -> LayerRole:
+    """The layers that the product gives to this conversation."""
+    if isinstance(recorded, OwnRecordedSession) and recorded.forked:
+        return "fork"
+    return "agent" if recorded.agent else "main"
+
+
+def adjust_to_session(policy: Policy, recorded: RecordedSession) -> Policy:
+    """The policy as the product applies it: an agent has less, and so has a session without a person."""
+    role, flags = find_role(recorded), policy.flags
+    if isinstance(recorded, OwnRecordedSession) and recorded.one_shot:
+        flags = replace(flags, notes=False)  # they would never be used
+    if has_person(recorded) is not False:
+        return replace(policy, flags=flags)
+    extracts = flags.extraction and policy.extraction.non_interactive
+    less = replace(
+        policy,
+        flags=replace(flags, extraction=extracts, dream=False),
+        system_ttl=policy.system_ttl or policy.cache_ttl,
+    )
+    if role == "main":
+        return less
+    flags = replace(less.flags, extraction=False, recall=False, compact=flags.compact and role == "agent")
+    kept = policy.cache_ttl if role == "agent" else policy.system_ttl  # a fork has the frame of its session
+    return replace(less, flags=flags, system_ttl=kept, keep_warm=0, clear=None)
 
 
 def is_extraction_uncertain(recorded: RecordedSession, policies: tuple[Policy, ...]) -> bool:

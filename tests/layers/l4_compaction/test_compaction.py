@@ -167,6 +167,8 @@ async def test_the_boundary_the_event_and_the_score_say_the_same() -> None:
         last=view[32].id,
         kept_from=view[33].id,
         fidelity=0.875,
+        model=talk.request.frame.model,
+        usage=Usage(input=5, output=7),
     )
     [event] = talk.of(Compacted)
     assert (event.by, event.trigger) == ("summary", "auto")

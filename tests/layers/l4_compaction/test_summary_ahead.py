@@ -25,7 +25,7 @@ from sevenfold.core.events import CacheBroke, Compacted, Failed, Progress
 from sevenfold.core.messages import Message, Text, Thinking, ToolResult, ToolUse, assistant, user
 from sevenfold.core.protocols import Capabilities, Change, Layers
 from sevenfold.core.request import Frame, has_paired_tools
-from sevenfold.core.tokens import Thresholds
+from sevenfold.core.tokens import Thresholds, Usage
 from sevenfold.core.transcript import Replace, Reply, Results, Transcript, Undo, View
 from sevenfold.hooks.hooks import HookOutcome
 from sevenfold.layers.l4_compaction.compaction import Compaction
@@ -240,6 +240,8 @@ async def test_the_boundary_and_the_event_say_that_it_was_made_ahead() -> None:
         last=view[-3].id,
         kept_from=view[-2].id,
         fidelity=0.5,
+        model=talk.request.frame.model,
+        usage=Usage(),
     )
     [event] = talk.of(Compacted)
     assert (event.by, event.trigger, event.fidelity) == ("summary", "ahead", 0.5)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import msgspec
@@ -67,6 +66,7 @@ from sevenfold.replay.results import (
     LeftBranches,
     ReplayCost,
     ReplayFigures,
+    compute_cost_share,
     sum_figures,
     sum_left,
 )
@@ -122,6 +122,7 @@ def choose_proxy_policies(shared: SharedOptions, wanted: ReplayOptions) -> tuple
             name=name,
             description=description,
             cache_ttl="recorded",
+            system_ttl="recorded",
             compactions="recorded",
             flags=settings.flags,
             tool_results=settings.tool_results,
@@ -141,12 +142,13 @@ def describe_promise(done: Sequence[ReplayResult]) -> str:
     """What the proxy would have saved, in one line."""
     found = [one for one in done if {DIRECT, PROXY} <= one.by_policy.keys()]
     direct, through = (sum_figures([one.by_policy[name] for one in found]) for name in (DIRECT, PROXY))
-    if not direct.cost.units:
+    share = compute_cost_share(through.cost, direct.cost)
+    if share is None:
         return "no session that could be priced"
-    share = through.cost.units / direct.cost.units - 1
     would, instead = _format_cost(through.cost), _format_cost(direct.cost)
     again = format_count(through.extra, "request")
-    return f"through the proxy {would} instead of {instead} ({share:+.1%}); {again} to read things again"
+    change = f"{share - 1:+.1%}"
+    return f"through the proxy {would} instead of {instead} ({change}); {again} to read things again"
 
 
 def _make_choice(one: Policy, left_out: Sequence[str], *, own: bool) -> PolicyChoice:
@@ -359,7 +361,7 @@ def _regret_to_json(known: ReplayFigures) -> Json:
         "robust_share": _round_share(regret.robust_share),
         "large_cleared": regret.large_removed,
         "large_needed": regret.large_needed,
-        "large_share": _round_share(_get_large_share(regret)),
+        "large_share": _round_share(regret.large_share),
         "token_share": _round_share(regret.token_share),
         "extra_per_100": _round_share(known.extra_per_100),
         "by_layer": {
@@ -409,7 +411,7 @@ _COLUMNS: Final[tuple[_Column, ...]] = (
     ("dearer", lambda c: f"{c.dearer:,} of {c.compared:,}" if c.compared else "–"),
     ("extra/100", lambda c: f"{c.figures.extra_per_100:.1f}"),
     ("robust", lambda c: _format_regret(c.figures, c.figures.regret.robust_share)),
-    (LARGE_COLUMN, lambda c: _format_share(_get_large_share(c.figures.regret))),
+    (LARGE_COLUMN, lambda c: _format_share(c.figures.regret.large_share)),
     ("by tokens", lambda c: _format_regret(c.figures, c.figures.regret.token_share)),
     ("summaries/100", lambda c: f"{c.figures.summaries_per_100:.1f}"),
     ("compact.", lambda c: f"{len(c.figures.compactions):,}"),
@@ -418,10 +420,6 @@ _COLUMNS: Final[tuple[_Column, ...]] = (
     ("dreams", lambda c: format_tokens(round(c.figures.dreamt))),
 )
 BESIDE_BASE: Final = ("of append-only", "dearer")  # Columns that need append-only in the same run
-
-
-def _get_large_share(regret: ReplayRegret) -> float | None:
-    return regret.large_share if regret.large_removed else None
 
 
 def _format_part(cost: str, known: int, files: int) -> str:
@@ -572,7 +570,7 @@ def _format_legend(known: Sequence[ReplayResult], names: Sequence[str]) -> str:
         "  k and M: thousand and million base-price tokens",
         "  robust, by tokens: of what was cleared, needed again; extra/100: requests to read it back",
         "  fidelity: of summaries by rule; those that models wrote in recordings have 61.5 % on average",
-        f"  {LARGE_COLUMN}: the same for parts of at least {LARGE} tokens",
+        f"  {LARGE_COLUMN}: the same for tool results of at least {LARGE} tokens",
         "  window: as recorded, else that of the model; dearer: cost over 2 % more than append-only",
         f"  charged: {CHARGED}",
         f"  {LOOKS}",
@@ -597,7 +595,7 @@ def _format_legend(known: Sequence[ReplayResult], names: Sequence[str]) -> str:
     if 0 < whole.priced_files < whole.files:
         lines.append(
             f"  a price is known for {whole.priced_files:,} of {whole.files:,} sessions: "
-            "amounts are of those alone"
+            "amounts, and percent of them, are of those alone"
         )
     left = sum_left(one.left for one in known)
     if left.requests:
@@ -678,8 +676,10 @@ def run_replay(shared: SharedOptions, wanted: ReplayOptions) -> int:
     print_result(shared, format_replay_tables(done, list(notes), width), replay_to_json(done, notes))
     if wanted.host is not None:
         print_message(shared, describe_promise(done))
-    if wanted.html is not None:
+    if wanted.html is not None and any(one.by_policy for one in done):
         write_report(shared, wanted.html.expanduser(), done, policies, notes)
+    elif wanted.html is not None:
+        print_warning(f"nothing was replayed: {wanted.html} was not written")
     return _print_errors(shared, done, notes)
 
 
@@ -712,14 +712,12 @@ def _replay_all(
     try:
         if progress is not None:
             progress.start()
-        with end_on_sigterm(), TemporaryDirectory(prefix="sevenfold-replay-") as scratch:
+        with end_on_sigterm():
             firsts = read_first_requests(files)
             reads, copied = find_repeated_reads(firsts.values()), find_copied_requests(firsts)
-            drawn, folder, none = wanted.html is not None, Path(scratch), frozenset[str]()
+            drawn, none = wanted.html is not None, frozenset[str]()
             jobs = [
-                ReplayJob(
-                    n, one, policies, wanted.price, prices, drawn, folder, reads, copied.get(one.path, none)
-                )
+                ReplayJob(n, one, policies, wanted.price, prices, drawn, reads, copied.get(one.path, none))
                 for n, one in enumerate(files)
             ]
             with closing(

@@ -335,6 +335,8 @@ class Compaction:
             kept_from=view[gone[-1] + 1].id if gone[-1] + 1 < len(view) else -1,
             fidelity=score,
             instructions=instructions,
+            model=draft.model,
+            usage=draft.usage,
         )
         return boundary, added
 

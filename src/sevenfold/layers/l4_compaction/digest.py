@@ -464,6 +464,7 @@ class CompactionDraft(msgspec.Struct, frozen=True):
     after: View  # The view with the edits made
     marks: tuple[Mark, ...]
     usage: Usage = Usage()  # Of all that was asked of a model for it, also of what came to nothing
+    model: str = ""  # The model that wrote it
 
     def gone(self, view: View) -> list[int]:
         """The places of what leaves the view."""
@@ -503,7 +504,7 @@ def draft_from_summary(
     known = BoundaryRecord(facts).mark(user(text))
     # What stands before is still in the cache, and only a mark near it finds it.
     cached = (make_frontier_mark(view, plan.first, plan.first),) if plan.first else ()
-    return CompactionDraft("summary", edits, text, after, (known, *cached), written.usage)
+    return CompactionDraft("summary", edits, text, after, (known, *cached), written.usage, written.model)
 
 
 def draft_from_digest(made: DigestDraft, used: Usage) -> CompactionDraft:

@@ -324,6 +324,7 @@ class SummaryJob(msgspec.Struct, frozen=True):
 class WrittenSummary(msgspec.Struct, frozen=True):
     answer: SummarySections
     usage: Usage
+    model: str  # The model that wrote it
 
 
 class Summariser:
@@ -345,13 +346,13 @@ class Summariser:
             small = replace(wanted, on=None, most=most, frame=frame, record=record)
             trying = _SummaryAttempt(chosen.ask, self._settings, self._emit, small)
             try:
-                return WrittenSummary(await trying.by_all_means(), trying.used)
+                return WrittenSummary(await trying.by_all_means(), trying.used, frame.model)
             except (NoSummary, SevenfoldError, TimeoutError) as error:
                 chosen.note_error(error)
                 self._emit(Progress("compaction", f"asking the model of the conversation, because {error}"))
                 asking.used = trying.used
         try:
-            return WrittenSummary(await asking.by_all_means(), asking.used)
+            return WrittenSummary(await asking.by_all_means(), asking.used, wanted.request.frame.model)
         except (NoSummary, ModelFailure) as error:
             raise NoSummary(str(error), asking.used) from error
         except TimeoutError:

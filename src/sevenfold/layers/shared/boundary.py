@@ -72,6 +72,8 @@ class Boundary(msgspec.Struct, frozen=True, omit_defaults=True):
     kept_from: Id = -1  # The first message that stayed word for word; -1 when none did
     fidelity: float | None = None  # The share of what was said that can still be found; see `fidelity`
     instructions: str = ""
+    model: str = ""  # The model that wrote the summary, and ...
+    usage: Usage | None = None  # ... the usage of all that was asked for it
 
     @property
     def mark(self) -> Mark:

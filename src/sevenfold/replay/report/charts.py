@@ -477,6 +477,6 @@ def describe_difference(whole: ReplayFigures) -> str:
     if paid is None or share is None:
         return ""
     change = 1 - share
-    known = whole.has_all_prices and cost.amount is not None and paid.amount is not None
+    known = cost.amount is not None and paid.amount is not None
     less = f" ({format_cost(ReplayCost(0.0, abs((paid.amount or 0) - (cost.amount or 0)), cost.currency))})"
     return f"{abs(change):.1%}{less if known else ''} {'less' if change >= 0 else 'more'} than was paid"
