@@ -241,6 +241,15 @@ def find_forgotten(view: View, end: int) -> int | None:
     return first
 
 
+def count_kept_tokens(request: Request, *, keeps_thinking: bool) -> int:
+    """The tokens of a request that are still read from the cache when something is said behind it."""
+    view, sent = request.view, find_last_request_end(request.view)
+    at = None if keeps_thinking or sent is None else find_forgotten(view, sent + 1)
+    if at is None:
+        return request.tokens
+    return request.tokens - view.calibration.tokens(add_sizes(view[i].size for i in range(at, len(view))))
+
+
 def _says_something(message: Message) -> bool:
     return message.role == "user" and any(not isinstance(b, ToolResult) for b in message.content)
 

@@ -10,9 +10,19 @@ from kit import PRICES, make_forks
 from msgspec.structs import replace
 
 from sevenfold.cache.ledger import SIDE
+from sevenfold.cache.prefix import count_kept_tokens
 from sevenfold.core.errors import ModelFailure, ModelNotFound, PromptTooLong
 from sevenfold.core.events import Event, SideWorkChosen
-from sevenfold.core.messages import Message, Text, ToolResult, ToolUse, assistant, user, write_directive
+from sevenfold.core.messages import (
+    Message,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    assistant,
+    user,
+    write_directive,
+)
 from sevenfold.core.protocols import Forker, ForkReply
 from sevenfold.core.request import TTL_SECONDS, Frame, Request
 from sevenfold.core.tokens import Usage
@@ -66,7 +76,9 @@ def test_the_price_table_decides_unless_the_user_has(
 ) -> None:
     question = SideQuestion("notes", (), asked=900, output=500)
     small = PRICES.of(find_small_model(PRICES, model, None))
-    chosen = choose_way(setting, PRICES.of(model), small, question, prefix=prefix, lean=lean, warm=warm)
+    chosen = choose_way(
+        setting, PRICES.of(model), small, question, prefix=prefix, read=prefix if warm else 0, lean=lean
+    )
     assert chosen.way == way
     assert chosen.why
 
@@ -75,10 +87,26 @@ def test_a_prefix_that_is_not_cached_any_more_is_dear() -> None:
     question = SideQuestion("extract", (), asked=900, output=500, steps=5)
     main, small = PRICES.of(OPUS), PRICES.of(HAIKU)
     warm, cold = (
-        choose_way("cheapest", main, small, question, prefix=10_000, lean=40_000, warm=hot).fork or 0.0
+        choose_way(
+            "cheapest", main, small, question, prefix=10_000, read=10_000 if hot else 0, lean=40_000
+        ).fork
+        or 0.0
         for hot in (True, False)
     )
     assert cold > 3 * warm
+
+
+def test_a_fork_of_a_model_that_forgets_its_thinking_reads_what_stands_before_it() -> None:
+    t = Transcript(lambda: 0.0)
+    t.add(user("x" * 20_000))
+    t.add(Reply(assistant(Thinking("hm", "signed"), ToolUse("a", "Read", {}))), by="model")
+    t.add(Message("user", (ToolResult("a", "y" * 40_000),)), by="tools")
+    t.add(Reply(assistant(Text("Read."))), by="model")
+    for said in ("", "and now?"):
+        t.add(user(said)) if said else None
+        request = Request(Frame(OPUS), t.view)
+        assert count_kept_tokens(request, keeps_thinking=True) == request.tokens
+        assert 5_000 <= count_kept_tokens(request, keeps_thinking=False) < 5_100
 
 
 def test_what_is_new_holds_words_in_full_and_a_line_for_each_call() -> None:

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from sevenfold.cache.prefix import count_kept_tokens
 from sevenfold.cache.prices import Price
 from sevenfold.core.errors import Mistake, Refused
 from sevenfold.core.messages import Message, Text, user
@@ -307,13 +308,15 @@ class SummaryRates(msgspec.Struct, frozen=True):
     write: float
     read: float
     output: float
+    keeps_thinking: bool = True
 
     @classmethod
     def of(cls, price: Price, ttl: Ttl, caches: bool) -> SummaryRates:
         output = price.units(Usage(output=1))
         if not caches:
             return cls(1.0, 1.0, output)
-        return cls(price.write_1h if ttl == "1h" else price.write_5m, price.read, output)
+        write = price.write_1h if ttl == "1h" else price.write_5m
+        return cls(write, price.read, output, price.keeps_thinking)
 
 
 class SummaryWorth(msgspec.Struct, frozen=True):
@@ -346,7 +349,11 @@ def estimate_worth(
     again = AGAIN * (after * rates.read + scale_constant(CALL + NEEDED * rates.write, window))
     if pressure.warm:
         # What is kept stands behind the summary: it was in the cache, and is written anew.
-        asking = (tokens - fresh) * rates.read + fresh * rates.write + answer * rates.output
+        lost = (
+            0 if rates.keeps_thinking else tokens - count_kept_tokens(planned.request, keeps_thinking=False)
+        )
+        lost = max(fresh, lost)
+        asking = (tokens - lost) * rates.read + lost * rates.write + answer * rates.output
         written = left * rates.write + kept * (rates.write - rates.read)
         return SummaryWorth(saving, asking + written + again, freed)
     # All of the messages have to be written anew in any case: what left need not be.

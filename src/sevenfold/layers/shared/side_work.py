@@ -20,6 +20,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from sevenfold.cache.prefix import count_kept_tokens
 from sevenfold.cache.prices import PROVIDER_PREFIX, Price, Prices
 from sevenfold.core.clock import format_date
 from sevenfold.core.errors import BadRequest, KeyRefused, ModelNotFound, NoKey, PromptTooLong, UnknownModel
@@ -83,10 +84,12 @@ def choose_way(
     question: SideQuestion,
     *,
     prefix: int,
+    read: int,
     lean: int,
-    warm: bool,
 ) -> SidePrices:
-    """The cheaper way. `prefix` and `lean`: the tokens before the directive, either way."""
+    """The cheaper way. `prefix` and `lean`: the tokens before the directive; `read`: those of the prefix in
+    the cache.
+    """
     if setting == "fork":
         return SidePrices("fork", "the setting sideWork says so")
     free = main is None or not main.input
@@ -96,19 +99,18 @@ def choose_way(
         return SidePrices("fork", "tokens cost nothing here, or their price is unknown")
     if small is None:
         return SidePrices("fork", "the price of the small model is unknown")
-    by_fork = main.cost(estimate_fork_usage(question, prefix, warm=warm))
+    by_fork = main.cost(estimate_fork_usage(question, prefix, read))
     by_lean = small.cost(estimate_lean_usage(question, lean))
     if setting == "small":
         return SidePrices("lean", "the setting sideWork says so", by_fork, by_lean)
     way: Way = "lean" if by_lean < by_fork else "fork"
-    heat = "cached" if warm else "not cached any more"
+    heat = "cached" if read else "not cached any more"
     why = f"a prefix of {prefix:,} tokens, {heat}, against {lean:,} tokens on {small.model}"
     return SidePrices(way, why, by_fork, by_lean)
 
 
-def estimate_fork_usage(question: SideQuestion, prefix: int, *, warm: bool) -> Usage:
+def estimate_fork_usage(question: SideQuestion, prefix: int, read: int) -> Usage:
     """Further replies read what the first has written; a fork of one step writes nothing to the cache."""
-    read = prefix if warm else 0
     new = prefix + question.asked - read
     more = (question.rounds - 1) * (prefix + question.asked + question.output)
     if question.steps == 1:
@@ -225,14 +227,17 @@ class SideWork:
         tokens, name = lean.tokens, lean.frame.model
         if tokens > FULL * self.small.window(name):
             return SidePrices("fork", f"{tokens:,} tokens are too many for {name}")
+        main, read = self.prices.of(request.frame.model), 0
+        if is_warm(request, self.clock.now()):
+            read = count_kept_tokens(request, keeps_thinking=main is None or main.keeps_thinking)
         return choose_way(
             self.setting,
-            self.prices.of(request.frame.model),
+            main,
             self.prices.of(name),
             question,
             prefix=request.tokens,
+            read=read,
             lean=tokens,
-            warm=is_warm(request, self.clock.now()),
         )
 
     def choose_lean(self, request: Request, question: SideQuestion) -> SideRequest:
