@@ -425,8 +425,9 @@ class Session:
 
         Behind a server there may be a provider: what is paid for is not asked for twice.
         """
-        free = map(self.ledger.prices.is_free, (self.model.name, find_side_model(self)))
-        if self.interactive and self.model.capabilities.one_at_a_time and all(free):
+        if not (self.interactive and self.model.capabilities.one_at_a_time):
+            return
+        if all(map(self.ledger.prices.is_free, (self.model.name, find_side_model(self)))):
             await self.tray.stop(Extraction.label, LateExtraction.label, EARLIER, NotesUpdater.label)
 
     def _note_words(self) -> None:
