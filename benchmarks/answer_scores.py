@@ -6,14 +6,20 @@ grammar. So nothing is generated, and a model that writes no memory of its own c
 
 from __future__ import annotations
 
+import argparse
 import json
-from collections.abc import AsyncIterator, Sequence
+import random
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from statistics import fmean
+from typing import Any, Final, TypeVar
 
+import anyio
 import httpx
 
+from benchmarks.report import Table, show
 from sevenfold.core.errors import BadReply
 from sevenfold.core.request import Request
 from sevenfold.models.local import LlamaProcess
@@ -21,6 +27,8 @@ from sevenfold.models.openai_wire import encode_body
 
 SECONDS: Final = 900.0
 NAME: Final = "local"
+DRAWS: Final = 2_000
+_Scored = TypeVar("_Scored")
 
 
 class AnswerScorer:
@@ -79,3 +87,32 @@ async def open_scorer(weights: Path, window: int) -> AsyncIterator[AnswerScorer]
             yield AnswerScorer(client)
     finally:
         await process.close()
+
+
+def draw_interval(gains: Iterable[tuple[Hashable, float]]) -> tuple[float, float]:
+    """The range of the mean gain that 90 % of draws of whole groups fall into."""
+    by_group: dict[Hashable, list[float]] = defaultdict(list)
+    for group, gain in gains:
+        by_group[group].append(gain)
+    groups, chance = list(by_group.values()), random.Random(7)
+    draws = (chance.choices(groups, k=len(groups)) for _ in range(DRAWS))
+    means = sorted(fmean([gain for part in drawn for gain in part]) for drawn in draws)
+    return means[DRAWS // 20], means[-DRAWS // 20]
+
+
+def run_measure(
+    about: str | None,
+    many: int,
+    measure: Callable[[Path, int], Awaitable[Sequence[_Scored]]],
+    make_table: Callable[[Sequence[_Scored], Path], Table],
+) -> None:
+    """The command line of a measure: `many` is how much of the data it takes if nothing else is said."""
+    parser = argparse.ArgumentParser(description=(about or "").split("\n")[0])
+    parser.add_argument(
+        "--weights", type=Path, required=True, help="a GGUF file; tests/weights.py fetches one"
+    )
+    parser.add_argument("--most", type=int, default=many, help="how many conversations")
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    options = parser.parse_args()
+    scored = anyio.run(measure, options.weights, options.most)
+    show([make_table(scored, options.weights)], as_json=options.json)

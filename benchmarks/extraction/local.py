@@ -1,6 +1,6 @@
 """What a lean extraction misses against a fork, for a small real model.
 
-python -m benchmarks.extraction.local --weights FILE.gguf [--sessions N] [--json]
+python -m benchmarks.extraction.local --weights FILE.gguf [--most N] [--json]
 
 A model of this size writes no memory of its own, so it is not asked for one: it is asked how likely the
 gold memories are as its answer (`answer_scores`), behind the fork, behind the lean request, and behind a
@@ -9,8 +9,6 @@ lean request in which nothing was said.
 
 from __future__ import annotations
 
-import argparse
-import random
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -18,15 +16,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Final
 
-import anyio
 import msgspec
 
-from benchmarks.answer_scores import AnswerScorer, open_scorer
+from benchmarks.answer_scores import AnswerScorer, draw_interval, open_scorer, run_measure
 from benchmarks.extraction.coding import read_log
 from benchmarks.extraction.learning import STEPS, Day, make_first_request, make_frame, make_log
 from benchmarks.extraction.personas import Session, names, sessions
 from benchmarks.policy.samples import session_files
-from benchmarks.report import Table, show
+from benchmarks.report import Table
 from sevenfold.core.request import Request
 from sevenfold.core.transcript import PlacedMessage, Reply, Transcript
 from sevenfold.layers.l4_compaction.plan import split_rounds
@@ -48,7 +45,6 @@ WORK_TOKENS: Final = 1_800
 MEMORIES: Final = 3
 """Of a session, and as many of another session of the persona."""
 SESSIONS: Final = 16
-DRAWS: Final = 2_000
 
 
 class Scored(msgspec.Struct, frozen=True):
@@ -164,19 +160,6 @@ def tell_apart(scored: Sequence[Scored], way: str) -> float:
     return fmean(wins)
 
 
-def draw_interval(gold: Sequence[Scored]) -> tuple[float, float]:
-    """The range of the mean of lean against fork that 90 % of draws of sessions fall into."""
-    by_session: dict[int, list[float]] = {}
-    for one in gold:
-        by_session.setdefault(one.session, []).append(one.gain(LEAN) - one.gain(FORK))
-    groups, chance = list(by_session.values()), random.Random(7)
-    means = sorted(
-        fmean([gain for part in chance.choices(groups, k=len(groups)) for gain in part])
-        for _ in range(DRAWS)
-    )
-    return means[DRAWS // 20], means[-DRAWS // 20]
-
-
 def make_table(scored: Sequence[Scored], weights: Path) -> Table:
     table = Table(
         f"{weights.name}: gold memories of the user's words as the answer",
@@ -188,7 +171,7 @@ def make_table(scored: Sequence[Scored], weights: Path) -> Table:
         gold = [one for one in some if one.is_gold]
         if not gold:
             continue
-        low, high = draw_interval(gold)
+        low, high = draw_interval((one.session, one.gain(LEAN) - one.gain(FORK)) for one in gold)
         means = {way: fmean(one.nats[way] for one in gold) for way in WAYS}
         table.add(
             kind,
@@ -210,14 +193,4 @@ def make_table(scored: Sequence[Scored], weights: Path) -> Table:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument(
-        "--weights", type=Path, required=True, help="a GGUF file; tests/weights.py fetches one"
-    )
-    parser.add_argument("--sessions", type=int, default=SESSIONS, help="how many conversations")
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
-    options = parser.parse_args()
-    show(
-        [make_table(anyio.run(measure, options.weights, options.sessions), options.weights)],
-        as_json=options.json,
-    )
+    run_measure(__doc__, SESSIONS, measure, make_table)

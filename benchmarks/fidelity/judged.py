@@ -1,6 +1,6 @@
 """What a summary by rule or from a record loses against the main model's, as a small real model judges it.
 
-python -m benchmarks.fidelity.judged --weights FILE.gguf [--cases N] [--json]
+python -m benchmarks.fidelity.judged --weights FILE.gguf [--most N] [--json]
 
 At a recorded compaction the model is shown one summary, and is asked how likely what the agent really said
 and did next is as its answer (`answer_scores`). What a summary leaves out makes that less likely.
@@ -8,22 +8,19 @@ and did next is as its answer (`answer_scores`). What a summary leaves out makes
 
 from __future__ import annotations
 
-import argparse
-import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Final
 
-import anyio
 import msgspec
 
-from benchmarks.answer_scores import AnswerScorer, open_scorer
+from benchmarks.answer_scores import AnswerScorer, draw_interval, open_scorer, run_measure
 from benchmarks.fidelity.cases import Case, cases
 from benchmarks.fidelity.contenders import budget, offline, offline_reply, within
 from benchmarks.fidelity.lean import NOTHING, RECORD, RECORDED, SETTINGS, WHOLE, list_lean_files
-from benchmarks.report import Table, show
+from benchmarks.report import Table
 from sevenfold.core.messages import Text, user
 from sevenfold.core.request import Frame, Request
 from sevenfold.core.tokens import TEXT_RATE
@@ -38,7 +35,6 @@ LONGEST_ANSWER: Final = 120
 ANSWERS: Final = 4  # Things that the agent said or did next, and as many of another session
 LEAST: Final = 40  # Characters of one
 CASES: Final = 24
-DRAWS: Final = 2_000
 SYSTEM: Final = "You are a coding agent. You work in the user's repository with tools."
 ABOVE: Final = "This session goes on from an earlier conversation. What it was about:"
 GO_ON: Final = "Go on from there."
@@ -141,17 +137,6 @@ async def _judge(
     return [Judged(case.name, is_next, told) for (_, is_next), told in zip(texts, nats, strict=True)]
 
 
-def draw_interval(judged: Sequence[Judged], way: str) -> tuple[float, float]:
-    """The range of the mean difference to the recorded summary that 90 % of draws of cases fall into."""
-    by_case: dict[str, list[float]] = {}
-    for one in judged:
-        by_case.setdefault(one.case, []).append(one.gain(way) - one.gain(RECORDED))
-    groups, chance = list(by_case.values()), random.Random(7)
-    draws = (chance.choices(groups, k=len(groups)) for _ in range(DRAWS))
-    means = sorted(fmean([gain for part in drawn for gain in part]) for drawn in draws)
-    return means[DRAWS // 20], means[-DRAWS // 20]
-
-
 def make_table(judged: Sequence[Judged], weights: Path) -> Table:
     own = [one for one in judged if one.is_next]
     others = [one for one in judged if not one.is_next]
@@ -162,7 +147,7 @@ def make_table(judged: Sequence[Judged], weights: Path) -> Table:
         "90 % of draws",
     )
     for way in WRITERS:
-        low, high = draw_interval(own, way)
+        low, high = draw_interval((one.case, one.gain(way) - one.gain(RECORDED)) for one in own)
         table.add(
             way,
             f"{fmean(one.nats[way] for one in own):.3f}",
@@ -182,14 +167,4 @@ def make_table(judged: Sequence[Judged], weights: Path) -> Table:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument(
-        "--weights", type=Path, required=True, help="a GGUF file; tests/weights.py fetches one"
-    )
-    parser.add_argument("--cases", type=int, default=CASES, help="how many compactions")
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
-    options = parser.parse_args()
-    show(
-        [make_table(anyio.run(measure, options.weights, options.cases), options.weights)],
-        as_json=options.json,
-    )
+    run_measure(__doc__, CASES, measure, make_table)
