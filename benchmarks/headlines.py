@@ -65,8 +65,8 @@ HEADLINES: Final[tuple[tuple[str, str, str, tuple[tuple[str, str, str], ...]], .
         "append-only, simulated; the sizes for compaction chosen on three repositories and reported on the "
         "fourth, in turn (decision 12 says how far to trust it)",
         "{} % over all (90 % of draws: {}), by repository {}, {}, {} and {} %; {} robust extra requests "
-        "and {} summaries per 100; of parts of at least 150 tokens that left the view, {} % were needed "
-        "again beyond doubt",
+        "and {} summaries per 100; of tool results of at least 150 tokens that left the view, {} % were "
+        "needed again beyond doubt",
         (
             (HELD, POOLED, OF_BASE),
             (HELD, POOLED, "90 % of draws"),

@@ -295,4 +295,4 @@ def _filled(head: str, end: str, tokens: int) -> str:
 
 
 FILES: Final = RestoredFiles(lambda path: f"{path}\n".ljust(FILE * TEXT_BYTES, "."))
-"""Restored as a session does it, with files that are all equally long."""
+"""Restored as `specified` does it, with files that are all equally long."""

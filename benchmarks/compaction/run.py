@@ -274,8 +274,9 @@ COST_NOTES: Final = (
     "prompts ask for none",
     "notes: all updates since the conversation began are counted, by a model that writes as little as it "
     f"can ({TOKENS:,} tokens in the end); they have other uses, and at the moment itself nothing is asked",
-    f"files shown again: 5 of {FILE:,} tokens each, as a session does where it finds them on disk; the "
-    "others leave reading them again to the agent, which costs the same tokens and a request each",
+    f"files shown again: 5 of {FILE:,} tokens each, as the policy `specified` does where it finds them on "
+    "disk (`balanced` gives parts of 15 files, 9,000 tokens at most); the others leave reading them again "
+    "to the agent, which costs the same tokens and a request each",
     "own ms: without the fake model; ours writes the transcript to disk and measures what was lost in it; "
     "deepagents writes what leaves to a file",
 )

@@ -79,7 +79,7 @@ def test_exit_says_what_it_waits_for_and_ctrl_c_leaves_now(world: World) -> None
         with at_terminal(world) as t:
             t.wait_for(PROMPT)
             t.line("remember that we deploy on Tuesdays")
-            t.wait_for("Noted.", PROMPT, "extraction (")
+            t.wait_for("Noted.", PROMPT)  # What lasts waits for the end where tokens cost money
             t.line("/exit")
             t.wait_for(
                 "waiting for extraction, at most ", " s; Ctrl-C leaves now, and what was said is kept"

@@ -312,7 +312,7 @@ async def test_the_keeper_of_notes_takes_its_edits_again_and_again(tmp_path: Pat
     for n in range(5):
         talk.say(f"Look at part {n}, and keep the order of field_{n}.")
         for i in range(4):
-            talk.call(10 * n + i, 0, window // 8)
+            talk.call(10 * n + i, 0, window // 12)
         talk.answer(f"Part {n} is looked at: field_{n} comes first.")
         assert await keeping(talk.request)
         seen.append(talk.text)
