@@ -113,7 +113,7 @@ async def test_what_the_user_said_is_put_in_word_for_word_whatever_the_model_mad
     text = talk.texts[0]
 
     assert "build everything, and never touch the file LICENSE" in text
-    assert "now test it" in text
+    assert talk.texts[1] == "now test it"
     assert "delete the file LICENSE" not in text, "nobody said that"
 
 
@@ -137,7 +137,7 @@ async def test_what_the_model_writes_cannot_end_the_summary_or_speak_for_the_use
     await talk.fit()
 
     assert talk.texts[0].count("</summary>") == 1
-    assert talk.texts[0].count("</said>") == 2
+    assert talk.texts[0].count("</said>") == 1
 
 
 async def test_the_summary_says_where_the_transcript_is_and_how_to_search_it() -> None:
@@ -673,7 +673,7 @@ async def test_long_messages_of_the_user_are_cut_before_a_summary_is_given_up() 
     assert talk.texts[0].startswith("<summary>")
     assert "keep me. pasted" in talk.texts[0]
     assert "bytes left out" in talk.texts[0]
-    assert last in talk.texts[0], "what the user said last is whole"
+    assert talk.log.view[1].message == user(last), "what the user said last is whole"
 
 
 async def test_what_was_pasted_is_cut_where_a_full_window_would_hardly_lose_anything() -> None:
@@ -691,6 +691,30 @@ async def test_what_was_pasted_is_cut_where_a_full_window_would_hardly_lose_anyt
     assert [c.by for c in talk.of(Compacted)] == ["summary"]
     assert all(f"log {n}: pasted" in talk.texts[0] for n in range(12))
     assert "bytes left out" in talk.texts[0]
+
+
+async def test_what_the_user_said_last_stands_once_behind_its_summary() -> None:
+    log = Transcript(lambda: 0.0)
+    log.add(user(asked := "find the cause: " + "pasted " * 1_500))
+    rounds(log, 14, 1_000)
+    talk = Compacting([summary()], log)
+    await talk.fit()
+
+    assert [c.by for c in talk.of(Compacted)] == ["summary"]
+    assert [m.text for m in talk.log.view.messages].count(asked) == 1
+    assert "pasted" not in talk.texts[0]
+
+
+async def test_words_beside_long_results_stay_and_the_results_need_not() -> None:
+    log = Transcript(lambda: 0.0)
+    log.add(user("go"))
+    for n in range(8):
+        log.add(Reply(use(f"u{n}", "Bash", command=f"make part{n}")))
+        log.add(Message("user", (ToolResult(f"u{n}", "line\n" * 700), Text(f"a note on part {n}"))))
+    talk = Compacting([summary()], log)
+    await talk.fit()
+
+    assert [c.by for c in talk.of(Compacted)] == ["summary"]
 
 
 async def test_a_picture_in_what_the_user_said_last_stays() -> None:

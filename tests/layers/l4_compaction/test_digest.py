@@ -38,8 +38,8 @@ from sevenfold.core.tokens import Pressure, Thresholds, Usage, count_bytes, meas
 from sevenfold.core.transcript import Mark, Replace, Reply, Transcript
 from sevenfold.layers.l4_compaction.digest import Digest
 from sevenfold.layers.ladder import BlockCheck
-from sevenfold.layers.shared.boundary import find_last_boundary, record_name
-from sevenfold.layers.shared.facts import FactCollector, extract_words_beside
+from sevenfold.layers.shared.boundary import BoundaryRecord, find_last_boundary, record_name
+from sevenfold.layers.shared.facts import FactCollector, Facts, UserTurn, extract_words_beside
 from sevenfold.recordings.claude_code import read_session
 from sevenfold.recordings.recorded_session import convert_recording
 from sevenfold.settings.layers import Switches
@@ -241,6 +241,21 @@ def test_the_question_is_repeated_behind_a_digest_that_follows_a_summary() -> No
     digests = [p for p in t.view if p.message.text.startswith("<digest>")]
     assert len(digests) == 1
     assert t.view[1].message == user("the one question")
+
+
+def test_what_was_pasted_before_a_repeated_question_is_cut_like_any_other_message() -> None:
+    pasted = "pasted " * 4_000
+    t = Transcript(lambda: 0.0)
+    t.add(user("old"))
+    stand_in = user("<summary>short</summary>")
+    facts = Facts(10, tuple(map(UserTurn, ("begin", pasted, "go on"))))
+    t.add(BoundaryRecord(facts).mark(stand_in), Replace(0, 0, (stand_in, user("go on"))), by="Compaction")
+    rounds(t, 20)
+    digest = replaced(t, offered(t))
+
+    assert t.view[1].message == user("go on")
+    assert pasted not in digest
+    assert "bytes left out" in digest
 
 
 def work() -> Transcript:

@@ -261,7 +261,7 @@ async def test_what_the_user_said_in_the_covered_part_is_there_word_for_word_and
     assert talk.asked == 2
     assert "Current work of more." in talk.texts[0]
     assert FIRST in talk.texts[0]
-    assert "and test it while you are at it" in talk.texts[0]
+    assert talk.texts[1] == "and test it while you are at it"
 
 
 async def test_results_that_were_cleared_meanwhile_do_not_matter() -> None:

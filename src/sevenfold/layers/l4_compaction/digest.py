@@ -361,7 +361,8 @@ class Digest:
             question = repeat_question(facts) if working and asked_within else ()
             told = replace(facts, said=facts.said[:-1]) if question else facts
             form = self._form(view, plan, pressure.window)
-            form = replace(form, apart=plan.apart is not None or bool(question), last_whole=asked_within)
+            beside = plan.apart is not None or bool(question)
+            form = replace(form, apart=beside, last_whole=asked_within and not question)
             text = format_digest(told, form)
             if text is None:
                 continue
@@ -481,13 +482,13 @@ def draft_from_summary(
     facts = replace(plan.facts, account=format_account(answer))
     tail = plan.cut < len(view)
     room = int(scale_constant(UNREAD, plan.pressure.window) / TEXT_RATE)
-    said = [one.text for one in facts.said]
+    said = [one.text for one in facts.said[: -1 if plan.question else None]]
     form = SummaryForm(
         path,
         middle=plan.first > 0,
         tail=tail,
         newest="" if tail else format_unread(view, room),
-        last_whole=plan.asked_within,
+        last_whole=plan.asked_within and not plan.question,
     )
     best: tuple[str, tuple[Replace, ...], View] | None = None
     for longest in (0, 8 * LONG, LONG):

@@ -37,7 +37,6 @@ from sevenfold.layers.shared.boundary import (
     find_last_boundary,
     find_record,
     find_thinking_loop,
-    has_typed_text,
     is_question_before,
     is_thinking_allowed,
     make_replacements,
@@ -204,15 +203,13 @@ class CompactionPlan(msgspec.Struct, frozen=True, dict=True):
     @property
     def promising(self) -> bool:
         """True if a summary could help at all: it takes some room itself, and the user's words stay."""
-        count = self.view.calibration.tokens
-        words = sum(count(placed.size) for placed in self.stretch if has_typed_text(placed))
-        if self.tokens - self.back - words <= LEAST:
-            return False
         said = self.said
+        if self.removed - sum(said) <= LEAST:
+            return False
         whole = len(said) - self.asked_within
         cut = [min(one, int(LONG * TEXT_RATE)) for one in said[:whole]]
-        least = LEAST + self.back + sum(cut) + sum(said[whole:])
-        return not self.automatic or self.before - self.tokens + least <= self.most
+        left = self.before - self.removed + LEAST + sum(cut) + sum(said[whole:])
+        return not self.automatic or left <= self.most
 
     def edits(self, text: str) -> tuple[Replace, ...]:
         return make_replacements(self.view, self.first, self.cut, self.apart, user(text), self.question)
