@@ -133,6 +133,28 @@ async def test_what_several_sessions_left_has_made_room_before(tmp_path: Path) -
         model.go_on.set()
 
 
+async def test_greetings_leave_nothing_that_waits(tmp_path: Path) -> None:
+    here = Place(tmp_path, "")
+    for _ in range(3):
+        async with open_session(here, model := BusyModel()) as session:
+            await session.ask("Hello")
+            model.go_on.set()
+    assert WaitingFolder(session.places.project).list_sessions() == []
+
+
+async def test_a_greeting_that_a_kill_left_is_crossed_off(tmp_path: Path) -> None:
+    here = Place(tmp_path, "")
+    async with open_session(here, BusyModel(), extraction={"drainSeconds": 0}) as session:
+        await session.ask(AUDIT)
+    waiting = WaitingFolder(session.places.project)
+    assert waiting.list_sessions() == [session.id]
+    path = session.folder.with_suffix(".jsonl")
+    path.write_text(path.read_text(encoding="utf-8").replace(AUDIT, "Hello"), encoding="utf-8")
+    async with open_session(here, BusyModel()):
+        pass  # a look would wait for a model that nobody lets go on
+    assert waiting.list_sessions() == []
+
+
 @pytest.mark.parametrize(("name", "small"), [("gpt-5.4", None), ("local:busy", "gpt-5.4-nano")])
 async def test_where_side_work_is_paid_for_it_is_not_asked_for_twice(
     tmp_path: Path, name: str, small: str | None

@@ -132,6 +132,7 @@ class ExtractionProgress:
     newest: Request | None = None  # The request of a turn that ended while a run was on
     cursor: Id | None = None  # As in the mark, which is written only at the next step
     waits: bool = False  # True if a turn was left for later
+    earlier_waits: bool = False  # True if the look at what ended sessions left was broken off
     failures: int = 0
     runs: int = 0
     noted: WaitingNote | None = None  # The note that words of this conversation wait

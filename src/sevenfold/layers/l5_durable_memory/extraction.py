@@ -114,7 +114,7 @@ class Extraction:
             raise Mistake("extraction needs a memory to save to: give LayerParts an `extraction`")
         self._parts, self._learning, self._set = parts, parts.extraction, parts.settings.extraction
         self._side, self._clock, self._emit = parts.get_side_work(), parts.clock, parts.emit
-        self._state, self._earlier_waits = parts.extraction.progress, False
+        self._state = parts.extraction.progress
         self.refused: Counter[str] = Counter()
         """Calls that were not carried out in this session, by the kind of the reason."""
 
@@ -125,7 +125,7 @@ class Extraction:
             self._state.newest = request
             return ()
         marks = await self._alone(partial(self._looked_through, request, "turn"))
-        if self._earlier_waits:
+        if self._state.earlier_waits:
             self._learning.start(EARLIER, partial(self.take_up, request))
         return marks
 
@@ -194,6 +194,8 @@ class Extraction:
         if not said:
             self._settle(view)
             return (self._advanced(view),) if saved else ()
+        if self._parts.prices.is_free(request.frame.model) and not any(map(has_substance, said)):
+            return (self._advanced(view),)  # a bare greeting waits for nothing
         requests = sum(isinstance(entry.what, Reply) for entry in self._parts.conversation.entries)
         state.waits = not self._is_worth_a_look(request, said, requests, last=moment != "turn")
         if state.waits:
@@ -274,10 +276,12 @@ class Extraction:
         """Look through what ended sessions left, if that is worth a request by now."""
         if self._state.busy or not self.list_earlier():
             return ()
-        self._earlier_waits = True  # until it has ended
-        marks = await self._alone(partial(self._look_at_earlier, request))
-        self._earlier_waits = False
-        return marks
+        self._state.earlier_waits = False
+        try:
+            return await self._alone(partial(self._look_at_earlier, request))
+        except anyio.get_cancelled_exc_class():
+            self._state.earlier_waits = True
+            raise
 
     async def _look_at_earlier(self, request: Request) -> Sequence[Mark]:
         from sevenfold.layers.l5_durable_memory.earlier_words import split_batches
@@ -335,7 +339,7 @@ class Extraction:
             last = max(note.last, find_cursor(transcript.view))
             view, entries = transcript.view, transcript.entries
             words = find_earlier_words(session, view, entries, last, self._wrote_memory, note.covers)
-            if words.texts:
+            if any(map(has_substance, words.texts)):
                 found.append(words)
             else:
                 waiting.settle(session, words.last, self._clock.now, all=True)
