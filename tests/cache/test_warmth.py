@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from sevenfold.cache.ledger import CacheWarmth
+from sevenfold.core.messages import Message, Text, Thinking, ToolResult, ToolUse, assistant, user
 from sevenfold.core.request import Frame, Request
 from sevenfold.core.tokens import Usage
-from sevenfold.core.transcript import View
+from sevenfold.core.transcript import Reply, Transcript, View
+from sevenfold.session.spending import estimate_warm_usage, make_minimal_request
 
 FRAME = Frame("claude-opus-4-8", ("rules",))
 WRITTEN = Usage(cache_write=50_000)
@@ -15,6 +17,23 @@ READ = Usage(cache_read=50_000)
 def sent(warmth: CacheWarmth, at: float, usage: Usage, source: str = "main", frame: Frame = FRAME) -> None:
     warmth.begin(source, at)
     warmth.record_usage(Request(frame, View(), source=source), usage, at + 60)
+
+
+def test_what_is_kept_is_found_by_a_model_that_forgets_its_thinking() -> None:
+    log = Transcript(lambda: 0.0)
+    log.add(user("begin"))
+    for n in range(30):  # more messages than the provider looks back
+        log.add(Reply(assistant(Thinking("hm", "s"), ToolUse(f"t{n}", "Bash", {"command": "ls"}))), by="model")
+        log.add(Message("user", (ToolResult(f"t{n}", "x" * 400),)), by="tools")
+    log.add(Reply(assistant(Thinking("hm", "s"), Text("Done."))), by="model")
+    request = Request(FRAME, log.view)
+    asked = make_minimal_request(request)
+
+    assert [asked.view.where(id) for id in asked.breakpoints] == [0, 60, 61]
+    kept = estimate_warm_usage(asked, keeps_thinking=True)
+    found = estimate_warm_usage(asked, keeps_thinking=False)
+    assert found.cache_read < 200 < kept.cache_read
+    assert found.total == kept.total
 
 
 def test_a_life_counts_from_the_start_of_the_request() -> None:

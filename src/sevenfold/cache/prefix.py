@@ -247,7 +247,8 @@ def count_kept_tokens(request: Request, *, keeps_thinking: bool) -> int:
     at = None if keeps_thinking or sent is None else find_forgotten(view, sent + 1)
     if at is None:
         return request.tokens
-    return request.tokens - view.calibration.tokens(add_sizes(view[i].size for i in range(at, len(view))))
+    lost = view.calibration.tokens(add_sizes(view[i].size for i in range(at, len(view))))
+    return max(0, request.tokens - lost)  # parts are estimated one by one, and may come to more
 
 
 def _says_something(message: Message) -> bool:

@@ -24,7 +24,7 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.cache.prefix import choose_breakpoints
+from sevenfold.cache.prefix import choose_breakpoints, count_kept_tokens
 from sevenfold.cache.prices import Prices
 from sevenfold.core.clock import format_date
 from sevenfold.core.errors import Refused, SevenfoldError, StorageFailure
@@ -274,7 +274,7 @@ class CacheWarmer:
         if price is None:  # what cannot be priced cannot be held to a limit
             return None
         small = make_minimal_request(request)
-        reserved = price.cost(estimate_warm_usage(small))
+        reserved = price.cost(estimate_warm_usage(small, keeps_thinking=price.keeps_thinking))
         if (id := self._reserve(reserved)) is None:
             return None
         self.accounts.before(small)
@@ -319,11 +319,12 @@ def make_minimal_request(request: Request) -> Request:
     """The same prefix, marked where it ends, and a question behind it that needs no answer."""
     beside = Transcript.on(request.view, lambda: 0.0)
     beside.add(make_warm_question(request), by=SOURCE)
+    last, known = request.view[-1].id, choose_breakpoints(beside.view, writes=False)
     return replace(
         request,
         view=beside.view,
         warm=None,
-        breakpoints=choose_breakpoints(request.view),
+        breakpoints=(*known, *({last} - {*known})),
         max_tokens=1,
         source=SOURCE,
     )
@@ -333,7 +334,8 @@ def make_warm_question(request: Request) -> Message:
     return user(write_directive(SOURCE, f"k-{len(request.view)}", ASK))
 
 
-def estimate_warm_usage(request: Request) -> Usage:
-    """The usage that the request is charged for: the whole prefix read, and any thinking."""
+def estimate_warm_usage(request: Request, *, keeps_thinking: bool) -> Usage:
+    """The usage that the request is charged for: what the cache has of its prefix read, and any thinking."""
     thinking = (request.frame.params.get("thinking") or {}).get("budget_tokens") or 0
-    return Usage(input=100, cache_read=request.tokens, output=1 + int(thinking))
+    kept = count_kept_tokens(request, keeps_thinking=keeps_thinking)
+    return Usage(input=100 + request.tokens - kept, cache_read=kept, output=1 + int(thinking))
