@@ -23,7 +23,9 @@ def test_what_is_kept_is_found_by_a_model_that_forgets_its_thinking() -> None:
     log = Transcript(lambda: 0.0)
     log.add(user("begin"))
     for n in range(30):  # more messages than the provider looks back
-        log.add(Reply(assistant(Thinking("hm", "s"), ToolUse(f"t{n}", "Bash", {"command": "ls"}))), by="model")
+        log.add(
+            Reply(assistant(Thinking("hm", "s"), ToolUse(f"t{n}", "Bash", {"command": "ls"}))), by="model"
+        )
         log.add(Message("user", (ToolResult(f"t{n}", "x" * 400),)), by="tools")
     log.add(Reply(assistant(Thinking("hm", "s"), Text("Done."))), by="model")
     request = Request(FRAME, log.view)

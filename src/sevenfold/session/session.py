@@ -399,8 +399,8 @@ class Session:
             with self._alone() as scope:
                 self._apply_switches()
                 if message is not None:
-                    await self._make_room()
                     await self._submit(message)
+                    await self._make_room()
                 await self._begin()
                 if message is not None:
                     self.emit(Asked(message.text))

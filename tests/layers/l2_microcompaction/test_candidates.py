@@ -159,6 +159,8 @@ def test_a_path_that_only_looks_like_memory_may_go(talk: Talk, path: str) -> Non
         ("Read", {"file_path": "/work/shop/.claude/agent-memory/reviewer/MEMORY.md"}),
         ("Read", {"file_path": r"C:\Users\someone\.claude\projects\shop\memory\MEMORY.md"}),
         ("Bash", {"command": "cat ~/.claude/projects/*/memory/*.md | head"}),
+        ("Read", {"file_path": ".claude/agent-memory-local/reviewer/MEMORY.md"}),
+        ("Read", {"file_path": "/home/someone/.config/claude/projects/shop/memory/deploy.md"}),
     ],
 )
 def test_memory_stays_in_a_loop_that_names_no_folder(talk: Talk, tool: str, args: dict[str, Any]) -> None:
@@ -168,7 +170,14 @@ def test_memory_stays_in_a_loop_that_names_no_folder(talk: Talk, tool: str, args
 
 
 @pytest.mark.parametrize(
-    "path", ["/w/projects/shop/memory.py", "/w/projects/memory/x.py", "/w/memory/x.py"]
+    "path",
+    [
+        "/w/projects/shop/memory.py",
+        "/w/projects/memory/x.py",
+        "/w/memory/x.py",
+        "/w/projects/kernel/memory/alloc.c",
+        "/w/agent-memory/store.py",
+    ],
 )
 def test_a_project_about_memory_is_none(talk: Talk, path: str) -> None:
     talk.call("Read", 4_000, file_path=path)

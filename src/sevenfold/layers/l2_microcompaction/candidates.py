@@ -31,8 +31,11 @@ WRITERS: Final = frozenset({"Edit", "Write", "MultiEdit", "NotebookEdit"})
 RETRIEVERS: Final = READERS | {"Grep", "Glob", "WebFetch", "WebSearch"}
 OFTEN: Final = 2  # A result that was cleared and asked for again so often stays from then on
 PATH_KEYS: Final = ("file_path", "path", "notebook_path")
-MEMORY: Final = r"[\\/](?:projects[\\/][^\\/\s]+[\\/]memory|agent-memory(?:-local)?)\b(?![-.\w])"
-"""Where we and Claude Code keep memories: also in a loop that is not ours, which names no folder."""
+MEMORY: Final = (
+    r"(?:^|[\\/\s\"'])\.[\w-][^\s\"']{0,300}[\\/]"
+    r"(?:projects[\\/][^\\/\s]+[\\/]memory|agent-memory(?:-local)?)\b(?![-.\w])"
+)
+"""Where we and Claude Code keep memories, below a hidden folder: also in a loop that names no folder."""
 MOST_DIGITS: Final = 12
 """A longer number is none of ours: a result may begin like a marker and go on as it likes."""
 
@@ -274,7 +277,7 @@ class ViewScan:
             return False  # clearing it would go on for ever
         if self._kept and name_of_read_file(use) in self._kept:  # and so would this
             return False
-        return not _names(use, self._memory)
+        return not _is_about_memory(use, self._memory)
 
 
 def name_of_read_file(use: ToolUse) -> str:
@@ -328,8 +331,8 @@ def _is_text(result: ToolResult) -> bool:
     return isinstance(result.content, str) or all(isinstance(b, Text) for b in result.content)
 
 
-def _names(use: ToolUse, folders: Iterable[tuple[str, ...]]) -> bool:
-    """True if a call is about memory or something in one of the folders: by its path, or a word of it."""
+def _is_about_memory(use: ToolUse, folders: Iterable[tuple[str, ...]]) -> bool:
+    """True if a call leads into one of the folders, or to where memories are kept: by path or word."""
     path, texts = find_call_path(use), [str(use.input.get(key, "")) for key in ("pattern", "command")]
     if _leads_into(path, folders) or re.search(MEMORY, "\n".join((path, *texts))):
         return True

@@ -65,8 +65,9 @@ _LASTING: Final = (
 """Words for something that lasts beyond this session. They decide the time of a look, nothing else."""
 _QUESTION: Final = (
     r"(?im)(?:^|(?<=[.!?。！？]))\s*(?:(?:and|but|so|ok),? )?(?:"
-    r"(?:why(?! (?:not|don['’]?t)\b)|how(?! about\b)|what(?! (?:about|if)\b)|which|who|is|are|was|were|does"
-    r"|do|did|has|have|(?:when|where)(?= (?:is|are|was|were|do|does|did|has|have|will)\b)"
+    r"(?:why(?! (?:not|don['’]?t)\b)|how(?! about\b)|what(?! (?:about|if)\b)|which|who|is|are|was|were"
+    r"|does|did|(?:do|have)(?= (?:we|you|i|they)\b)|has(?= (?:he|she|it|this|that|the|any\w+|some\w+)\b)"
+    r"|(?:when|where)(?= (?:is|are|was|were|do|does|did|has|have|will)\b)"
     r"|warum|wieso|wie|wann|wo|wer|welche\w*|ist|sind|hat|haben)\b(?:[^.!?\n]|[.!?](?=\S))*\?"
     r"|(?:为什么|為什麼|为何|為何|怎么|怎麼|什么|什麼|哪|谁|誰)[^。！？?\n]*[？?])"
 )
