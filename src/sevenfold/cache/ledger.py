@@ -71,7 +71,7 @@ class CacheWarmth:
 BROKEN_BELOW: Final = 0.95  # Reading less than this share of what was cached is a break
 BROKEN_BY: Final = 2_000
 """... if it is also at least this many tokens less; fewer in a window below 200,000."""
-DELETED: Final = 1.25  # Times their estimate that results which were deleted from the cache may have had
+DELETED: Final = 1.25  # Deleted results may have had this many times their estimated tokens
 SIDE: Final = "side:"
 """The first part of the source of a lean request: it shares a prefix with no other request."""
 FORK, PLAIN, OF = "fork:", "-plain", "@"

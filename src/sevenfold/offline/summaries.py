@@ -7,6 +7,7 @@ Nothing is understood, so nothing is made up; and what a tool printed is quoted,
 from __future__ import annotations
 
 import re
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -95,9 +96,15 @@ def collect_story(
     return telling.story
 
 
-_LAST: Final[list[tuple[OfflineConversation, int, _StoryCollector]]] = []
-"""The conversation that was told last, and how far: notes are written about the same one again and again.
-Whoever goes on with it takes it out meanwhile, so that no two threads do."""
+class _LastTold(threading.local):
+    """The conversation that this thread told last, how far, and its collector: notes are written about the
+    same one again and again.
+    """
+
+    told: tuple[OfflineConversation, int, _StoryCollector] | None = None
+
+
+_LAST: Final = _LastTold()
 
 
 def _take_new(conversation: OfflineConversation) -> _StoryCollector | None:
@@ -106,7 +113,7 @@ def _take_new(conversation: OfflineConversation) -> _StoryCollector | None:
     None where something is told behind a request to a fork: that is no part of the next conversation.
     """
     messages, added = conversation.messages, conversation.added
-    last, known, telling = _LAST.pop() if _LAST else (conversation, 0, _StoryCollector())
+    last, known, telling = _LAST.told or (conversation, 0, _StoryCollector())
     same = messages[:known] == last.messages[:known]
     if not same or any((at in added) != (at in last.added) for at in range(known)):
         known, telling = 0, _StoryCollector()
@@ -114,7 +121,7 @@ def _take_new(conversation: OfflineConversation) -> _StoryCollector | None:
         for placed in _place(conversation, known):
             telling.take(placed)
         known += 1
-    _LAST.append((conversation, known, telling))
+    _LAST.told = conversation, known, telling
     behind = _placed(conversation, range(known, len(messages)))
     return None if any(placed.message.content for placed in behind) else telling
 

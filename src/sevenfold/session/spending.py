@@ -335,7 +335,7 @@ def make_warm_question(request: Request) -> Message:
 
 
 def estimate_warm_usage(request: Request, *, keeps_thinking: bool) -> Usage:
-    """The usage that the request is charged for: of its prefix the cache has what is kept."""
+    """The usage that it is charged for. What a forgetful model forgets is not read from the cache."""
     thinking = (request.frame.params.get("thinking") or {}).get("budget_tokens") or 0
     kept = count_kept_tokens(request, keeps_thinking=keeps_thinking)
     return Usage(input=100 + request.tokens - kept, cache_read=kept, output=1 + int(thinking))

@@ -232,12 +232,12 @@ class NotesUpdater:
         notes = before if before is not None else book.form.template
         limits = self.limits
         side = self._side.choose(cached, self._question(whole.view, had, notes))
-        view = whole.view if side.lean else cached.view
+        view = whole.view if side.by_small else cached.view
         edits = has_edit_tool(side.request.frame)
         tools = NotesEdits(book.path, notes)
         asked = book.wording.asking(notes, book.path, limits, edits=edits, last=self._refused_for)
         directive = user(write_directive(KIND, f"n-{view[-1].id}", asked))
-        most = 2 * limits.total if side.lean else min(2 * limits.total, self._measure_room(cached))
+        most = 2 * limits.total if side.by_small else min(2 * limits.total, self._measure_room(cached))
         said = await side(directive, tools=tools, max_tokens=most)
         after = tools.text if edits else book.wording.told(notes, said.reply.message.text)
         after = strip_half_characters(normalise_text(after)).strip("\n") + "\n"

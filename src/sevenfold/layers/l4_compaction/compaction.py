@@ -291,8 +291,8 @@ class Compaction:
             on = request.warm or view
         if on is None:
             gap = pressure.over or int(planned.tokens * UNKNOWN_GAP)
-        price, cut_to = self._parts.prices.of(request.frame.model), 0
-        if not pressure.warm and on is not None and price is not None and price.input:
+        cut_to = 0
+        if not pressure.warm and on is not None and not self._parts.prices.is_free(request.frame.model):
             cut_to = self.settings.record_characters
             on = None if cut_to else on
         small = planned.trigger == PRICE and self.settings.by_small_model and is_turn_start(view)

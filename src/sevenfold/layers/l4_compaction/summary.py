@@ -367,7 +367,7 @@ class Summariser:
         system = (read_prompt("plain"),)
         question = SideQuestion(PLAIN, (record,), system, asked=ASKED, output=ANSWER, awaited=True)
         chosen = self._side.choose(wanted.request, question)
-        return chosen if chosen.lean else None
+        return chosen if chosen.by_small else None
 
 
 class _SummaryAttempt:

@@ -211,7 +211,7 @@ class Extraction:
             return ()
         hidden = state.noted and state.noted.off  # a fork would show what was said without memory
         side = (self._side.choose_lean if hidden else self._side.choose)(cached, question)
-        view, since = (request.view, 0) if side.lean or hidden else (view, since)
+        view, since = (request.view, 0) if side.by_small or hidden else (view, since)
         entries = tuple(self._parts.conversation.entries)
         prepare = partial(self._prepared, view, entries, since)
         if not await self._tried(side, prepare, f"x-{view[-1].id}", hands, "the conversation"):

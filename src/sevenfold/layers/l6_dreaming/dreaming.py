@@ -115,10 +115,9 @@ class Dreaming:
 
     def _is_short(self, request: Request) -> bool:
         """True for a session that has not made enough requests to pay for a dream, where it costs."""
-        price, entries = self._parts.prices.of(request.frame.model), self._parts.conversation.entries
-        if price is None or not price.input or self._nightly:
+        if self._nightly or self._parts.prices.is_free(request.frame.model):
             return False
-        requests = sum(isinstance(entry.what, Reply) for entry in entries)
+        requests = sum(isinstance(entry.what, Reply) for entry in self._parts.conversation.entries)
         return requests < self.dreams.settings.least_requests
 
     def _room(self, request: Request) -> bool:

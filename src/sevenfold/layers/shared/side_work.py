@@ -5,7 +5,7 @@
 
 The price table decides each time, and an event says which way was taken and what each would have cost.
 Where tokens are free, or a price is unknown, it is a fork. A small model that cannot be reached is asked
-once; after that all side work is done by forks.
+once; after that the model of the conversation is asked, by a fork wherever there is a prefix to use.
 """
 
 from __future__ import annotations
@@ -207,10 +207,10 @@ class SideWork:
         name = self._find_small(request)
         self.emit(SideWorkChosen(question.kind, prices.way, name, prices.why, prices.fork, prices.lean))
         if self.small is None or prices.way == "fork":
-            return SideRequest(self, self.fork, request, question.kind, lean=False)
+            return SideRequest(self, self.fork, request, question.kind, by_small=False)
         lean = self.make_lean_request(request, question)
         ask = (question.awaited and self.small.ask_now) or self.small.ask
-        return SideRequest(self, ask, lean, question.kind, lean=True)
+        return SideRequest(self, ask, lean, question.kind, by_small=True)
 
     def _find_small(self, request: Request) -> str:
         return self.small.name(request.frame.model) if self.small is not None else ""
@@ -255,7 +255,7 @@ class SideWork:
         self.emit(SideWorkChosen(question.kind, "lean", name, why))
         lean = make_lean_request(request, question, name, self.clock.now)
         again = partial(self.choose_lean, request, question) if name != main else None
-        return SideRequest(self, ask, lean, question.kind, lean=small is not None, again=again)
+        return SideRequest(self, ask, lean, question.kind, by_small=small is not None, again=again)
 
     def find_lean_room(self, request: Request) -> int:
         """The tokens that a lean request may hold, whichever model is asked in the end."""
@@ -268,7 +268,7 @@ class SideWork:
         return make_lean_request(request, question, self._find_small(request), self.clock.now)
 
     def give_up(self, why: str) -> None:
-        """From now on all is done by forks."""
+        """From now on the model of the conversation is asked."""
         self._unusable = why
 
 
@@ -280,7 +280,7 @@ class SideRequest:
     ask: Forker
     request: Request
     kind: str
-    lean: bool
+    by_small: bool  # True if the small model is asked
     again: Callable[[], SideRequest] | None = None
     """Chooses anew after an error that will come again; None: who asks next does."""
 
@@ -299,7 +299,7 @@ class SideRequest:
 
     def note_error(self, error: BaseException) -> None:
         """Take note of an error: after one that will come again the small model is not asked again."""
-        if self.lean and isinstance(error, _UNUSABLE):
+        if self.by_small and isinstance(error, _UNUSABLE):
             self.work.give_up(str(error))
 
 
