@@ -60,7 +60,7 @@ class ReplayBooks:
     def __init__(self, price: Price, ttl: Ttl) -> None:
         self._price, self._ttl = price, ttl
         self.rows: list[RequestRow] = []
-        self.turns = 0  # The session's own requests among them
+        self.turns = 0  # The session's own requests so far, those before `begin_anew` included
         self.breaks: list[CacheBreak] = []
         self.compactions: list[ReplayCompaction] = []
         self._actions: list[LayerAction] = []
