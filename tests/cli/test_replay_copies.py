@@ -6,7 +6,8 @@ import gzip
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from cli.conftest import Here
 from cli.world import World
 from replay import sessions
 
-from sevenfold.core.messages import Text, assistant, user
+from sevenfold.core.messages import Message, Text, ToolResult, ToolUse, assistant, user
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Mark, Reply, Transcript, Undo
 
@@ -105,6 +106,53 @@ def test_what_was_rewound_in_a_copy_counts_once(here: Here, world: World) -> Non
     ran = here("replay", ".", "--json").json
 
     assert (ran["total"]["turns"], ran["total"]["left_aside"]["requests"]) == (1, 1)
+
+
+class OwnFile:
+    """A session file of ours, which can be copied at any time."""
+
+    def __init__(self, lines: Sequence[bytes] = ()) -> None:
+        self.lines, now = list(lines), count(sessions.BEGAN + len(lines))
+        self.log = Transcript.load(b"".join(lines), lambda: next(now), self.lines.append)
+
+    def ask(self) -> list[int]:
+        """A question, a call with its result and an answer; returns their entries."""
+        id = f"u{len(self.lines)}"
+        call = assistant(Text("reading"), ToolUse(id, "Read", {"file_path": "/w/a.py"}))
+        found = Message("user", (ToolResult(id, "as it is"),))
+        answer = assistant(Text("it says: as it is"))
+        usage = Usage(10, 900, 5_000 + 100 * len(self.lines), 20)
+        return [
+            *self.log.add(user("read it"), by="user"),
+            *self.log.add(Reply(call, usage, "tool_use"), by="model"),
+            *self.log.add(found, by="tools"),
+            *self.log.add(Reply(answer, usage), by="model"),
+        ]
+
+    def rewind(self, *turns: list[int]) -> None:
+        self.log.add(Undo(frozenset(chain(*turns))), by="rewind")
+
+
+@pytest.mark.parametrize("from_beginning", [False, True])
+@pytest.mark.parametrize("goes_on", [0, 3], ids=["the copy ends there", "the copy goes on"])
+def test_what_was_rewound_behind_a_copy_counts_once(
+    here: Here, world: World, from_beginning: bool, goes_on: int
+) -> None:
+    original = OwnFile()
+    original.log.add(Mark("session", {"format": 1, "model": "claude-sonnet-4-5"}), by="session")
+    turns = [original.ask(), original.ask()]
+    copy = OwnFile(original.lines)
+    original.rewind(*turns[0 if from_beginning else 1 :])
+    original.ask()
+    for _ in range(goes_on):
+        copy.ask()
+    for name, file in (("original", original), ("copy", copy)):
+        (world.project / f"{name}.jsonl").write_bytes(b"".join(file.lines))
+
+    total = here("replay", ".", "--policy", "append-only", "--json").json["total"]
+
+    rewound = 0 if goes_on else 2 * (1 + from_beginning)
+    assert (total["turns"], total["left_aside"]["requests"]) == (2 * (3 + goes_on) - rewound, rewound)
 
 
 def write_fork(path: Path, rounds: int, of: int) -> None:

@@ -137,12 +137,12 @@ def test_what_was_rewound_in_one_of_our_own_is_counted_apart_too(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("left", "kept"),
-    [((5_900,), True), ((500, 5_900), False), ((), False)],
-    ids=["longer", "compacted, and longer again", "none"],
+    ("left", "silence", "kept"),
+    [((5_900,), 250, True), ((5_900,), 7_200, True), ((500, 5_900), 250, False), ((), 250, False)],
+    ids=["longer", "after a long silence", "compacted, and longer again", "none"],
 )
 def test_requests_on_a_branch_that_was_left_keep_the_common_prefix_in_the_cache(
-    left: tuple[int, ...], kept: bool, tmp_path: Path
+    left: tuple[int, ...], silence: float, kept: bool, tmp_path: Path
 ) -> None:
     log: list[bytes] = []
     now = [sessions.BEGAN]
@@ -156,7 +156,7 @@ def test_requests_on_a_branch_that_was_left_keep_the_common_prefix_in_the_cache(
 
     ask(1.0, 5_000)
     for read in left:
-        transcript.add(Undo(frozenset(ask(250.0 / len(left), read))), by="session")
+        transcript.add(Undo(frozenset(ask(silence / len(left), read))), by="session")
     ask(250.0 if left else 500.0)
     path = tmp_path / "ours.jsonl"
     path.write_bytes(b"".join(log))

@@ -67,6 +67,25 @@ def test_a_file_that_does_not_say_is_charged_and_has_a_note(tmp_path: Path) -> N
     assert replayed(tmp_path, ours(), without).notes == ()
 
 
+@pytest.mark.parametrize(
+    ("model", "said", "charged"),
+    [
+        ("a-local-model", "hello", False),
+        ("a-local-model", "read the files", True),
+        ("claude-sonnet-4-5", "hello", True),
+    ],
+)
+def test_where_tokens_are_free_or_have_no_known_price_a_bare_greeting_is_not_looked_through(
+    model: str, said: str, charged: bool, tmp_path: Path
+) -> None:
+    data = ours(interactive=True, model=model).replace(b"read the files", said.encode())
+
+    one = replayed(tmp_path, data)
+
+    assert one.model == model
+    assert bool(looks(one)) == charged
+
+
 HOUR = replace(OURS, system_ttl="1h")
 
 

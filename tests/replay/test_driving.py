@@ -15,10 +15,10 @@ from sevenfold.core.messages import Message, Text, ToolResult, ToolUse, assistan
 from sevenfold.core.protocols import Change, Layers
 from sevenfold.core.request import Frame, Request, Ttl
 from sevenfold.core.tokens import Pressure, Thresholds, Usage
-from sevenfold.core.transcript import Replace, Reply, Results, Transcript
+from sevenfold.core.transcript import Mark, Replace, Reply, Results, Transcript
 from sevenfold.layers.parts import LayerParts
 from sevenfold.recordings.claude_code import read_session
-from sevenfold.recordings.recorded_session import BY_RULE, convert_recording
+from sevenfold.recordings.recorded_session import BY_RULE, LEFT, convert_recording
 from sevenfold.replay.costs import compute_token_rates, estimate_message
 from sevenfold.replay.driver import ANALYSIS, CALL_OUTPUT, SessionDrive, drive_session
 from sevenfold.replay.outcome import ReplayOutcome
@@ -74,6 +74,11 @@ class Recorded:
         message = Message("user", (ToolResult(id, text),))
         self.log.add(message, by="tools")
         self._grow(message)
+
+    def leaves(self, after: float) -> None:
+        """Asks something on a branch that the user leaves."""
+        self.clock.time += after
+        self.log.add(Mark(LEFT, None), by="recorded")
 
     def edits(self, old: str) -> None:
         self.replies(ToolUse("e", "Edit", {"file_path": "/x", "old_string": old}), text="now")
@@ -292,6 +297,50 @@ def test_keeping_warm_reads_the_prefix_at_its_price_and_saves_the_rewriting() ->
     assert driven(session_of(1, 5_000), keep_warm=2).count_requests("keep warm") == 2 + 2, (
         "then it is let go"
     )
+
+
+def left_after(*silences: float) -> Recorded:
+    """A question, requests on a branch that is left, and a minute later another question."""
+    recorded = session_of(1)
+    for silence in silences:
+        recorded.leaves(silence)
+    recorded.says(4_000, 60)
+    recorded.replies()
+    return recorded
+
+
+def test_a_left_request_after_a_silence_wrote_the_prefix_anew_and_is_charged_apart() -> None:
+    soon, late = driven(left_after(10)), driven(left_after(7_200))
+
+    assert late.breaks == ()
+    assert late.rows[-1].usage.cache_read == UNSEEN + QUESTION + ANSWER
+    assert [row.usage for row in late.rows] == [row.usage for row in soon.rows]
+
+
+def test_the_cache_is_kept_warm_in_the_silence_before_a_left_request_too() -> None:
+    def count_in_silence(recorded: Recorded) -> int:
+        rows = driven(recorded, keep_warm=2).rows
+        return [row.kind for row in rows if row.at < recorded.clock.time].count("keep warm")
+
+    assert count_in_silence(left_after(7_200)) == 2
+    assert count_in_silence(left_after(400, 400)) == 1 + 1
+    assert count_in_silence(left_after(10)) == 0
+
+
+def test_idle_layers_are_asked_before_and_after_a_left_request_as_the_session_would() -> None:
+    asked = list[float]()
+
+    async def note_silence(request: Request, idle: float) -> Sequence[Change]:
+        asked.append(idle)
+        return ()
+
+    recorded = session_of(1)
+    recorded.leaves(400)
+    recorded.says(4_000, 400)
+    recorded.replies()
+    driven(recorded, lambda parts: Layers(idle=(note_silence,)))
+
+    assert asked == [271, 400 + 271, 271], "the session counts from the last reply that it still has"
 
 
 def test_a_compaction_costs_the_request_that_asked_for_it_and_shortens_the_rest() -> None:

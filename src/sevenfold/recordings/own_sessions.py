@@ -5,7 +5,8 @@ A sub-agent in the file of the session that called it becomes a session of its o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
@@ -55,6 +56,7 @@ RULE_LAYERS: Final = frozenset({"PayOut", "Snip", "Collapse", "Digest"})
 _LOOKED_AT: Final = 5  # Lines by which one of our files is told from others
 
 
+_encode: Final = msgspec.json.Encoder().encode
 _strict = msgspec.json.Decoder(Entry).decode
 
 
@@ -110,7 +112,7 @@ class OwnReader:
                 undone |= entry.what.ids
         for number, entry in entries:
             reading.take(number, entry, undone)
-        return reading.make_session()
+        return _name_replies(reading.make_session(), (entry for _, entry in entries))
 
 
 _fits: type[SessionReader] = OwnReader
@@ -263,6 +265,24 @@ class _OwnParse:
         forked = isinstance(agent, dict) and agent.get("kind") == FORK
         # An agent is asked by a session, never by a person.
         return OwnRecordedSession(**known | {"agent": own}, interactive=False, forked=forked)
+
+
+def _name_replies(recorded: RecordedSession, entries: Iterable[Entry]) -> RecordedSession:
+    """Name each reply by a digest of all that the file has up to it, what was undone included.
+
+    A copy begins with the same lines, so it has the same names, whatever is undone in either file later.
+    """
+    names, digest = dict[str, str](), b""
+    for entry in entries:
+        if isinstance(entry.what, Message | Reply):
+            digest = blake2b(digest + _encode((entry.at, entry.what)), digest_size=16).digest()
+            names[str(entry.id)] = digest.hex()
+
+    def name(said: RecordedEvent) -> RecordedEvent:
+        return replace(said, request_id=names[said.uuid]) if isinstance(said.what, Reply) else said
+
+    said, undone = (tuple(map(name, events)) for events in (recorded.entries, recorded.undone))
+    return replace(recorded, entries=said, undone=undone)
 
 
 def has_agents(recorded: RecordedSession) -> bool:

@@ -132,7 +132,7 @@ class RecordedSession(msgspec.Struct, frozen=True):
     sidechains: dict[str, tuple[RecordedEvent, ...]] = {}
     """Conversations of sub-agents, by their id or by the first thing said in them."""
     undone: tuple[RecordedEvent, ...] = ()
-    """Replies that the user went back behind, where they are on no branch."""
+    """Replies that the user went back behind, where they are on no branch; the reader names them."""
     results: dict[str, ToolNote] = {}  # By tool-use id
     api_errors: tuple[RecordedApiError, ...] = ()
     skipped: dict[str, int] = {}  # The number of records of each kind that no model saw
@@ -163,9 +163,10 @@ class RecordedSession(msgspec.Struct, frozen=True):
 
     @property
     def all_requests(self) -> tuple[RecordedEvent, ...]:
-        """The same, with those of sub-agents and those that were undone."""
+        """The same and those that were undone, in the order of the file; those of sub-agents come last."""
+        own = sorted((*self.requests, *self.undone), key=lambda said: said.line)
         sides = (s for said in self.sidechains.values() for s in said if isinstance(s.what, Reply))
-        return (*self.requests, *sides, *self.undone)
+        return (*own, *sides)
 
     @property
     def abandoned(self) -> tuple[RecordedEvent, ...]:
@@ -181,8 +182,7 @@ class RecordedSession(msgspec.Struct, frozen=True):
 def name_requests(recorded: RecordedSession) -> RecordedSession:
     """The session with a name for each request that has none: a digest of all up to it, as in any copy."""
     sides = {agent: _name_events(said) for agent, said in recorded.sidechains.items()}
-    entries, undone = _name_events(recorded.entries), _name_events(recorded.undone)
-    return replace(recorded, entries=entries, undone=undone, sidechains=sides)
+    return replace(recorded, entries=_name_events(recorded.entries), sidechains=sides)
 
 
 def _name_events(events: tuple[RecordedEvent, ...]) -> tuple[RecordedEvent, ...]:

@@ -60,7 +60,7 @@ class ReplayBooks:
     def __init__(self, price: Price, ttl: Ttl) -> None:
         self._price, self._ttl = price, ttl
         self.rows: list[RequestRow] = []
-        self.turns = 0  # The session's own requests among them
+        self.turns = 0  # The session's own requests so far, those before `begin_anew` included
         self.breaks: list[CacheBreak] = []
         self.compactions: list[ReplayCompaction] = []
         self._actions: list[LayerAction] = []
@@ -334,17 +334,20 @@ class ReplaySilence:
         replied = self._transcript.view.replied_at
         return None if replied is None else max(replied, self._read_at) + self._life
 
-    def note_left(self, at: float) -> None:
-        """A request on a branch that was left has read the common prefix."""
-        self._clock.time = max(self._clock.time, at)
-        self._provider.note_reply_end(at)
+    async def pass_until_left(self, at: float, turn: Callable[[], Turn]) -> None:
+        """Let a silence pass until a request on a branch that was left.
+
+        It reads the common prefix or writes it anew. That is in no row: such requests are counted apart.
+        """
+        await self.pass_until(at, turn)
+        self._provider.ask(turn().request, at)
         self._books.record_reply(at)
         self._read_at = self._left_at = at
 
     async def pass_until(self, then: float, turn: Callable[[], Turn]) -> None:
         """Let a silence pass; the idle layers are asked as the session's timer would."""
-        last = self._transcript.view.replied_at
-        last = None if last is None else max(last, self._left_at)
+        replied = self._transcript.view.replied_at
+        last = None if replied is None else max(replied, self._left_at)
         rests = last is not None and is_at_rest(self._transcript.view)
         if last is not None and rests and last + LULL < then:
             self._clock.time = max(self._clock.time, last + LULL)
@@ -358,20 +361,20 @@ class ReplaySilence:
                 break
             self._clock.time = at
             await self.kept_warm(turn().request)
-        if turn().layers.idle and last is not None and rests:
-            await self._ask_idle_layers(last, then, turn())
+        if turn().layers.idle and replied is not None and rests:
+            await self._ask_idle_layers(replied, then, turn())
         self._clock.time = max(self._clock.time, then)
 
-    async def _ask_idle_layers(self, last: float, then: float, turn: Turn) -> None:
+    async def _ask_idle_layers(self, replied: float, then: float, turn: Turn) -> None:
         """Ask the idle layers each time the cache is about to expire."""
-        ends, life = max(last, self._read_at) + self._life, self._life
+        ends, life = max(replied, self._read_at) + self._life, self._life
         while (at := ends - (1 - KEEP_WARM_AT) * life + 1.0) < then:
             self._clock.time = at
             request = turn.request
             for layer in turn.layers.idle:
-                turn.append(get_label(layer), await layer(request, at - last))
+                turn.append(get_label(layer), await layer(request, at - replied))
             kept = self._transcript.view.marks.get(KEPT_WARM) or {}
-            until = kept.get("until", 0.0) if kept.get("since") == last else 0.0
+            until = kept.get("until", 0.0) if kept.get("since") == replied else 0.0
             if until <= ends:
                 return
             life, ends = until - at, until

@@ -312,7 +312,7 @@ class SessionDrive:
                 case Message() as message:
                     await self._replay_message(entry, message)
                 case Mark(name) if name == LEFT:
-                    self._silence.note_left(entry.at)
+                    await self._silence.pass_until_left(entry.at, lambda: self._turn)
                 case Mark("compacted", dict() as facts):
                     self._asked_for = facts
                 case Replace() as compaction:

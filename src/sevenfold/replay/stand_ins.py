@@ -27,7 +27,7 @@ from sevenfold.layers.l5_durable_memory.extraction import (
     ASKED,
     NOTHING,
     SOMETHING,
-    is_due,
+    is_worth_a_look,
     make_extraction_question,
 )
 from sevenfold.layers.l5_durable_memory.recall import extract_typed_text
@@ -134,7 +134,8 @@ class ReplayExtraction:
     ) -> None:
         """`rate`: real tokens for each that we estimate."""
         self._on, self._set = policy.flags.extraction, policy.extraction
-        self._costs, self._rate = price.input > 0, rate
+        self._free = not price.input  # for the product, too, a model without a known price is free
+        self._rate = rate
         self._ask, self._books, self._clock, self._request = ask, books, clock, request
         self._said: list[str] = []
         self._seen: Id | None = None
@@ -145,12 +146,12 @@ class ReplayExtraction:
             self._said.append(text)
 
     def end_turn(self) -> None:
-        if self._said and (not self._costs or self._is_due(last=False)):
+        if self._is_worth_a_look(last=False):
             self._extract(self._make_question())
 
     def catch_up(self) -> bool:
         """Extract in a silence from the messages that wait; True if a fork read the prefix for it."""
-        if not (self._said and self._set.patient and self._is_due(last=True)):
+        if not (self._set.patient and self._is_worth_a_look(last=True)):
             return False
         question = self._make_question()
         if self._compare(question).way == "lean":
@@ -159,11 +160,11 @@ class ReplayExtraction:
         return True
 
     def end_session(self) -> None:
-        if self._said and self._is_due(last=True):
+        if self._is_worth_a_look(last=True):
             self._extract(self._make_question())
 
-    def _is_due(self, *, last: bool) -> bool:
-        return is_due(self._said, self._books.turns, self._set, last=last)
+    def _is_worth_a_look(self, *, last: bool) -> bool:
+        return is_worth_a_look(self._said, self._books.turns, self._set, free=self._free, last=last)
 
     def _make_question(self) -> SideQuestion:
         view = self._request().view

@@ -381,10 +381,8 @@ class Extraction:
             self._emit(Failed(BY, str(error)))
 
     def _is_worth_a_look(self, request: Request, said: Sequence[str], requests: int, *, last: bool) -> bool:
-        """Where tokens are free, all but a bare greeting; else what `is_due` says."""
-        if self._parts.prices.is_free(request.frame.model):
-            return any(map(has_substance, said))
-        return bool(said) and is_due(said, requests, self._set, last=last)
+        free = self._parts.prices.is_free(request.frame.model)
+        return is_worth_a_look(said, requests, self._set, free=free, last=last)
 
     def _cursors(self, view: View) -> list[Id]:
         return [id for id in (find_cursor(view), self._state.cursor) if id is not None and id >= 0]
@@ -494,6 +492,15 @@ class Extraction:
             self._emit(Repaired(BY, f"{hands.mended} calls were mended{refused}"))
         told = f"{len(saved)} memories saved" if len(saved) != 1 else "1 memory saved"
         self._emit(Progress(BY, f"{told}{refused}", done=True))
+
+
+def is_worth_a_look(
+    said: Sequence[str], requests: int, settings: ExtractionSettings, *, free: bool, last: bool
+) -> bool:
+    """Where tokens are free, all but a bare greeting; else what `is_due` says."""
+    if free:
+        return any(map(has_substance, said))
+    return bool(said) and is_due(said, requests, settings, last=last)
 
 
 def _worked(use: ToolUse, view: View) -> bool:
