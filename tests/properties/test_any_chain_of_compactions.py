@@ -23,6 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit import RestoredBy, make, make_parts
 from layers.l3_session_memory.noting import LOG, noted
+from layers.l4_compaction.foldable import expand_collapse, expand_snip
 from layers.l4_compaction.summaries import summary
 
 from sevenfold.core.errors import KeyRefused
@@ -46,7 +47,6 @@ from sevenfold.core.transcript import Entry, Mark, Replace, Reply, Transcript
 from sevenfold.layers.l3_session_memory.notes import NOTES, Notebook
 from sevenfold.layers.l3_session_memory.notes_compaction import NotesCompaction
 from sevenfold.layers.l4_compaction import fold as collapse
-from sevenfold.layers.l4_compaction import fold as snip
 from sevenfold.layers.l4_compaction.compaction import Compaction
 from sevenfold.layers.l4_compaction.digest import Digest
 from sevenfold.layers.l4_compaction.fold import Collapse, Snip, read_server_summary
@@ -183,7 +183,7 @@ class Chain:
                 before, self.log = (self.log, Transcript.load(whole, self.clock.now, self.lines.append))
                 assert self.log.view == before.view
             case "expand":
-                for by, put_back in (("Snip", snip.expand_snip), ("Collapse", self.expanded)):
+                for by, put_back in (("Snip", expand_snip), ("Collapse", self.expanded)):
                     self.turn().append(by, put_back(self.log))
             case "from" | "up to":
                 await self.by_hand(rung)
@@ -192,7 +192,7 @@ class Chain:
 
     def expanded(self, log: Transcript) -> Sequence[Change]:
         ids = [fold.id for fold in collapse.find_collapsed(log)]
-        return collapse.expand_collapse(log, self.rng.choice(ids)) if ids else ()
+        return expand_collapse(log, self.rng.choice(ids)) if ids else ()
 
     async def by_hand(self, rung: str) -> None:
         self.written = [summary("a part of it")]

@@ -321,7 +321,7 @@ def test_cleared_results_are_cleared_in_the_view_and_still_in_the_transcript() -
         record("system", "b1", "r1", subtype="microcompact_boundary", microcompactMetadata=facts),
         said("u2", "b1", "next"),
     )
-    (clearing,) = recorded.clearings
+    [clearing] = [one for one in recorded.entries if isinstance(one.what, RecordedClearing)]
     assert clearing.what == RecordedClearing(("t1", "gone"), "auto", 65_398, 45_149)
     transcript = convert_recording(recorded)
     assert transcript.view[2].message.results[0].text == CLEARED

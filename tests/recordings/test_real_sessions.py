@@ -12,7 +12,7 @@ from sevenfold.core.request import has_paired_tools
 from sevenfold.core.transcript import Replace, Reply
 from sevenfold.recordings.claude_code import ClaudeCodeReader, read_session
 from sevenfold.recordings.reader import read_beginning
-from sevenfold.recordings.recorded_session import RecordedSession, convert_recording
+from sevenfold.recordings.recorded_session import RecordedClearing, RecordedSession, convert_recording
 
 DATA = (Path(__file__).parents[2] / "../shared/data/sessions").resolve()
 FILES = sorted(DATA.glob("*.jsonl.gz"))
@@ -42,7 +42,7 @@ def test_their_compactions_and_clearings_are_all_there(sessions: dict[str, Recor
     compactions = [c for s in sessions.values() for c in s.compactions]
     assert len(compactions) == 30
     assert all(c.what.summary and c.what.tokens_before > 0 for c in compactions)  # type: ignore[union-attr]
-    clearings = [c for s in sessions.values() for c in s.clearings]
+    clearings = [c for s in sessions.values() for c in s.entries if isinstance(c.what, RecordedClearing)]
     assert len(clearings) == 5
     assert all(c.what.tool_use_ids and c.what.tokens_saved for c in clearings)  # type: ignore[union-attr]
     active = [c for s in sessions.values() for c in s.active if c in s.compactions]

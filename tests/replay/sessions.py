@@ -7,12 +7,26 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from sevenfold.core.messages import Message, Text, ToolResult, ToolUse, assistant, user
 from sevenfold.core.tokens import Usage
 from sevenfold.core.transcript import Mark, Reply, Transcript
+from sevenfold.replay.outcome import ReplayOutcome
 
 Json = dict[str, Any]
 BEGAN = 1_780_000_000.0
+
+
+def count_charged(outcome: ReplayOutcome) -> Usage:
+    """The usage that a policy can change: all input, and the output of requests that it added."""
+    own = sum(row.usage.output for row in outcome.rows if row.kind == "turn")
+    return replace(outcome.usage, output=outcome.usage.output - own)
+
+
+def count_paid(outcome: ReplayOutcome) -> Usage:
+    """The input that was really counted, where the recording says so."""
+    return replace(sum((row.recorded for row in outcome.rows), Usage()), output=0)
 
 
 def stamp(seconds: float) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from replay.sessions import count_charged, count_paid
 
 from sevenfold.cache.prices import Prices
 from sevenfold.core.messages import Message, Text, Thinking, ToolResult, ToolUse, assistant, user
@@ -316,7 +317,7 @@ def test_on_a_real_session_the_default_costs_less_than_was_paid_and_misses_littl
     assert price
     outcome = drive_session(entries, load_policy("balanced"), price.model, price)
 
-    assert price.units(outcome.charged_usage) < 0.9 * price.units(outcome.paid_usage)
+    assert price.units(count_charged(outcome)) < 0.9 * price.units(count_paid(outcome))
     assert outcome.extra_per_100 < 8
     assert outcome.regret.robust_share < 0.06
     assert all(made.by != "recorded" for made in outcome.compactions)
@@ -340,7 +341,7 @@ def test_extraction_after_each_turn_is_a_fork_more_for_each_and_can_be_left_out(
     assert len(rows) == len(spoken)
     assert [row.kind for row in quiet.rows].count("extraction") == 0
     assert all(row.usage.cache_read > 0.8 * row.context for row in rows)
-    assert price.units(learns.charged_usage) > price.units(quiet.charged_usage)
+    assert price.units(count_charged(learns)) > price.units(count_charged(quiet))
 
 
 def test_extraction_waits_for_a_silence_which_it_makes_cheaper() -> None:
@@ -361,7 +362,7 @@ def test_extraction_waits_for_a_silence_which_it_makes_cheaper() -> None:
     patient, at_once = (drive_session(silent, one, MODEL, price) for one in (learning, every))
     lost = [len([b for b in one.breaks if b.why == "silence"]) for one in (patient, at_once)]
     assert lost[0] <= lost[1]
-    assert price.units(patient.charged_usage) < price.units(at_once.charged_usage)
+    assert price.units(count_charged(patient)) < price.units(count_charged(at_once))
 
 
 def test_what_is_new_on_the_small_model_is_the_cheaper_extraction_and_is_charged_as_such() -> None:

@@ -8,6 +8,7 @@ from statistics import median
 
 import pytest
 from msgspec.structs import replace
+from replay.sessions import count_charged
 
 from sevenfold.cache.prefix import make_frontier_mark
 from sevenfold.cache.prices import Prices
@@ -276,7 +277,7 @@ def test_what_others_had_sent_before_is_read_by_the_first_request() -> None:
     recorded.replies()
     outcome = driven(recorded)
 
-    assert outcome.charged_usage == Usage(cache_write=UNSEEN - 8_000 + QUESTION, cache_read=8_000)
+    assert count_charged(outcome) == Usage(cache_write=UNSEEN - 8_000 + QUESTION, cache_read=8_000)
 
 
 def test_keeping_warm_reads_the_prefix_at_its_price_and_saves_the_rewriting() -> None:
@@ -432,7 +433,7 @@ def test_a_result_that_was_cleared_and_needed_costs_one_request_more() -> None:
     assert after.turns == before.turns == 7
     assert (after.regret.needed, after.regret.robust) == (1, 1)
     assert after.regret.needed_tokens == after.regret.removed_tokens == pytest.approx(result, abs=2)
-    assert after.charged_usage.output == CALL_OUTPUT
+    assert count_charged(after).output == CALL_OUTPUT
     assert after.layers["Clear"].cost > 0
     # one request without it; one more, that asks for it; and two that have it again behind its marker
     freed, again = result - marker, call + result
@@ -453,7 +454,7 @@ def test_two_that_are_missed_by_one_reply_are_asked_for_at_once() -> None:
     outcome = driven(recorded, clear(r1=3, r2=3))
 
     assert (outcome.extra_requests, outcome.regret.needed) == (1, 2)
-    assert outcome.charged_usage.output == 2 * CALL_OUTPUT
+    assert count_charged(outcome).output == 2 * CALL_OUTPUT
 
 
 def test_what_was_read_back_is_there_until_it_is_cleared_again() -> None:

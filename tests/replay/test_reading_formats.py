@@ -260,7 +260,8 @@ def test_a_transcript_of_ours_is_read_with_its_compaction_and_what_it_kept() -> 
 
     recorded = written(build)
 
-    [compaction], [clearing] = recorded.compactions, recorded.clearings
+    [compaction] = recorded.compactions
+    [clearing] = [one for one in recorded.entries if isinstance(one.what, RecordedClearing)]
     assert compaction.what == RecordedCompaction("Compaction", 0, user("what was said"), kept_from="2")
     assert clearing.what == RecordedClearing(("nobody",), "Microcompaction")
     view = convert_recording(recorded).view

@@ -211,7 +211,7 @@ def _view_change(last: SentRequest, view: View, keeps_thinking: bool) -> tuple[s
         same = next((at for at, (a, b) in pairs if a != b), min(len(was), len(view)))
     if same < len(was):
         return f"message {same + 1} of {len(was)} changed", _count_shared(last, same)
-    if not _pins_grew(was, view):
+    if view.pins[: len(was.pins)] != was.pins:
         return "a cache edit changed", last.cached
     new = [placed.message for placed in view.buffer.items[len(was) : len(view)]]
     if any(map(_has_picture, new)) and not any(_has_picture(placed.message) for placed in was):
@@ -260,10 +260,6 @@ def _has_picture(message: Message) -> bool:
         b.content for b in message.content if isinstance(b, ToolResult) and not isinstance(b.content, str)
     )
     return any(isinstance(b, Image) for b in chain(message.content, *inside))
-
-
-def _pins_grew(was: View, view: View) -> bool:
-    return view.pins[: len(was.pins)] == was.pins
 
 
 def _format_span(seconds: float) -> str:

@@ -51,7 +51,7 @@ class ClientBackground:
             self._start("dream", "run", "--now")
 
     def _has_new_words(self, event: ClientEvent, transcript: Path, notes: ClientNotes) -> bool:
-        from sevenfold.layers.l5_durable_memory.extraction import is_due, is_lasting
+        from sevenfold.layers.l5_durable_memory.extraction import is_lasting, is_worth_a_look
 
         with transcript.open("rb") as file:
             file.seek(notes.learned_bytes)
@@ -60,7 +60,7 @@ class ClientBackground:
         requests = sum(_ROLES[1] in line for line in lines)
         # Nothing writes down that these words wait, and some clients never say that a session ends.
         last = event.moment == "end" or any(map(is_lasting, said))
-        return bool(said) and is_due(said, requests, self._settings.extraction, last=last)
+        return is_worth_a_look(said, requests, self._settings.extraction, free=False, last=last)
 
     def _is_dream_due(self, event: ClientEvent, memory: Memory, transcript: Path) -> bool:
         """By the gates of dreams, with the client's sessions counted in place of ours."""

@@ -153,10 +153,6 @@ class RecordedSession(msgspec.Struct, frozen=True):
         return tuple(s for s in self.entries if isinstance(s.what, RecordedCompaction))
 
     @property
-    def clearings(self) -> tuple[RecordedEvent, ...]:
-        return tuple(s for s in self.entries if isinstance(s.what, RecordedClearing))
-
-    @property
     def requests(self) -> tuple[RecordedEvent, ...]:
         """The replies that a model gave, each of them once."""
         return tuple(s for s in self.entries if isinstance(s.what, Reply))

@@ -5,7 +5,6 @@ Prices are in base-price input tokens (`Price.units`): one plain input token cos
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -174,19 +173,7 @@ class ReplayOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def usage(self) -> Usage:
         """The usage of all requests, with the output of the session's own replies."""
-        return sum_usage(row.usage for row in self.rows)
-
-    @property
-    def charged_usage(self) -> Usage:
-        """The usage that a policy can change: all input, and the output of requests that it added."""
-        own = sum(row.usage.output for row in self.rows if row.kind == "turn")
-        used = self.usage
-        return msgspec.structs.replace(used, output=used.output - own)
-
-    @property
-    def paid_usage(self) -> Usage:
-        """The input that was really counted, where the recording says so."""
-        return msgspec.structs.replace(sum_usage(row.recorded for row in self.rows), output=0)
+        return sum((row.usage for row in self.rows), Usage())
 
     @property
     def context(self) -> int:
@@ -208,7 +195,3 @@ class ReplayOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def count_requests(self, kind: Kind) -> int:
         return sum(row.kind == kind for row in self.rows)
-
-
-def sum_usage(usages: Iterable[Usage]) -> Usage:
-    return sum(usages, Usage())

@@ -318,7 +318,7 @@ class CacheWarmer:
 def make_minimal_request(request: Request) -> Request:
     """The same prefix, marked where it ends, and a question behind it that needs no answer."""
     beside = Transcript.on(request.view, lambda: 0.0)
-    beside.add(make_warm_question(request), by=SOURCE)
+    beside.add(user(write_directive(SOURCE, f"k-{len(request.view)}", ASK)), by=SOURCE)
     last, known = request.view[-1].id, choose_breakpoints(beside.view, writes=False)
     return replace(
         request,
@@ -328,10 +328,6 @@ def make_minimal_request(request: Request) -> Request:
         max_tokens=1,
         source=SOURCE,
     )
-
-
-def make_warm_question(request: Request) -> Message:
-    return user(write_directive(SOURCE, f"k-{len(request.view)}", ASK))
 
 
 def estimate_warm_usage(request: Request, *, keeps_thinking: bool) -> Usage:

@@ -21,7 +21,8 @@ from sevenfold.core.request import (
     measure_pressure,
 )
 from sevenfold.core.tokens import Pressure, Thresholds
-from sevenfold.core.transcript import Reply, Transcript
+from sevenfold.core.transcript import Id, Reply, Transcript
+from sevenfold.layers.l4_compaction.fold import BY, BY_COLLAPSE, expand_folds, find_snips
 from sevenfold.layers.parts import LayerParts
 
 WINDOWS = (8_000, 32_000, 128_000, 200_000)
@@ -31,6 +32,17 @@ PLAIN = Capabilities()
 BINDS = Capabilities(binds_thinking=True)
 
 Make = Callable[[LayerParts], Fit]
+
+
+def expand_snip(transcript: Transcript, id: Id | None = None) -> Sequence[Change]:
+    """The changes that put back the rounds behind this note; without an id, behind all notes."""
+    return expand_folds(
+        transcript, BY, [fold.id for fold in find_snips(transcript)] if id is None else [id]
+    )
+
+
+def expand_collapse(transcript: Transcript, id: Id) -> Sequence[Change]:
+    return expand_folds(transcript, BY_COLLAPSE, [id])
 
 
 def pressed(

@@ -16,6 +16,7 @@ from layers.l4_compaction.foldable import (
     PLAIN,
     WINDOWS,
     copied,
+    expand_snip,
     offered,
     pressed,
     random_talk,
@@ -25,6 +26,7 @@ from layers.l4_compaction.foldable import (
     talked,
     written,
 )
+from layers.l4_compaction.foldable import expand_collapse as expand
 
 from sevenfold.core.errors import PromptTooLong
 from sevenfold.core.events import Added, Compacted, Declined, Event
@@ -33,7 +35,6 @@ from sevenfold.core.protocols import Capabilities, Change, Layers
 from sevenfold.core.request import Request, has_paired_tools
 from sevenfold.core.tokens import Pressure, Thresholds
 from sevenfold.core.transcript import Mark, Replace, Reply, Transcript
-from sevenfold.layers.l4_compaction import fold as snip
 from sevenfold.layers.l4_compaction.digest import Digest
 from sevenfold.layers.l4_compaction.fold import (
     BLOCK,
@@ -49,7 +50,6 @@ from sevenfold.layers.l4_compaction.fold import (
 from sevenfold.layers.l4_compaction.fold import BY_COLLAPSE as BY
 from sevenfold.layers.l4_compaction.fold import LEAST_COLLAPSE as LEAST
 from sevenfold.layers.l4_compaction.fold import LOW_COLLAPSE as LOW
-from sevenfold.layers.l4_compaction.fold import expand_collapse as expand
 from sevenfold.layers.l4_compaction.fold import expand_folds as folding_expand
 from sevenfold.layers.shared.boundary import STANDS_FOR, find_last_boundary, find_record
 from sevenfold.layers.shared.facts import Facts
@@ -451,7 +451,7 @@ def test_what_is_collapsed_can_be_snipped_later_and_both_taken_back() -> None:
     between = sent(log)
     written(log, offered(Snip, log, 24_000), "Snip")
     assert sent(log) != between
-    written(log, snip.expand_snip(log), "Snip")
+    written(log, expand_snip(log), "Snip")
     assert sent(log) == between
     for fold in find_collapsed(log):
         written(log, expand(log, fold.id), BY)

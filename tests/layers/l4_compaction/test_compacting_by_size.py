@@ -316,7 +316,7 @@ def test_the_sums_by_hand() -> None:
     warm = estimate_worth(planned, RATES, SETTINGS)
 
     assert planned.cut == len(log.view) - 2, "the newest round stays"
-    freed = planned.tokens - LEFT
+    freed = planned.removed - LEFT
     assert warm.freed == freed
     assert warm.saving == pytest.approx(freed * 0.1 * SETTINGS.requests_ahead)
     again = (tokens - freed) * 0.1 + CALL + NEEDED * 1.25

@@ -24,6 +24,7 @@ from layers.l4_compaction.foldable import (
     talked,
     written,
 )
+from layers.l4_compaction.foldable import expand_snip as expand
 
 from sevenfold.core.errors import PromptTooLong
 from sevenfold.core.events import Compacted, Declined, Event
@@ -42,7 +43,6 @@ from sevenfold.layers.l4_compaction.fold import (
     find_expanded,
     find_snips,
 )
-from sevenfold.layers.l4_compaction.fold import expand_snip as expand
 from sevenfold.layers.shared.boundary import find_last_boundary, find_record
 from sevenfold.testing import FakeTools, ScriptedModel
 

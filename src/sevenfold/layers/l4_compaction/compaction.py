@@ -256,7 +256,7 @@ class Compaction:
     async def _summary(
         self, planned: CompactionPlan, instructions: str, by: Summariser | None = None
     ) -> Draft:
-        self._say(f"summarising about {planned.tokens:,} tokens")
+        self._say(f"summarising about {planned.removed:,} tokens")
         try:
             return self.draft(planned, await self.written(planned, instructions, by))
         except SevenfoldError as error:
@@ -290,7 +290,7 @@ class Compaction:
         elif pressure.warm:
             on = request.warm or view
         if on is None:
-            gap = pressure.over or int(planned.tokens * UNKNOWN_GAP)
+            gap = pressure.over or int(planned.removed * UNKNOWN_GAP)
         cut_to = 0
         if not pressure.warm and on is not None and not self._parts.prices.is_free(request.frame.model):
             cut_to = self.settings.record_characters

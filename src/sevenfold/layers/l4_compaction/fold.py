@@ -312,12 +312,6 @@ def find_snips(transcript: Transcript) -> list[Fold]:
     return find_folds(transcript, BY)
 
 
-def expand_snip(transcript: Transcript, id: Id | None = None) -> tuple[Undo, Mark] | tuple[()]:
-    """The changes that put the rounds behind this note back; without an id, behind all notes."""
-    known = [fold.id for fold in find_snips(transcript)]
-    return expand_folds(transcript, BY, known if id is None else [id])
-
-
 # --- what goes ----------------------------------------------------------------------------------------
 
 
@@ -482,11 +476,6 @@ class UnlessCollapsing:
 def find_collapsed(transcript: Transcript) -> list[Fold]:
     """The collapsed stretches that can be expanded, in the order of the view."""
     return find_folds(transcript, BY_COLLAPSE)
-
-
-def expand_collapse(transcript: Transcript, id: Id) -> tuple[Undo, Mark] | tuple[()]:
-    """The changes that put the rounds behind this projection back; none when it is not in the view."""
-    return expand_folds(transcript, BY_COLLAPSE, [id])
 
 
 # --- how much -------------------------------------------------------------------------------------------

@@ -167,13 +167,8 @@ class CompactionPlan(msgspec.Struct, frozen=True, dict=True):
         return repeat_question(self.facts) if self.automatic and self.asked_within else ()
 
     @property
-    def tokens(self) -> int:
-        """Of what is replaced."""
-        return self.view.calibration.tokens(self._size)
-
-    @property
     def removed(self) -> int:
-        """The same without what stays apart, and what comes back."""
+        """Tokens of what is replaced, without what stays apart and what comes back."""
         gone = self._size if self.apart is None else self._size - self.view[self.apart].size
         return max(0, self.view.calibration.tokens(gone) - self.back)
 

@@ -113,7 +113,7 @@ class SummaryAhead:
 
     async def _prepared(self, planned: CompactionPlan) -> ReadySummary:
         instructions = await self.compaction.agreed(planned)
-        self._say(f"preparing a summary of about {planned.tokens:,} tokens", done=False)
+        self._say(f"preparing a summary of about {planned.removed:,} tokens", done=False)
         written = await self.compaction.written(planned, instructions, self._summarise)
         self.compaction.draft(planned, written)  # what would not do now is of no use later
         self._say("a summary is prepared, for when the window is full")

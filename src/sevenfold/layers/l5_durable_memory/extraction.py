@@ -76,12 +76,17 @@ _UNKNOWN: Final = r"[^\W\d_\u0000-\u024f\u3400-\u9fff\uf900-\ufaff]"
 """Letters of scripts for which there are no such words here."""
 
 
-def is_due(said: Sequence[str], requests: int, settings: ExtractionSettings, *, last: bool) -> bool:
-    """True if what was typed since the last look should be looked through now, where tokens cost money.
+def is_worth_a_look(
+    said: Sequence[str], requests: int, settings: ExtractionSettings, *, free: bool, last: bool
+) -> bool:
+    """True if what was typed since the last look should be looked through now.
 
-    `requests`: those of the session so far. `last`: it is the end, or a silence; nothing more will come.
+    `requests`: those of the session so far. `free`: tokens cost nothing; then all is but a bare greeting.
+    `last`: it is the end, or a silence; nothing more will come.
     """
-    is_time = last or len(said) >= settings.batch
+    if free:
+        return any(map(has_substance, said))
+    is_time = bool(said) and (last or len(said) >= settings.batch)
     return is_time and (requests >= settings.least_requests or any(map(is_lasting, said)))
 
 
@@ -492,15 +497,6 @@ class Extraction:
             self._emit(Repaired(BY, f"{hands.mended} calls were mended{refused}"))
         told = f"{len(saved)} memories saved" if len(saved) != 1 else "1 memory saved"
         self._emit(Progress(BY, f"{told}{refused}", done=True))
-
-
-def is_worth_a_look(
-    said: Sequence[str], requests: int, settings: ExtractionSettings, *, free: bool, last: bool
-) -> bool:
-    """Where tokens are free, all but a bare greeting; else what `is_due` says."""
-    if free:
-        return any(map(has_substance, said))
-    return bool(said) and is_due(said, requests, settings, last=last)
 
 
 def _worked(use: ToolUse, view: View) -> bool:
