@@ -92,7 +92,8 @@ def _paid_out(case: Case, scale: float) -> str:
     gone = collect_removed_facts(case.removed, {}, started=True)
     bodies = form.cut_to(noted, limits)
     room = int(SET.user_words * scale)
-    return make_notes_message(form.shown(bodies), gone, Path(WHERE), room, asking=True).text
+    told = make_notes_message(form.shown(bodies), gone, Path(WHERE), room, asking=True).text
+    return "\n".join((told, *(one.text for one in gone.said[-1:])))  # what was said last stands behind it
 
 
 def summarised(case: Case) -> str:
