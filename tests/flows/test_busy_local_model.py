@@ -109,19 +109,6 @@ async def test_what_an_earlier_session_left_makes_room_and_is_taken_up_at_the_en
     assert left.list_sessions() == []
 
 
-async def test_what_made_room_is_taken_up_by_layers_that_are_made_anew(tmp_path: Path) -> None:
-    here, model = Place(tmp_path, ""), BusyModel()
-    async with open_session(here, model, extraction={"drainSeconds": 0}) as first:
-        await first.ask(AUDIT)
-    async with open_session(here, model) as session:
-        await model.wait_until_begun("side:extract")
-        session.turn.layers = session._make_layers()  # as a switch from afar does
-        await session.ask("What is in this folder?")
-        model.go_on.set()
-
-    assert WaitingFolder(first.places.project).list_sessions() == []
-
-
 async def test_a_question_that_a_hook_refuses_breaks_nothing_off(tmp_path: Path) -> None:
     here, model = Place(tmp_path, ""), BusyModel()
     refusal = {"type": "command", "command": "! grep -q secret || exit 2"}

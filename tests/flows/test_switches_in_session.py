@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from flows.test_busy_local_model import AUDIT, BusyModel, open_session
+from flows.test_session import Place
 from msgspec.structs import replace
 from openfeature import api
 from openfeature.provider.in_memory_provider import InMemoryFlag, InMemoryProvider
@@ -19,6 +21,7 @@ from sevenfold.core.request import Frame, encode_prefix
 from sevenfold.layers.l2_microcompaction.provider import add_context_management, is_clear_request
 from sevenfold.session.session import Session
 from sevenfold.settings.layers import DOMAIN, LATCHED, Flags, MicroSettings
+from sevenfold.storage.waiting_notes import WaitingFolder
 from sevenfold.testing import ScriptedModel
 
 pytestmark = pytest.mark.anyio
@@ -119,6 +122,19 @@ async def test_a_switch_turned_from_afar_holds_from_the_next_turn_on(tmp_path: P
         assert "PreCold" in layers(session)
         assert not session.flags.server_compact, "it would change what every request begins with"
         assert encode_prefix(session.request)[: len(before)] == before
+
+
+async def test_what_made_room_is_taken_up_by_layers_that_are_made_anew(tmp_path: Path) -> None:
+    here, model = Place(tmp_path, ""), BusyModel()
+    async with open_session(here, model, extraction={"drainSeconds": 0}) as first:
+        await first.ask(AUDIT)
+    async with open_session(here, model) as session:
+        await model.wait_until_begun("side:extract")
+        provide(pre_cold=True)
+        await session.ask("What is in this folder?")
+        model.go_on.set()
+
+    assert WaitingFolder(first.places.project).list_sessions() == []
 
 
 async def test_a_provider_that_is_gone_leaves_the_switches_where_they_were(tmp_path: Path) -> None:
